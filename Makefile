@@ -1,0 +1,39 @@
+# Needs Python 3.11 or newer, git, make and a package index. `make PYTHON=python3.12` chooses another interpreter.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install demo check test test-services soak clean
+
+help:  ## what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 16
+
+install: $(VENV)/installed  ## make .venv and install everything, in pinned versions
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: install  ## optimise the model that ships with the project
+	$(BIN)/autoopt run dags/quickstart.yaml
+
+check: install  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: install  ## all tests that need nothing but pip
+	$(BIN)/pytest -n 2 --dist loadfile -m "not service and not soak"
+
+test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
+	tests/services.sh
+	$(BIN)/pytest -m "service and not soak"
+
+soak: install  ## the long variants
+	$(BIN)/pytest -m soak
+
+clean:  ## remove what was made here
+	rm -rf $(VENV) out .autoopt
