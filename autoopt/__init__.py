@@ -1,0 +1,47 @@
+"""autoopt: find out by measuring which sequence of ONNX optimisation passes makes a model best on your hardware."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_EXPORTS = {
+    "Pass": "autoopt.passes.base",
+    "Retry": "autoopt.passes.base",
+    "Refused": "autoopt.passes.base",
+    "Sequence": "autoopt.passes.compose",
+    "Repeat": "autoopt.passes.compose",
+    "register": "autoopt.registry",
+    "Param": "autoopt.registry",
+    "Unit": "autoopt.registry",
+    "Categorical": "autoopt.space",
+    "Boolean": "autoopt.space",
+    "Integer": "autoopt.space",
+    "Float": "autoopt.space",
+    "Conditional": "autoopt.space",
+    "ConditionalDefault": "autoopt.space",
+    "INVALID": "autoopt.space",
+    "IGNORED": "autoopt.space",
+    "plan": "autoopt.engine.planning:make_plan",
+    "Dag": "autoopt.spec.build",
+    "run": "autoopt.api",
+    "resume": "autoopt.api",
+    "register_metric": "autoopt.measure.custom",
+    "get_pass": "autoopt.engine.apply",
+    "get_registered_passes": "autoopt.engine.apply",
+}
+"""Public name -> module that holds it, `module:name` where it is called otherwise there; imported at first use, so that
+`import autoopt` costs nothing."""
+
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'autoopt' has no attribute {name!r}")
+    module, _, attribute = _EXPORTS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoopt.settings import Settings, redacted, root_of_data, settings, without_password
+
+
+def test_defaults() -> None:
+    found = Settings.read({"AUTOOPT_HOME": "", "AUTOOPT_DB_URL": ""})
+    assert found == Settings(home=Path.cwd() / ".autoopt")
+
+
+def test_environment_is_read_and_secrets_stay_out_of_repr() -> None:
+    url = "postgresql://user:canary@host/db"
+    found = Settings.read({"AUTOOPT_HOME": "/a/b", "AUTOOPT_DB_URL": url, "AUTOOPT_TEST_POSTGRES_URL": url})
+    assert (found.home, found.db_url, found.test_postgres_url) == (Path("/a/b"), url, url)
+    assert "canary" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql+psycopg://me:canary@h:5432/db", "postgresql+psycopg://me:***@h:5432/db"),
+        ("postgresql://h/db?password=canary", "postgresql://h/db?***"),
+        ("postgresql://me:can@ary@h/db", "postgresql://me:***@h/db"),
+        ("sqlite:////a/b.db", "sqlite:////a/b.db"),
+        ("http://[canary", "***"),
+        ("canary", "***"),
+        ("postgresql://me:can/ary@h/db", "postgresql://***"),
+        ("postgresql://me:can?ary@h/db", "postgresql://***"),
+        ("postgresql://me:12/canary@h/db", "postgresql://***"),
+        ("https://canary@h/model.onnx", "https://***@h/model.onnx"),
+        ("https://h/model.onnx?sig=canary#x", "https://h/model.onnx?***"),
+        ("zip://m.onnx::https://me:canary@h/x.zip?canary", "zip://m.onnx::https://me:***@h/x.zip?***"),
+        ("simplecache::s3://key:canary@bucket/a@b.onnx", "simplecache::s3://key:***@bucket/a@b.onnx"),
+        ("s3://bucket/a@b.onnx", "s3://bucket/a@b.onnx"),
+    ],
+)
+def test_without_password(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+@pytest.mark.parametrize("said", ["p%40ss word%2Fx", "p@ss word/x", "p%40ss%20word%2Fx", "{url}", "sig%2Fna", "sig/na"])
+def test_what_others_say_of_an_address_loses_its_secrets_however_they_are_written(said: str) -> None:
+    url = "https://me:p%40ss word%2Fx@h/a.onnx?sig=sig%2Fna"
+    shown = redacted(f"cannot open {said.replace('{url}', url)} at h", url)
+    assert shown.startswith("cannot open ")
+    assert shown.endswith(" at h")
+    assert not any(secret in shown for secret in ("ss word", "ss%20word", "sig/na", "sig%2Fna"))
+
+
+def test_data_start_from_a_folder_or_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings.cache_clear()
+    monkeypatch.setenv("AUTOOPT_DATA_ROOT", "s3://bucket/data")
+    try:
+        assert root_of_data() == "s3://bucket/data"
+        assert root_of_data(tmp_path) == str(tmp_path)
+    finally:
+        monkeypatch.undo()
+        settings.cache_clear()
