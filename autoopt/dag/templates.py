@@ -1,0 +1,137 @@
+"""Nodes of proposed graphs: pass, values to search, and from which level on each value is tried.
+
+Levels: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything. The first value of a parameter is what
+the pass does where nothing else is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+Values: TypeAlias = tuple[tuple[Any, int], ...]
+"""(value, lowest level that tries it)."""
+
+DENSE: Final = ["MatMul", "Attention", "LSTM"]
+"""Operators of dynamic quantisation without convolutions (MatMul means Gemm too)."""
+HEAVY: Final = ["Conv", "Gemm", "MatMul"]
+
+
+@dataclass(frozen=True)
+class Template:
+    """One node. `size`: at best so much of the source's bytes is left (a share), for targets with little memory."""
+
+    pass_name: str
+    summary: str
+    search: Mapping[str, Values] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    size: float = 1.0
+    lossy: bool = False
+
+
+_CALIBRATION: Final[Mapping[str, Values]] = {
+    "per_channel": ((True, 3), (False, 3)),
+    "calibrate_method": (("MinMax", 3), ("Percentile", 3), ("Entropy", 3)),
+}
+_BOTH: Final[Values] = ((True, 2), (False, 2))
+
+TEMPLATES: Final[Mapping[str, Template]] = {
+    "names": Template("name_fix", "names that the runtime accepts"),
+    "ir": Template("ir_upgrade", "a file format that later passes understand"),
+    "opset": Template("opset_conversion", "operators of a newer standard", fixed={"target_opset": 17}),
+    "shapes": Template("fix_input_shape", "fixed input shapes"),
+    "unused": Template("remove_unused", "nothing that no output needs"),
+    "shared": Template("common_subexpression_elimination", "nothing computed twice"),
+    "simplify": Template(
+        "simplify",
+        "a shorter graph that computes the same",
+        {"engine": (("onnxslim", 1), ("onnxsim", 3))},
+    ),
+    "constants": Template("constant_folding", "constants computed once, the rest of the graph as it is"),
+    "fold": Template("batchnorm_folding", "batch normalisation inside the convolution before it"),
+    "pads": Template("pad_folding", "padding inside the convolution after it"),
+    "fuse": Template(
+        "transformer_fusion", "attention and normalisation as one operator", {"engine": (("onnxscript", 1),)}
+    ),
+    "half": Template(
+        "float16",
+        "half precision",
+        {"keep_io_types": ((True, 2), (False, 3)), "op_block_list": (([], 2), (["LayerNormalization", "Softmax"], 3))},
+        size=0.5,
+        lossy=True,
+    ),
+    "mixed": Template(
+        "mixed_float16",
+        "half precision where it is accurate",
+        {"rtol": ((0.01, 3), (0.001, 3), (0.05, 3))},
+        size=0.5,
+        lossy=True,
+    ),
+    "dynamic": Template(
+        "dynamic_quantization",
+        "8-bit weights, activations quantised as they come",
+        {
+            "op_types": (([], 2), (DENSE, 2)),
+            "per_channel": _BOTH,
+            "weight_type": (("QInt8", 2), ("QUInt8", 3)),
+        },
+        size=0.24,
+        lossy=True,
+    ),
+    "static": Template(
+        "static_quantization",
+        "8-bit weights and activations, ranges from calibration data",
+        {"activation_type": (("QUInt8", 3), ("QInt8", 3)), **_CALIBRATION, "op_types": (([], 3), (HEAVY, 3))},
+        size=0.24,
+        lossy=True,
+    ),
+    "wide": Template(
+        "static_16bit",
+        "8-bit weights, 16-bit activations",
+        {**_CALIBRATION},
+        {"activation_type": "QUInt16", "weight_type": "QUInt8"},
+        size=0.24,
+        lossy=True,
+    ),
+    "narrow": Template(
+        "static_w4",
+        "4-bit weights, activations of 8 or 16 bits",
+        {**_CALIBRATION, "activation_type": (("QUInt8", 3), ("QUInt16", 3))},
+        size=0.12,
+        lossy=True,
+    ),
+    "weights": Template(
+        "weight_only_quantization",
+        "weights of few bits, float arithmetic",
+        {
+            "bits": ((8, 2), (4, 2)),
+            "block_size": ((32, 2), (64, 3)),
+            "accuracy_level": ((4, 2), (0, 3)),
+        },
+        size=0.12,
+        lossy=True,
+    ),
+    "graph": Template(
+        "ort_graph_optimization", "the runtime's own fused graph, stored", {"level": (("extended", 1), ("all", 3))}
+    ),
+    "session": Template(
+        "session_tuning",
+        "how the runtime loads and runs the model",
+        {"graph_optimization_level": (("extended", 0), ("layout", 1), ("basic", 2))},
+    ),
+}
+CUDA_SESSION: Final = Template(
+    "session_tuning",
+    "how the provider runs the model",
+    {
+        "cudnn_conv_algo_search": (("EXHAUSTIVE", 0), ("HEURISTIC", 1), ("DEFAULT", 3)),
+        "prefer_nhwc": ((False, 0), (True, 2)),
+        "enable_cuda_graph": ((False, 0), (True, 2)),
+    },
+)
+"""The node `session` where the provider is CUDA."""
+
+TRIALS: Final = (12, 20, 30, 40)
+MINUTES: Final = (3, 5, 8, 10)
+"""Budget by level."""

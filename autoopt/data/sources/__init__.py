@@ -1,0 +1,1 @@
+"""Loaders of data sets, one module per kind of file."""

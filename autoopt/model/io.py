@@ -1,0 +1,127 @@
+"""Reading and writing models. For workers only: any reader of a model may crash or hang."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autoopt.errors import InputError
+from autoopt.model.files import MODEL
+from autoopt.model.tensors import tensors
+from autoopt.outcome import Outcome
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+EXTERNAL_ABOVE = 3 << 29
+"""Models with more bytes of weights than this (1.5 GiB) are saved with external data; protobuf ends at 2 GiB."""
+EXTERNAL_NAME = f"{MODEL}.data"
+SMALL = 1024
+"""Tensors of fewer bytes stay in the graph: shapes and scales are read while the graph is."""
+PAGE = 4096
+"""External tensors begin at multiples of it, so that runtimes can map them."""
+
+
+class Unreadable(InputError):
+    """The bytes are no ONNX model."""
+
+    outcome = Outcome.REFUSED
+
+
+def parse(path: str | os.PathLike[str]) -> ModelProto:
+    """The model in a file, without its external data.
+
+    Raises:
+        Unreadable: the file is empty, or no ONNX model.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    where = str(path)
+    if os.stat(path).st_size == 0:
+        raise Unreadable("the file is empty", where=where, remedy="download or export the model again")
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise Unreadable(f"not an ONNX model ({error})", where=where) from error
+    if not model.HasField("graph"):
+        raise Unreadable("not an ONNX model (it has no graph)", where=where)
+    return model
+
+
+def load(path: str | os.PathLike[str]) -> ModelProto:
+    """The model in a file, with its external data.
+
+    Raises:
+        Unreadable: the file is empty, no ONNX model, or its external data is not beside it.
+    """
+    import onnx
+    from onnx.checker import ValidationError
+
+    model = parse(path)
+    outside = [t for t in tensors(model) if t.data_location == t.EXTERNAL]
+    try:
+        onnx.load_external_data_for_model(model, str(Path(path).parent))
+    except (OSError, ValidationError, ValueError) as error:
+        raise Unreadable(f"its external data cannot be read ({error})", where=str(path)) from error
+    for tensor in outside:
+        tensor.ClearField("data_location")  # as if it had never been outside: equal models give equal bytes
+    return model
+
+
+def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
+    """Write `folder/model.onnx` and, for large models or when asked, `model.onnx.data`; the path of the model.
+
+    Equal models give equal bytes. `model` is the same afterwards (onnx's own `save` would empty its weights).
+
+    Raises:
+        ValueError: `model` refers to external data that was not loaded.
+    """
+    held = [t for t in tensors(model) if t.HasField("raw_data")]
+    if any(t.data_location == t.EXTERNAL for t in tensors(model)):
+        raise ValueError("the model's external data is not loaded: use io.load")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path, data = Path(folder, MODEL), Path(folder, EXTERNAL_NAME)
+    if external is None:
+        external = sum(len(t.raw_data) for t in held) > EXTERNAL_ABOVE
+    large = [t for t in held if len(t.raw_data) >= SMALL] if external else []
+    if not large:
+        data.unlink(missing_ok=True)
+        path.write_bytes(model.SerializeToString(deterministic=True))
+        return path
+    with _moved_out(large, data):
+        path.write_bytes(model.SerializeToString(deterministic=True))
+    return path
+
+
+@contextmanager
+def _moved_out(large: list[Any], data: Path) -> Iterator[None]:
+    """Within: the tensors' bytes are in the file `data` instead; afterwards they are back, read from there."""
+    moved: list[tuple[Any, int, int]] = []
+    with data.open("w+b") as file:
+        try:
+            for tensor in large:
+                raw = tensor.raw_data
+                offset = -(-file.tell() // PAGE) * PAGE
+                file.seek(offset)
+                file.write(raw)
+                moved.append((tensor, offset, len(raw)))
+                _point_to(tensor, offset, len(raw))
+            file.flush()
+            yield
+        finally:
+            for tensor, offset, length in moved:
+                file.seek(offset)
+                tensor.raw_data = file.read(length)
+                del tensor.external_data[:]
+                tensor.ClearField("data_location")
+
+
+def _point_to(tensor: Any, offset: int, length: int) -> None:
+    tensor.ClearField("raw_data")
+    tensor.data_location = tensor.EXTERNAL
+    for key, value in (("location", EXTERNAL_NAME), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))

@@ -1,0 +1,63 @@
+"""What the user cares for: `objectives:` and `constraints:`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from autoopt.errors import did_you_mean
+from autoopt.metrics import METRICS, Constraint, Direction, Objective
+from autoopt.spec.base import Strict
+from autoopt.spec.source import Wrong
+
+
+def check_metric(name: Any, custom: bool) -> None:
+    """That a metric is known; any name is taken where a user script may define it.
+
+    Raises:
+        Wrong: unknown; names the nearest.
+    """
+    if not custom and isinstance(name, str) and name not in METRICS:
+        hint = did_you_mean(name, METRICS) or f"known: {', '.join(METRICS)}"
+        raise Wrong(f"unknown metric {name!r}", remedy=hint)
+
+
+class ObjectiveSpec(Strict):
+    """What is to be made best. A bare text is the metric; its own direction is the goal unless one is given."""
+
+    short: ClassVar[str] = "metric"
+
+    metric: str
+    goal: Literal["minimize", "maximize"] | None = None
+    weight: float = Field(default=1.0, gt=0)
+
+    def objective(self, direction: Direction = "maximize") -> Objective:
+        """The objective; `direction` is that of a metric which a user script defines."""
+        known = METRICS.get(self.metric)
+        return Objective(self.metric, self.goal or (known.direction if known else direction), self.weight)
+
+
+class ConstraintSpec(Strict):
+    """A bound. Ratios are candidate / source; `max_drop` is absolute, towards worse."""
+
+    metric: str
+    min: float | None = None
+    max: float | None = None
+    min_ratio: float | None = Field(default=None, ge=0)
+    max_ratio: float | None = Field(default=None, ge=0)
+    max_drop: float | None = Field(default=None, ge=0)
+    confidence: float | None = Field(default=None, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> ConstraintSpec:
+        bounds = [getattr(self, f) for f in ("min", "max", "min_ratio", "max_ratio", "max_drop")]
+        if all(b is None for b in bounds):
+            raise Wrong("needs a bound", remedy="give one of min, max, min_ratio, max_ratio, max_drop")
+        for low, high in ((self.min, self.max), (self.min_ratio, self.max_ratio)):
+            if low is not None and high is not None and low > high:
+                raise Wrong(f"can never hold: {low} is above {high}")
+        return self
+
+    def constraint(self) -> Constraint:
+        return Constraint(**self.model_dump())

@@ -1,0 +1,53 @@
+"""What the user knows beforehand: `prefer:`, `forbid:`, `require:`, `weights:`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from autoopt.spec.base import Strict
+from autoopt.spec.graph import read_edges
+from autoopt.spec.source import Wrong
+
+
+class PriorSpec(Strict):
+    """A statement about chains, or about parameter values in them. A bare text `a -> b` is a whole chain.
+
+    `chain`: exactly this chain. `nodes`: every chain that has all these nodes. Neither: every chain.
+    `values`: about points with these values; without it, about whole chains.
+    """
+
+    chain: tuple[str, ...] | None = Field(default=None, strict=False)
+    nodes: tuple[str, ...] | None = Field(default=None, strict=False)
+    values: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Node id -> parameter -> value; all of them together."""
+    reason: str = ""
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        return {"chain": value} if isinstance(value, (str, list)) else value
+
+    @field_validator("chain", "nodes", mode="before")
+    @classmethod
+    def _read_path(cls, value: Any) -> Any:
+        if value is None:
+            return None
+        return read_edges([list(value) if isinstance(value, tuple) else value])[0]
+
+    @model_validator(mode="after")
+    def _says_something(self) -> PriorSpec:
+        if self.chain is not None and self.nodes is not None:
+            raise Wrong("gives both chain and nodes", remedy="remove one of them")
+        if self.chain is None and self.nodes is None and not self.values:
+            raise Wrong("says nothing", remedy="give chain, nodes or values")
+        if any(not v for v in self.values.values()):
+            raise Wrong("names a node without values", place=("values",))
+        return self
+
+
+class PreferSpec(PriorSpec):
+    """Chains or values to favour."""
+
+    weight: float = Field(default=2.0, gt=0, le=1000)
+    """Multiplies the expected improvement of the chains; for values: they are tried first."""

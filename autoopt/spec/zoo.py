@@ -1,0 +1,177 @@
+"""zoo.yaml as a value: the models of a sweep."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from autoopt.errors import ConfigError
+from autoopt.model.archive import is_archive
+from autoopt.model.files import split_source
+from autoopt.model.mlflow import is_packaged
+from autoopt.spec.base import Name, Strict
+from autoopt.spec.data import DataSpec, resolve_path
+from autoopt.spec.goals import ConstraintSpec, ObjectiveSpec
+from autoopt.spec.load import validate
+from autoopt.spec.reading import read_document
+from autoopt.spec.searching import SearchSpec
+from autoopt.spec.source import Place, Source, Wrong
+
+
+class ZooModel(Strict):
+    """Models with what they have in common. A bare text is the path."""
+
+    short: ClassVar[str] = "path"
+
+    path: str = Field(min_length=1)
+    """A model file (also a PyTorch one, see `autoopt run`), a folder (its .onnx files and archives, or the model that
+    MLflow put there), a glob, an archive, or a URL."""
+    name: Name | None = None
+    """Of a single model; the file's name where it is not given."""
+    tags: tuple[Name, ...] = Field(default=(), strict=False)
+    data: DataSpec | None = None
+    constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
+    objectives: tuple[ObjectiveSpec, ...] | None = Field(default=None, strict=False)
+    dag: str | None = None
+    """Another DAG than the zoo's."""
+    search: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the DAG's `search:` that are other for these models."""
+
+    @field_validator("search")
+    @classmethod
+    def _of_search(cls, value: dict[str, Any]) -> dict[str, Any]:
+        SearchSpec.model_validate({"strategy": "per-chain", "sampler": "random", "trials": 1} | value)
+        return value
+
+
+@dataclass(frozen=True)
+class ZooEntry:
+    """One model of a zoo: its absolute path (or URL), and what its file says of it."""
+
+    name: str
+    path: str
+    spec: ZooModel
+
+
+class ZooSpec(Strict):
+    """The models of a sweep, and what they share. Made by `load_zoo`."""
+
+    name: Name
+    models: tuple[ZooModel, ...] = Field(strict=False)
+    dag: str | None = None
+    data: DataSpec = DataSpec()
+    constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
+    objectives: tuple[ObjectiveSpec, ...] | None = Field(default=None, strict=False)
+
+    _source: Source = PrivateAttr(default_factory=lambda: Source("<python>"))
+    _data_root: str | None = PrivateAttr(default=None)
+
+    @field_validator("models")
+    @classmethod
+    def _not_empty(cls, value: tuple[ZooModel, ...]) -> tuple[ZooModel, ...]:
+        if not value:
+            raise Wrong("is empty", remedy="name at least one model")
+        return value
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> ZooSpec:
+        names = [m.name for m in self.models]
+        for index, name in enumerate(names):
+            if name is not None and name in names[:index]:
+                raise Wrong(f"{name!r} is the name of another model", place=("models", index, "name"))
+        return self
+
+    @property
+    def source(self) -> Source:
+        """Where it was written."""
+        return self._source
+
+    def error(self, place: Place, reason: str, remedy: str = "") -> ConfigError:
+        """An error at a field: `file:line: field: reason`."""
+        return self._source.error(place, reason, remedy)
+
+    def path(self, text: str) -> str:
+        """A path of this file as an absolute one; URLs as they are."""
+        return resolve_path(self._source.folder, text)
+
+    def with_data_root(self, root: str | None) -> ZooSpec:
+        """The same with relative paths of data taken from `root`, a folder or URL, instead of the file's folder."""
+        if root == self._data_root:
+            return self
+        made = self.model_copy()
+        made._data_root = root
+        return made
+
+    def data_path(self, text: str) -> str:
+        """A path of data as an absolute one; URLs as they are."""
+        return resolve_path(self._data_root or self._source.folder, text)
+
+    @property
+    def data_root(self) -> str | None:
+        """What relative paths of data start from instead of the file's folder."""
+        return self._data_root
+
+    def entries(self, only: str | None = None) -> Iterator[ZooEntry]:
+        """The models, folders and globs expanded, each file once; `only`: those with this tag.
+
+        Raises:
+            ConfigError: a path that is not there, a folder or glob without models.
+        """
+        seen: set[str] = set()
+        for index, model in enumerate(self.models):
+            if only is not None and only not in model.tags:
+                continue
+            files = self._files(index, model)
+            for path in files:
+                if path not in seen:
+                    seen.add(path)
+                    name = model.name if model.name and len(files) == 1 else _name_of(path)
+                    yield ZooEntry(name, path, model)
+
+    def _files(self, index: int, model: ZooModel) -> list[str]:
+        place: Place = ("models", index, "path")
+        path = self.path(model.path)
+        if "://" in path or Path(split_source(path)[0]).is_file() or is_packaged(Path(path)):
+            return [path]
+        if Path(path).is_dir():
+            found = sorted(_models_in(Path(path)))
+        elif glob.has_magic(path):
+            found = sorted(p for p in glob.glob(path, recursive=True) if Path(p).is_file())
+        else:
+            raise self.error(place, f"no such file: {model.path}", f"looked for {path}")
+        if not found:
+            raise self.error(place, f"no models in {model.path}", f"looked for {path}")
+        return found
+
+
+def _models_in(folder: Path) -> Iterator[str]:
+    """The .onnx files and archives in a folder and those below it; hidden ones, such as `.autoopt`, are not for us."""
+    for path in folder.rglob("*"):
+        wanted = path.suffix == ".onnx" or is_archive(path.name)
+        if wanted and path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts):
+            yield str(path)
+
+
+def _name_of(path: str) -> str:
+    """A readable name of a model: its file's, or its folder's where the file is called model.onnx."""
+    file = Path(path.split("://")[-1].partition("?")[0]) if "://" in path else Path(path)  # a query may be a secret
+    return file.parent.name if file.stem == "model" and file.parent.name else file.stem
+
+
+def load_zoo(given: str | Path | Mapping[str, Any] | ZooSpec) -> ZooSpec:
+    """The zoo in a YAML or JSON file, a mapping, or one that was made already.
+
+    Raises:
+        ConfigError: the first thing that is wrong, as `file:line: field: reason`.
+    """
+    if isinstance(given, ZooSpec):
+        return given
+    document = read_document(given)
+    zoo = validate(ZooSpec, document)
+    zoo._source = document.source
+    return zoo

@@ -1,0 +1,280 @@
+"""Proposed graphs: what each model, target, precision and level gets, what is left out, and why."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autoopt.dag import Facts, Plan, compile_plan, pass_infos
+from autoopt.dag.fitting import Given
+from autoopt.dag.flows import PROVIDERS
+from autoopt.dag.learned import Example, similarity
+from autoopt.dag.propose import Proposal, propose
+from autoopt.dag.written import yaml_text
+from autoopt.errors import InputError
+from autoopt.model.inspection import Inspection
+from autoopt.registry import registry
+from autoopt.spec import load_dag
+from autoopt.spec.wish import PRECISIONS, Wish
+
+ORDER = (
+    *("name_fix", "ir_upgrade", "opset_conversion", "fix_input_shape", "remove_unused"),
+    *("common_subexpression_elimination", "simplify", "constant_folding", "batchnorm_folding", "pad_folding"),
+    *("transformer_fusion", "float16", "mixed_float16", "dynamic_quantization", "static_quantization"),
+    *("static_16bit", "static_w4", "weight_only_quantization", "ort_graph_optimization", "session_tuning"),
+)
+
+
+def model(*ops: str, **more: Any) -> Inspection:
+    """An inspection with these operators, two of each."""
+    known: dict[str, Any] = {"opsets": {"": 17}, "ir_version": 8, "parameters": 10_000, "bytes": 40_000}
+    return Inspection((), (), op_counts=dict.fromkeys(ops, 2), **{**known, **more})
+
+
+CNN = model("Conv", "BatchNormalization", "Relu", "Gemm")
+TRANSFORMER = model("MatMul", "Softmax", "LayerNormalization", "Gather", "Add")
+TREES = model("ai.onnx.ml::TreeEnsembleClassifier", opsets={"ai.onnx.ml": 3})
+DATA = {"evaluation": True, "labels": True, "calibration": True}
+
+
+def proposed(
+    inspection: Inspection, wish: Wish | None = None, *examples: Example, **given: Any
+) -> tuple[Proposal, Plan]:
+    wish = wish or Wish()
+    infos = pass_infos(wish.target().accelerator())
+    known = Given(inspection, **{**DATA, **given})
+    found = propose(wish, known, infos, Facts(wish.target().accelerator()), examples)
+    return found, found.plan(infos)
+
+
+def passes(plan: Plan) -> set[str]:
+    """Names of the passes on kept chains."""
+    return {n.pass_name for chain in plan.chains() for n in chain.nodes if not n.inserted}
+
+
+def why(plan: Plan) -> str:
+    return "\n".join(f"{d.what}: {d.why}" for d in plan.decisions)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("inspection", [CNN, TRANSFORMER, TREES], ids=["cnn", "transformer", "trees"])
+def test_every_row_of_the_table_gives_chains_in_the_fixed_order(provider: str, inspection: Inspection) -> None:
+    for precision, level in itertools.product((None, *PRECISIONS), range(4)):
+        _, plan = proposed(inspection, Wish(execution_provider=provider, precision=precision, level=level))
+        assert plan.chain_count > 0, (precision, level)
+        for chain in plan.chains():
+            names = [n.pass_name for n in chain.nodes if not n.inserted]
+            places = [ORDER.index(name) for name in names]
+            assert places == sorted(places), names
+            infos = [registry().info(name) for name in names]
+            assert sum(i.tolerance == "lossy" for i in infos) <= 1, "precision or quantisation, not both"
+            assert level > 1 or not any(i.tolerance == "lossy" for i in infos)
+            assert level > 2 or not any(i.needs_data for i in infos)
+
+
+def test_higher_levels_only_add_passes_and_points() -> None:
+    counts = []
+    for level in range(4):
+        _, plan = proposed(CNN, Wish(level=level))
+        counts.append(plan.point_count)
+        assert plan.chain_count == len(list(plan.chains()))
+    assert counts == sorted(set(counts))
+
+
+def test_levels_cut_values_and_the_plan_says_so() -> None:
+    _, plan = proposed(CNN, Wish(level=2))
+    data = plan.to_json()
+    assert data["points_before"] > data["point_count"] == sum(c["points"] for c in data["chains"])
+    cut = next(c for c in data["cut"] if (c["node"], c["param"], c["value"]) == ("simplify", "engine", "onnxsim"))
+    assert cut["reason"] == "level 2 leaves this value to level 3"
+    assert cut["chain"] in {c["id"] for c in data["chains"]}
+    assert all(c["reason"] for c in data["cut"])
+    assert all(p["reason"] for p in data["pruned"])
+
+
+@pytest.mark.parametrize(
+    ("inspection", "absent", "reason"),
+    [
+        (CNN, "transformer_fusion", "no attention"),
+        (model("Conv", "Relu"), "weight_only_quantization", "needs one of MatMul, Gemm"),
+        (model("Conv", "Relu"), "batchnorm_folding", "needs one of BatchNormalization"),
+        (model("Conv", "Relu"), "dynamic_quantization", "convolutions only"),
+        (TREES, "dynamic_quantization", "trees"),
+        (TREES, "static_quantization", "trees"),
+        (model("MatMul", "QuantizeLinear", "DequantizeLinear"), "static_quantization", "quantised already"),
+    ],
+)
+def test_the_model_itself_rules_passes_out(inspection: Inspection, absent: str, reason: str) -> None:
+    _, plan = proposed(inspection)
+    assert absent not in passes(plan)
+    assert reason in why(plan) + "".join(p.reason for p in plan.pruned())
+
+
+def test_what_a_model_has_is_used() -> None:
+    assert {"batchnorm_folding", "static_quantization", "dynamic_quantization"} <= passes(proposed(CNN)[1])
+    assert {"transformer_fusion", "weight_only_quantization"} <= passes(proposed(TRANSFORMER)[1])
+    assert {"name_fix", "session_tuning"} <= passes(proposed(TREES)[1])
+
+
+def test_convolutions_are_never_quantised_dynamically() -> None:
+    for chain in proposed(CNN)[1].chains():
+        for point in chain.space.iterate():
+            assert point.get("dynamic", {}).get("op_types") != []
+
+
+def test_old_formats_are_upgraded_when_needed() -> None:
+    old = replace(CNN, ir_version=3, opsets={"": 8})
+    found = passes(proposed(old)[1])
+    assert {"ir_upgrade", "opset_conversion"} <= found
+    assert not {"ir_upgrade", "opset_conversion"} & passes(proposed(CNN)[1])
+
+
+def test_nothing_lossy_without_a_judge_unless_fidelity_is_allowed() -> None:
+    nothing = {"evaluation": False, "labels": False, "calibration": False}
+    _, plan = proposed(CNN, **nothing)
+    assert not {"static_quantization", "dynamic_quantization", "weight_only_quantization"} & passes(plan)
+    assert plan.pruned_by_rule["no-data"] > 0
+    _, plan = proposed(CNN, Wish(fidelity=True), **nothing, fidelity=True)
+    assert "dynamic_quantization" in passes(plan)
+    assert "static_quantization" not in passes(plan), "nothing to calibrate with"
+    _, plan = proposed(CNN, **{**nothing, "evaluation": True, "calibration": True})
+    assert "static_quantization" in passes(plan), "data without labels judges by closeness"
+
+
+def test_memory_of_the_target_leaves_only_what_fits() -> None:
+    large = replace(CNN, bytes=1_000_000)
+    _, plan = proposed(large, Wish(memory=300_000))
+    lossy = {"static_quantization", "dynamic_quantization", "weight_only_quantization"}
+    assert all({n.pass_name for n in chain.nodes} & lossy for chain in plan.chains())
+    assert "1000000 bytes are more than the target's 300000" in why(plan)
+    _, plan = proposed(large, Wish(memory=150_000))
+    assert passes(plan) & lossy == {"weight_only_quantization"}
+    assert plan.pruned_by_rule["memory"] > 0
+
+
+def test_large_models_are_not_calibrated_with_histograms() -> None:
+    _, plan = proposed(replace(CNN, bytes=3 << 30))
+    values = {p["static"]["calibrate_method"] for c in plan.chains() for p in c.space.iterate() if "static" in p}
+    assert values == {"MinMax"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "precision", "expected"),
+    [
+        ("cpu", "fp16", {"float16"}),
+        ("cpu", "int8", {"dynamic_quantization", "static_quantization"}),
+        ("cpu", "int4", {"weight_only_quantization"}),
+        ("cuda", "fp16", {"float16"}),
+        ("cuda", "mixed", {"mixed_float16"}),
+        ("tensorrt", "int8", {"static_quantization"}),
+        ("dml", "fp16", {"float16"}),
+        ("openvino", "int8", {"static_quantization"}),
+        ("qnn", "int8", {"static_quantization", "static_16bit"}),
+        ("qnn", "int4", {"static_w4"}),
+    ],
+)
+def test_a_precision_that_is_asked_for_is_on_every_chain(provider: str, precision: str, expected: set[str]) -> None:
+    _, plan = proposed(TRANSFORMER, Wish(execution_provider=provider, precision=precision))
+    found = [{n.pass_name for n in c.nodes} & expected for c in plan.chains()]
+    assert all(found)
+    assert set().union(*found) == expected
+
+
+def test_a_precision_that_is_not_possible_is_told() -> None:
+    _, plan = proposed(TREES, Wish(precision="int8"))
+    assert plan.chain_count > 0
+    assert "no int8" in why(plan)
+    assert "no int4: " in why(proposed(TRANSFORMER, Wish(execution_provider="openvino", precision="int4"))[1])
+
+
+def test_fixed_shapes_where_the_provider_needs_them() -> None:
+    moving = replace(TRANSFORMER, dynamic_dims=("batch",))
+    assert "fix_input_shape" in passes(proposed(moving, Wish(execution_provider="qnn"))[1])
+    assert "fix_input_shape" not in passes(proposed(moving)[1])
+    graphs = [
+        {p["session"]["enable_cuda_graph"] for c in plan.chains() for p in c.space.iterate() if "session" in p}
+        for plan in (proposed(m, Wish(execution_provider="cuda"))[1] for m in (moving, TRANSFORMER))
+    ]
+    assert graphs == [{False}, {False, True}]
+
+
+@pytest.mark.parametrize("inspection", [CNN, TRANSFORMER, TREES], ids=["cnn", "transformer", "trees"])
+@pytest.mark.parametrize("level", range(4))
+def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level: int, tmp_path: Any) -> None:
+    for provider in ("cpu", "cuda", "qnn"):
+        wish = Wish(execution_provider=provider, level=level)
+        taught = Example("other", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
+        found, plan = proposed(inspection, wish, taught)
+        file = tmp_path / "dag.yaml"
+        file.write_text(yaml_text(found, plan, "model.onnx", {"evaluation": "a b.npz"}))
+        spec = load_dag(file)
+        accelerator = spec.all_targets[0].accelerator()
+        again = compile_plan(spec, pass_infos(accelerator), Facts(accelerator, inspection, has_calibration=True))
+        assert again.point_count == plan.point_count
+        assert [c.passes for c in again.chains()] == [c.passes for c in plan.chains()]
+        assert [[*c.space.iterate()] for c in again.chains()] != []
+        assert (spec.model, spec.data.evaluation) == ("model.onnx", "a b.npz")
+        assert [c.weight for c in again.chains()] == [c.weight for c in plan.chains()]
+
+
+def test_experience_weighs_chains_and_goes_first() -> None:
+    taught = Example(
+        "resnet",
+        0.95,
+        frozenset(("simplify", "batchnorm_folding", "static_quantization")),
+        {
+            "static_quantization": {"per_channel": False, "calibrate_method": "Percentile"},
+            "simplify": {"engine": "none"},
+        },
+        0.5,
+    )
+    _, plan = proposed(CNN, None, taught)
+    preferred = [c for c in plan.chains() if c.weight > 1]
+    assert [c.passes for c in preferred] == [("names", "simplify", "fold", "static")]
+    assert preferred[0].weight == pytest.approx(1.95)
+    (point,) = preferred[0].prior
+    assert point["static"]["per_channel"] is False
+    assert point["static"]["calibrate_method"] == "Percentile"
+    (shown,) = plan.to_json()["learned"]
+    assert shown["chain"] == preferred[0].id
+    assert "best on resnet (similarity 0.95), ratio 0.50" in shown["reason"]
+
+
+def test_experience_changes_no_identity_and_depends_on_no_order() -> None:
+    a = Example("a", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
+    b = Example("b", 0.8, frozenset(("constant_folding",)), {}, 0.9)
+    plain, one, other = (proposed(CNN, None, *examples)[1] for examples in ((), (a, b), (b, a)))
+    assert plain.digest == one.digest
+    assert one.to_json()["learned"] == other.to_json()["learned"] != []
+    worse = replace(a, ratio=1.2)
+    far = replace(a, similarity=0.3)
+    assert proposed(CNN, None, worse, far)[1].learned == ()
+
+
+def test_similarity_is_symmetric_and_highest_for_the_same() -> None:
+    assert similarity(CNN, CNN) == pytest.approx(1.0)
+    assert similarity(CNN, TRANSFORMER) == similarity(TRANSFORMER, CNN) < 0.5
+    assert similarity(CNN, replace(CNN, parameters=20_000)) > 0.9
+    assert similarity(CNN, TREES) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("wish", "text"),
+    [
+        ({"precision": "int9"}, "did you mean 'int8'"),
+        ({"level": 4}, "must be 0 to 3"),
+    ],
+)
+def test_wishes_that_are_none(wish: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        Wish(**wish)
+
+
+def test_targets_by_short_name_and_typos() -> None:
+    assert Wish(execution_provider="directml").target().execution_provider == "DmlExecutionProvider"
+    assert Wish(device="gpu").target().execution_provider == "CUDAExecutionProvider"
+    with pytest.raises(InputError, match="execution provider"):
+        Wish(execution_provider="cudaa").target()

@@ -1,0 +1,101 @@
+"""What a worker tells of a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import builders
+import numpy as np
+import onnx
+import pytest
+
+from autoopt.model import worker
+from autoopt.model.inspection import Inspection, ValueSpec
+from autoopt.model.io import save
+
+
+def inspect(made: object, folder: Path) -> Inspection:
+    value = worker.inspect({"path": str(builders.write(made, folder))})
+    return Inspection.from_json(json.loads(json.dumps(value)))
+
+
+def test_small_classifier(tmp_path: Path) -> None:
+    found = inspect(builders.mlp(), tmp_path)
+    assert found.inputs == (ValueSpec("x", "float32", ("batch", 8)),)
+    assert found.outputs == (ValueSpec("y", "float32", ("batch", 4)),)
+    assert found.op_counts == {"Gemm": 2, "Relu": 1, "Softmax": 1}
+    assert found.opsets == {"": 17}
+    assert found.parameters == 8 * 16 + 16 + 16 * 4 + 4
+    assert found.weight_dtypes == {"float32": found.parameters}
+    assert found.bytes == (tmp_path / "model.onnx").stat().st_size
+    assert found.dynamic_dims == ("batch",)
+    assert found.functions == 0
+    assert not any([found.has_subgraphs, found.duplicate_names, found.external_data])
+
+
+def test_subgraphs_and_functions_count(tmp_path: Path) -> None:
+    loop = inspect(builders.endless_loop(), tmp_path)
+    assert loop.op_counts == {"Loop": 1, "Identity": 2}
+    assert loop.has_subgraphs
+    nested = inspect(builders.nested_functions(depth=3), tmp_path)
+    assert nested.op_counts == {"Relu": 1, "f::F0": 2, "f::F1": 2, "f::F2": 1}
+    assert nested.functions == 3
+    assert nested.ops == {"Relu", "f::F0", "f::F1", "f::F2"}
+
+
+def test_initializers_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
+    made = builders.mlp()
+    made.graph.input.append(builders.tensor("w1", [8, 16]))
+    assert [v.name for v in inspect(made, tmp_path).inputs] == ["x"]
+
+
+def test_shapes_of_every_kind(tmp_path: Path) -> None:
+    made = builders.mlp()
+    del made.graph.input[:]
+    made.graph.input.extend(
+        [
+            builders.tensor("a", None, onnx.TensorProto.STRING),
+            builders.tensor("b", [None, 3, "n"], onnx.TensorProto.BFLOAT16),
+            builders.tensor("c", [], onnx.TensorProto.DOUBLE),
+            onnx.helper.make_tensor_sequence_value_info("d", onnx.TensorProto.FLOAT, [1]),
+        ]
+    )
+    found = inspect(made, tmp_path)
+    assert [(v.dtype, v.shape) for v in found.inputs] == [
+        ("str", None),
+        ("bfloat16", (None, 3, "n")),
+        ("float64", ()),
+        ("sequence", None),
+    ]
+    assert found.dynamic_dims == ("b[0]", "n")
+
+
+def test_duplicate_node_names(tmp_path: Path) -> None:
+    made = builders.mlp()
+    made.graph.node[2].name = "first"
+    assert inspect(made, tmp_path).duplicate_names
+    made.graph.node[0].name = made.graph.node[2].name = ""
+    assert not inspect(made, tmp_path).duplicate_names
+
+
+def test_external_data_is_counted_not_read(tmp_path: Path) -> None:
+    path = save(builders.mlp(width=512), tmp_path, external=True)
+    found = Inspection.from_json(worker.inspect({"path": str(path)}))
+    assert found.external_data
+    assert found.parameters == 8 * 512 + 512 + 512 * 4 + 4
+    assert found.bytes == sum(p.stat().st_size for p in tmp_path.iterdir())
+
+
+def test_constants_are_weights(tmp_path: Path) -> None:
+    value = onnx.numpy_helper.from_array(np.zeros((3, 5), np.int8), "v")
+    node = onnx.helper.make_node("Constant", [], ["y"], value=value)
+    found = inspect(builders.model([node], [], [builders.tensor("y", [3, 5], onnx.TensorProto.INT8)], {}), tmp_path)
+    assert (found.parameters, found.weight_dtypes) == (15, {"int8": 15})
+
+
+@pytest.mark.parametrize("path", builders.small_models()[::10], ids=lambda p: p.parent.name)
+def test_the_onnx_packages_own_models(path: Path) -> None:
+    found = Inspection.from_json(json.loads(json.dumps(worker.inspect({"path": str(path)}))))
+    assert found.outputs
+    assert sum(found.op_counts.values()) > 0

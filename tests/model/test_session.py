@@ -1,0 +1,87 @@
+"""Session options: everything unknown is refused, everything known arrives in the runtime."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autoopt.errors import InputError
+from autoopt.model.session import OPTIMIZERS, caller, check_session_options, make_options, make_session
+
+
+@pytest.fixture
+def model_path(tmp_path: Path) -> Path:
+    weight = onnx.numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(3, 2), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])],
+        [weight],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"exec_mode": "parallel"}, "did you mean 'execution_mode'"),
+        ({"execution_mode": "paralel"}, "did you mean 'parallel'"),
+        ({"graph_optimization_level": "most"}, "known: all, basic"),
+        ({"intra_op_num_threads": "2"}, "must be int"),
+        ({"intra_op_num_threads": True}, "must be int"),
+        ({"inter_op_num_threads": -1}, "at least 0"),
+        ({"config": {"session.intra_op.allow_spining": "0"}}, "did you mean 'session.intra_op.allow_spinning'"),
+        ({"config": {"session.intra_op.allow_spinning": "yes"}}, "'0', '1'"),
+        ({"config": {"session.dynamic_block_base": "-4"}}, "whole number"),
+        ({"config": {"session.disable_quant_qdq": "1"}}, "unknown session config entry"),
+        ({"disabled_optimizers": ["ConvBNFussion"]}, "did you mean 'ConvBNFusion'"),
+        ({"provider_options": {"use_tf32": "1"}}, "unknown option of CPUExecutionProvider"),
+    ],
+)
+def test_what_the_runtime_would_silently_accept_is_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        check_session_options(options)
+
+
+def test_known_options_arrive() -> None:
+    import onnxruntime as ort
+
+    made = make_options(
+        {
+            "execution_mode": "parallel",
+            "inter_op_num_threads": 2,
+            "graph_optimization_level": "basic",
+            "enable_mem_pattern": False,
+            "enable_cpu_mem_arena": False,
+            "config": {"session.intra_op.allow_spinning": "0"},
+        },
+        threads=3,
+    )
+    assert made.execution_mode == ort.ExecutionMode.ORT_PARALLEL
+    assert made.graph_optimization_level == ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    assert (made.inter_op_num_threads, made.intra_op_num_threads) == (2, 3)
+    assert (made.enable_mem_pattern, made.enable_cpu_mem_arena) == (False, False)
+    assert made.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+def test_own_threads_win_over_the_targets() -> None:
+    assert make_options({"intra_op_num_threads": 2}, threads=1).intra_op_num_threads == 2
+
+
+def test_an_absent_provider_is_an_error_and_not_the_cpu(model_path: Path) -> None:
+    with pytest.raises(InputError, match="CUDAExecutionProvider is not in the installed onnxruntime"):
+        make_session(model_path, {}, "CUDAExecutionProvider")
+
+
+@pytest.mark.parametrize("io_binding", [True, False])
+def test_a_session_runs(model_path: Path, io_binding: bool) -> None:
+    options = {"io_binding": io_binding, "disabled_optimizers": sorted(OPTIMIZERS)}
+    session = make_session(model_path, options)
+    x = np.ones((4, 3), np.float32)
+    (y,) = caller(session, {"x": x}, options)()
+    np.testing.assert_array_equal(y, x @ np.arange(6, dtype=np.float32).reshape(3, 2))

@@ -1,0 +1,304 @@
+"""dag.yaml as a value, and every mistake in it as one line that names its place and the remedy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoopt.errors import ConfigError
+from autoopt.metrics import Constraint, Objective
+from autoopt.spec import DagSpec, load_dag
+from autoopt.target import Accelerator
+
+GOOD = """\
+name: good
+passes:
+  a: {pass: simplify}
+  b: {pass: float16, params: search}
+  c:
+    pass: dynamic_quantization
+    params:
+      per_channel: search
+      weight_type: QInt8
+edges:
+  - a -> b
+  - a -> c
+objectives:
+  - {metric: latency_p50, goal: minimize}
+constraints:
+  - {metric: accuracy, max_drop: 0.01}
+search: {trials: 10}
+"""
+
+
+def write(folder: Path, text: str, name: str = "dag.yaml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def error_of(given: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load_dag(given)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_a_file_is_read_with_its_defaults(tmp_path: Path) -> None:
+    spec = load_dag(write(tmp_path, GOOD))
+    assert list(spec.passes) == ["a", "b", "c"]
+    assert spec.passes["b"].searches_all("none")
+    assert spec.edges == (("a", "b"), ("a", "c"))
+    assert load_dag(write(tmp_path, GOOD.replace("a -> b", "a --> b"))).edges == spec.edges
+    assert spec.graph_kind == "edges"
+    assert [o.objective() for o in spec.objectives] == [Objective("latency_p50", "minimize")]
+    assert [c.constraint() for c in spec.constraints or ()] == [Constraint("accuracy", max_drop=0.01)]
+    assert spec.search.trials == 10
+    assert spec.search.strategy == "unified"
+    assert spec.all_targets[0].accelerator() == Accelerator()
+    assert load_dag(spec) is spec
+
+
+MINIMAL: dict[str, Any] = {"name": "m", "passes": {"a": "simplify"}, "chains": [["a"]]}
+
+
+def test_constraints_that_are_absent_and_constraints_that_are_none_differ() -> None:
+    assert load_dag(MINIMAL).constraints is None
+    assert load_dag({**MINIMAL, "constraints": []}).constraints == ()
+
+
+def test_a_spec_cannot_be_changed() -> None:
+    spec = load_dag(MINIMAL)
+    with pytest.raises(ValueError, match="frozen"):
+        spec.name = "other"  # type: ignore[misc]  # that is the point
+
+
+@pytest.mark.parametrize(
+    ("passes", "name"),
+    [
+        ({"a": "simplify"}, "simplify"),
+        ({"a": {"pass": "simplify"}}, "simplify"),
+        ({"a": None}, "a"),
+        ({"a": {}}, "a"),
+        ({"a": {"params": {"x": 1}}}, "a"),
+        (["a"], "a"),
+    ],
+)
+def test_short_forms_of_passes(passes: Any, name: str) -> None:
+    assert load_dag({**MINIMAL, "passes": passes}).passes["a"].pass_name == name
+
+
+def test_short_forms_of_other_fields() -> None:
+    spec = load_dag(
+        {**MINIMAL, "target": "gpu", "data": "x.npz", "host": "local", "search": "all", "objectives": ["throughput"]}
+    )
+    assert spec.all_targets[0].execution_provider == "CUDAExecutionProvider"
+    assert spec.data.evaluation == "x.npz"
+    assert spec.search.params == "all"
+    assert spec.objectives[0].objective() == Objective("throughput", "maximize")
+
+
+def test_the_device_follows_from_the_execution_provider() -> None:
+    spec = load_dag({**MINIMAL, "target": {"execution_provider": "QNNExecutionProvider"}})
+    assert spec.all_targets[0].device == "npu"
+    assert spec.all_targets[0].target().execution_provider == "QNNExecutionProvider"
+
+
+def test_paths_are_relative_to_the_file_and_checked_on_request(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"")
+    more = "model: m.onnx\ndata:\n  evaluation: e.npz\n  calibration: {path: c.npz, batch_size: 2}\n"
+    spec = load_dag(write(tmp_path, GOOD + more))
+    assert spec.model_path == str(tmp_path / "m.onnx")
+    assert spec.data_json("evaluation") == str(tmp_path / "e.npz")
+    assert spec.data_json("calibration") == {"path": str(tmp_path / "c.npz"), "batch_size": 2}
+    assert spec.data_json("latency") is None
+    spec.check_files(data=False)
+    with pytest.raises(ConfigError, match=r"dag\.yaml:20: data\.evaluation: no such file: e\.npz"):
+        spec.check_files()
+
+
+def test_addresses_are_no_paths() -> None:
+    spec = load_dag({**MINIMAL, "model": "s3://bucket/m.onnx", "data": "https://host/x.npz"})
+    assert spec.model_path == "s3://bucket/m.onnx"
+    spec.check_files()
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "field", "reason"),
+    [
+        (("passes:", "pases:"), 2, "pases", "unknown field; did you mean 'passes'?"),
+        (("name: good", "nmae: good"), 1, "nmae", "unknown field; did you mean 'name'?"),
+        (("name: good\n", ""), 1, "name", "is required"),
+        (("name: good", "name: a b"), 1, "name", "'a b' is no name"),
+        (("name: good", f"name: {'x' * 129}"), 1, "name", "is longer than 128 characters"),
+        (("  a: {pass: simplify}", "  a b: {pass: simplify}"), 3, "passes.a b", "is no name"),
+        (("params: search}", "parms: search}"), 4, "passes.b.parms", "did you mean 'params'?"),
+        (("params: search}", "params: searched}"), 4, "passes.b.params", "must be a mapping of parameters"),
+        (("per_channel: search", "per_channel: {search: []}"), 8, "passes.c.params.per_channel.search", "at least one"),
+        (("per_channel: search", "per_channel: {search: {low: 1}}"), 8, "per_channel.search.high", "is required"),
+        (("per_channel: search", "per_channel: {search: {low: 2, hgih: 1}}"), 8, "search.hgih", "did you mean 'high'?"),
+        (("per_channel: search", "per_channel: {search: {low: 2, high: 1}}"), 8, "search", "low 2 is above high 1"),
+        (("per_channel: search", "per_channel: {search: {low: 0.5, high: 1}}"), 8, "search", "one of step or count"),
+        (("- a -> b", "- a -> bb"), 11, "edges[0]", "unknown node 'bb'; did you mean 'b'?"),
+        (("- a -> b", "- a -> b -> a"), 11, "edges[0]", "node 'a' is in it twice"),
+        (("- a -> b\n", ""), 4, "passes.b", "is in no chain; name it in edges, or remove it"),
+        (("edges:", "chain:"), 10, "chain", "did you mean 'chains'?"),
+        (("edges:", "stages: [a]\nedges:"), 11, "edges", "stages and edges exclude each other"),
+        (("edges:\n  - a -> b\n  - a -> c\n", ""), 1, "", "has no graph"),
+        (("metric: latency_p50", "metric: latncy_p50"), 14, "objectives[0].metric", "did you mean 'latency_p50'?"),
+        (("goal: minimize", "goal: minimise"), 14, "objectives[0].goal", "did you mean 'minimize'?"),
+        (("max_drop: 0.01", "max_drp: 0.01"), 16, "constraints[0].max_drp", "did you mean 'max_drop'?"),
+        ((", max_drop: 0.01", ""), 16, "constraints[0]", "needs a bound"),
+        (("max_drop: 0.01", "max_drop: much"), 16, "constraints[0].max_drop", "must be a number, not 'much'"),
+        (("max_drop: 0.01", "max_drop: -1"), 16, "constraints[0].max_drop", "greater than or equal to 0, not -1"),
+        (("max_drop: 0.01", "min: 2, max: 1"), 16, "constraints[0]", "can never hold: 2.0 is above 1.0"),
+        (("trials: 10", "trials: ten"), 17, "search.trials", "must be a whole number, not 'ten'"),
+        (("trials: 10", "trials: true"), 17, "search.trials", "must be a whole number, not True"),
+        (("trials: 10", "trials: 0"), 17, "search.trials", "must be greater than or equal to 1, not 0"),
+        (("trials: 10", "strategy: per_chain"), 17, "search.strategy", "did you mean 'per-chain'?"),
+        (("trials: 10", "order: pass-by-pass"), 17, "search.order", "use strategy: per-chain"),
+        (("trials: 10", "strategy: per-chain, order: [a, x]"), 17, "search.order", "unknown node 'x'"),
+        (("trials: 10", "sampler: random"), 17, "search.sampler", "use strategy: per-chain"),
+        (("search: {", "target: {device: tpu}\nsearch: {"), 17, "target.device", "must be one of cpu, gpu, npu"),
+        (("search: {", "target: {execution_provider: cuda}\nsearch: {"), 17, "target", "'CUDAExecutionProvider'?"),
+        (("search: {", "targets: [{}, {}]\nsearch: {"), 17, "targets[1]", "is named 'local' like another target"),
+        (("search: {", "target: cpu\ntargets: [cpu]\nsearch: {"), 18, "targets", "exclude each other"),
+        (("search: {", "data: {evaluation: {pth: x}}\nsearch: {"), 17, "data.evaluation.pth", ""),
+        (("search: {", "forbid: [{}]\nsearch: {"), 17, "forbid[0]", "says nothing"),
+        (("search: {", "forbid: [a -> z]\nsearch: {"), 17, "forbid[0]", "unknown node 'z'"),
+        (("search: {", "weights: {a -> b: 0}\nsearch: {"), 17, "weights.a -> b", "must be above 0"),
+        (("search: {", "level: 4\nsearch: {"), 17, "level", "must be less than or equal to 3"),
+        (("search: {", "host: {type: docker}\nsearch: {"), 17, "host.image", "is required for type docker"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_line_field_and_remedy(
+    tmp_path: Path, change: tuple[str, str], line: int, field: str, reason: str
+) -> None:
+    assert change[0] in GOOD
+    file = write(tmp_path, GOOD.replace(change[0], change[1], 1))
+    error = error_of(file)
+    assert error.line == line
+    assert field in error.field
+    assert str(error).startswith(f"{file}:{line}: {error.field}" if field else f"{file}:{line}: ")
+    assert reason in str(error)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"stages": [[]]}, "has no alternative"),
+        ({"stages": ["a", ["a", None]]}, "is in stage 1 already"),
+        ({"stages": [None]}, "has no passes"),
+        ({"stages": "a"}, "must be a list of stages"),
+        ({"stages": [1]}, "write '1' in quotes"),
+        ({"chains": []}, "is empty"),
+        ({"chains": None}, "is empty"),
+        ({"chains": [[]]}, "is empty"),
+        ({"chains": ["a"]}, "write [[a]] for one chain"),
+        ({"chains": [["a", None]]}, "must be a node id, not None"),
+        ({"chains": [["a", "a"]]}, "is in it twice"),
+        ({"edges": [["a", True]]}, "must be a node id, not True"),
+        ({"edges": [{"a": "b"}]}, "must be a list of node ids or 'a -> b'"),
+    ],
+)
+def test_graphs_that_are_none(fields: dict[str, Any], reason: str) -> None:
+    assert reason in str(error_of({"name": "m", "passes": ["a"], **fields}))
+
+
+def test_any_metric_may_come_from_a_user_script() -> None:
+    objectives = [{"metric": "my_score", "goal": "maximize"}]
+    assert "unknown metric" in str(error_of({**MINIMAL, "objectives": objectives}))
+    spec = load_dag({**MINIMAL, "objectives": objectives, "user_script": "passes.py"})
+    assert spec.objectives[0].metric == "my_score"
+
+
+def test_json_files_say_their_lines_too(tmp_path: Path) -> None:
+    text = json.dumps({**MINIMAL, "serach": {}}, indent=1)
+    error = error_of(write(tmp_path, text, "dag.json"))
+    assert error.field == "serach"
+    assert text.splitlines()[error.line - 1].strip().startswith('"serach"')
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "just text\n", "3\n", "~\n", "[]", '{"name": 3}'])
+def test_documents_that_are_no_dag(tmp_path: Path, text: str) -> None:
+    assert str(error_of(write(tmp_path, text))).startswith(f"{tmp_path}/dag.yaml:1: ")
+
+
+def bad_files() -> list[str]:
+    """A hundred files, each with one mistake: a line dropped, doubled, misspelt, misplaced or of the wrong kind."""
+    lines = GOOD.splitlines(keepends=True)
+    found = [GOOD.replace(":", old, n) for n in range(1, 6) for old in (" :x", "=", "::")]
+    found += [
+        "".join([*lines[:i], line.replace("e", "ee", 1), *lines[i + 1 :]])
+        for i, line in enumerate(lines)
+        if "e" in line
+    ]
+    found += ["".join([*lines[:i], f"&x{i} ", *lines[i:]]) for i in range(len(lines))]
+    found += ["".join([*lines[: i + 1], f"zz{i}: 1\n", *lines[i + 1 :]]) for i in range(len(lines))]
+    found += [GOOD.replace("[", "{"), GOOD.replace("{", "["), GOOD.replace("- ", "-"), GOOD * 2, GOOD + "---\n" + GOOD]
+    found += [GOOD[:n] + "\x01" + GOOD[n:] for n in range(0, len(GOOD), 8)]
+    return found
+
+
+def refusal(file: Path) -> ConfigError | None:
+    try:
+        load_dag(file)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def test_a_hundred_bad_files_are_a_hundred_lines(tmp_path: Path) -> None:
+    files = bad_files()
+    assert len(files) >= 100
+    refused = 0
+    for index, text in enumerate(files):
+        error = refusal(write(tmp_path, text, f"{index}.yaml"))
+        if error is not None:
+            refused += 1
+            assert str(error).startswith(f"{tmp_path}/{index}.yaml:{error.line}: ")
+            assert "\n" not in str(error)
+            assert 1 <= error.line <= len(text.splitlines()) + 1
+    assert refused >= 100
+
+
+def test_reading_needs_no_numeric_library() -> None:
+    code = "import sys; import autoopt.spec, autoopt.dag; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"numpy", "onnx", "onnxruntime", "prefect", "sqlalchemy", "sklearn", "optuna", "rich"}
+
+
+def test_specs_of_one_content_are_equal_whatever_they_were_read_from(tmp_path: Path) -> None:
+    from_yaml = load_dag(write(tmp_path, GOOD))
+    from_json = load_dag(write(tmp_path, json.dumps(json.loads(json.dumps(_value()))), "dag.json"))
+    from_dict = load_dag(_value())
+    assert from_yaml.model_dump() == from_json.model_dump() == from_dict.model_dump()
+
+
+def _value() -> dict[str, Any]:
+    return {
+        "name": "good",
+        "passes": {
+            "a": {"pass": "simplify"},
+            "b": {"pass": "float16", "params": "search"},
+            "c": {"pass": "dynamic_quantization", "params": {"per_channel": "search", "weight_type": "QInt8"}},
+        },
+        "edges": ["a -> b", ["a", "c"]],
+        "objectives": [{"metric": "latency_p50", "goal": "minimize"}],
+        "constraints": [{"metric": "accuracy", "max_drop": 0.01}],
+        "search": {"trials": 10},
+    }
+
+
+def test_a_spec_dumps_to_what_it_was_read_from() -> None:
+    spec = load_dag(_value())
+    again = spec.model_dump(by_alias=True, exclude_defaults=True, mode="json")
+    assert isinstance(load_dag(again), DagSpec)
+    assert load_dag(again).model_dump() == spec.model_dump()

@@ -1,0 +1,66 @@
+"""zoo.yaml as a value, and the models it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoopt.errors import ConfigError
+from autoopt.spec.zoo import load_zoo
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("a.onnx", "b.onnx", "deep/model.onnx", "deep/readme.txt"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"")
+    return tmp_path
+
+
+def zoo(folder: Path, models: str) -> Any:
+    file = folder / "zoo.yaml"
+    file.write_text(f"name: z\nmodels:\n{models}")
+    return load_zoo(file)
+
+
+def test_files_folders_globs_and_addresses(folder: Path) -> None:
+    made = zoo(
+        folder,
+        "  - a.onnx\n  - {path: deep, tags: [cnn]}\n  - {path: '*.onnx', tags: [x]}\n"
+        "  - {path: 's3://b/m.onnx', name: far, data: {evaluation: e.npz}, search: {trials: 3}}\n",
+    )
+    entries = list(made.entries())
+    assert [e.name for e in entries] == ["a", "deep", "b", "far"]
+    assert [e.path for e in entries[:3]] == [str(folder / n) for n in ("a.onnx", "deep/model.onnx", "b.onnx")]
+    assert entries[3].path == "s3://b/m.onnx"
+    assert entries[3].spec.search == {"trials": 3}
+    assert [e.name for e in made.entries(only="cnn")] == ["deep"]
+
+
+@pytest.mark.parametrize(
+    ("models", "line", "reason"),
+    [
+        ("  - {pth: a.onnx}\n", 3, "models[0].pth: unknown field; did you mean 'path'?"),
+        ("  - {path: a.onnx, search: {trails: 3}}\n", 3, "search.trails: unknown field; did you mean 'trials'?"),
+        ("  - {path: a.onnx, name: m}\n  - {path: b.onnx, name: m}\n", 4, "is the name of another model"),
+        ("  - {path: a.onnx, constraints: [{metric: accuracy}]}\n", 3, "needs a bound"),
+        ("  []\n", 2, "models: is empty"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(folder: Path, models: str, line: int, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        zoo(folder, models)
+    assert caught.value.line == line
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("nope.onnx", "no such file"), ("n*pe.onnx", "no models in"), ("empty", "no models")]
+)
+def test_models_that_are_not_there(folder: Path, path: str, reason: str) -> None:
+    (folder / "empty").mkdir()
+    with pytest.raises(ConfigError, match=f"zoo.yaml:3: models.0..*{reason}"):
+        list(zoo(folder, f"  - '{path}'\n").entries())
