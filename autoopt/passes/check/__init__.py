@@ -1,0 +1,1 @@
+"""Checks: analyses that leave a report and never change the model."""

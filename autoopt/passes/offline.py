@@ -1,0 +1,62 @@
+"""onnxruntime's own graph optimisation, saved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from autoopt.passes.base import Pass, Refused
+from autoopt.registry import ParameterInfo
+from autoopt.space import Categorical
+from autoopt.target import Accelerator
+
+
+class OrtGraphOptimization(Pass):
+    """Saves the graph as onnxruntime optimises it, so that sessions start with it.
+
+    Must be the last pass: fused and layout-bound operators are for this runtime; with level `all` for this CPU too.
+    """
+
+    family = "fusion"
+    takes = "path"
+    host_bound = True
+    requires = ("name_fix",)
+    conflicts = ("ort_format", "fp8_quantization")
+    libraries = ("onnx", "onnxruntime")
+    aliases = ("ort_offline", "OrtOptimize", "auto_insert_remap")
+
+    level: Annotated[
+        Literal["basic", "extended", "all"],
+        Categorical("basic", "extended", "all"),
+        "basic: portable rewrites; extended: fused operators; all: also memory layouts of this CPU",
+    ] = "extended"
+    disabled_optimizers: Annotated[list[str], "optimizers left out, by onnxruntime's names"] = []
+
+    @classmethod
+    def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
+        if parameter.name == "level" and accelerator.device != "cpu":
+            return replace(parameter, search=Categorical("basic", "extended"))  # layouts are the CPU's
+        return parameter
+
+    def run(self, model: Path) -> Path | None:
+        import onnxruntime as ort
+
+        from autoopt.model.session import check_session_options, make_options
+
+        provider = self.context.accelerator.execution_provider
+        if provider not in ort.get_available_providers():
+            raise Refused(f"{provider} is not in the installed onnxruntime")
+        check_session_options({"disabled_optimizers": self.disabled_optimizers})
+        made = self.context.work / "model.onnx"
+        options = make_options({"graph_optimization_level": self.level})
+        options.optimized_model_filepath = str(made)
+        if model.parent.joinpath("model.onnx.data").exists():
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.data")
+        try:
+            ort.InferenceSession(
+                str(model), options, providers=[provider], disabled_optimizers=self.disabled_optimizers
+            )
+        except Exception as error:  # onnxruntime's own exceptions share no class
+            raise Refused(f"onnxruntime does not take the model: {error}") from error
+        return made

@@ -1,0 +1,44 @@
+"""4-bit float weights as bitsandbytes stores them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from autoopt.passes.base import Pass
+from autoopt.passes.quantize.weights import WEIGHT_CONFLICTS, weighted_matmuls
+from autoopt.passes.toolbox import ensure_domain, gained, name_nodes, op_counts, quiet
+from autoopt.space import Categorical
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+class Bnb4Quantization(Pass):
+    """MatMul weights as 4-bit floats (FP4 or NF4) in blocks, computed in float (MatMulBnb4)."""
+
+    family: ClassVar[str] = "quantize"
+    tolerance = "lossy"
+    conflicts = WEIGHT_CONFLICTS
+    accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
+    needs_ops = ("MatMul", "Gemm")
+    libraries = ("onnx", "onnxruntime")
+    aliases = ("bnb4", "OnnxBnb4Quantization")
+
+    quant_type: Annotated[Literal["FP4", "NF4"], Categorical("NF4", "FP4"), "NF4 suits weights near a normal"] = "NF4"
+    block_size: Annotated[Literal[16, 32, 64, 128, 256], Categorical(32, 64, 128), "weights that share a scale"] = 64
+    nodes_to_exclude: Annotated[list[str], "nodes left as they are, by name"] = []
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
+
+        name_nodes(model)
+        if not any(node.name not in self.nodes_to_exclude for node in weighted_matmuls(model)):
+            return None
+        before = op_counts(model)
+        with quiet():
+            kind = getattr(MatMulBnb4Quantizer, self.quant_type)
+            quantizer = MatMulBnb4Quantizer(model, kind, self.block_size, list(self.nodes_to_exclude))
+            quantizer.process()
+        made: ModelProto = quantizer.model.model
+        ensure_domain(made, "com.microsoft")
+        return made if gained(before, made, ("MatMulBnb4",)) else None

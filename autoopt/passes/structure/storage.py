@@ -1,0 +1,76 @@
+"""The form in which a model is stored: weights beside the graph, or ONNX Runtime's own format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from autoopt.passes.base import Pass, Refused
+from autoopt.space import Categorical
+
+
+class ExternalData(Pass):
+    """Stores large weights in a file beside the graph, so that it loads by memory map and is not bound to 2 GiB."""
+
+    family: ClassVar[str] = "structure"
+    tolerance = "lossless"
+    takes: ClassVar[Literal["proto", "path"]] = "path"
+    layout = True
+    conflicts = ("ort_format",)
+
+    size_threshold: Annotated[int, Categorical(1024, 1_000_000), "smaller tensors (bytes) stay in the graph"] = 1024
+
+    def run(self, model: Path) -> Path | None:
+        import onnx
+
+        from autoopt.model import io
+
+        loaded = io.load(model)  # a copy of its own: onnx.save empties the tensors it moves out
+        target = self.context.work / "model.onnx"
+        onnx.save_model(
+            loaded,
+            target,
+            save_as_external_data=True,
+            all_tensors_to_one_file=True,
+            location="model.onnx.data",
+            size_threshold=self.size_threshold,
+            convert_attribute=False,
+        )
+        return target if (self.context.work / "model.onnx.data").exists() else None
+
+
+class OrtFormat(Pass):
+    """Stores the model in ONNX Runtime's own format, optimised to `level`; must be the last pass.
+
+    Loads faster and needs no graph optimiser. Level `all` depends on the CPU it is made on.
+    """
+
+    family: ClassVar[str] = "structure"
+    takes: ClassVar[Literal["proto", "path"]] = "path"
+    layout = True
+    host_bound = True
+    conflicts = ("ort_format",)
+    requires = ("name_fix",)
+    accelerators = ("CPUExecutionProvider",)
+    libraries = ("onnx", "onnxruntime")
+
+    level: Annotated[
+        Literal["disable", "basic", "extended", "all"],
+        Categorical("basic", "extended", "all"),
+        "how far the graph is optimised before it is stored",
+    ] = "extended"
+
+    def run(self, model: Path) -> Path:
+        import onnxruntime as ort
+
+        from autoopt.model.session import make_options
+
+        target = self.context.work / "model.ort"
+        options = make_options({"graph_optimization_level": self.level})
+        options.optimized_model_filepath = str(target)
+        options.add_session_config_entry("session.save_model_format", "ORT")
+        try:
+            ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # the runtime's own kinds
+            raise Refused(f"onnxruntime cannot store the model: {error}") from error
+        return target

@@ -1,0 +1,472 @@
+"""Models of a few nodes, one per pattern, for the contract suite of the passes. Weights are random but fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, numpy_helper, parser
+
+MODELS: dict[str, Callable[[], ModelProto]] = {}
+
+
+def made(text: str, opset: int = 17, ir: int = 8, domains: str = "", **weights: Any) -> ModelProto:
+    """A model from a graph in onnx's text form and weights by name."""
+    model = parser.parse_model(f'<ir_version: {ir}, opset_import: ["": {opset}{domains}]> {text}')
+    for name, value in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return model
+
+
+def micro(function: Callable[[], ModelProto]) -> Callable[[], ModelProto]:
+    MODELS[function.__name__] = function
+    return function
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def positive(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(np.float32)
+
+
+@micro
+def relu_only() -> ModelProto:
+    return made("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+
+
+@micro
+def double_names() -> ModelProto:
+    model = made("g (float[2, 4] x) => (float[2, 4] y) { h = Relu(x)\n y = Neg(h) }")
+    for node in model.graph.node:
+        node.name = "same"
+    return model
+
+
+@micro
+def conv_batchnorm() -> ModelProto:
+    return made(
+        "g (float[N, 3, 8, 8] x) => (float[N, 8, 8, 8] y)"
+        "{ c = Conv <pads = [1, 1, 1, 1]> (x, w)\n b = BatchNormalization (c, s, o, m, v)\n y = Relu(b) }",
+        w=normal(8, 3, 3, 3),
+        s=positive(8),
+        o=normal(8),
+        m=normal(8, seed=1),
+        v=positive(8, seed=2),
+    )
+
+
+@micro
+def lone_batchnorm() -> ModelProto:
+    return made(
+        "g (float[2, 4, 5] x) => (float[2, 4, 5] y) { y = BatchNormalization (x, s, o, m, v) }",
+        s=positive(4),
+        o=normal(4),
+        m=normal(4, seed=1),
+        v=positive(4, seed=2),
+    )
+
+
+@micro
+def gemm_batchnorm() -> ModelProto:
+    return made(
+        "g (float[N, 8] x) => (float[N, 6] y) { h = Gemm (x, w, b)\n y = BatchNormalization (h, s, o, m, v) }",
+        w=normal(8, 6),
+        b=normal(6),
+        s=positive(6),
+        o=normal(6),
+        m=normal(6, seed=1),
+        v=positive(6, seed=2),
+    )
+
+
+@micro
+def conv_scale_shift() -> ModelProto:
+    return made(
+        "g (float[1, 3, 8, 8] x) => (float[1, 4, 6, 6] y) { c = Conv (x, w, b)\n m = Mul (c, k)\n y = Add (m, o) }",
+        w=normal(4, 3, 3, 3),
+        b=normal(4),
+        k=np.float32(0.5),
+        o=np.float32(0.25),
+    )
+
+
+@micro
+def pad_conv() -> ModelProto:
+    return made(
+        "g (float[1, 3, 8, 8] x) => (float[1, 4, 8, 8] y) { p = Pad (x, pads, zero)\n y = Conv (p, w) }",
+        w=normal(4, 3, 3, 3),
+        pads=np.array([0, 0, 1, 1, 0, 0, 1, 1]),
+        zero=np.float32(0),
+    )
+
+
+@micro
+def mlp() -> ModelProto:
+    return made(
+        "g (float[N, 64] x) => (float[N, 8] y)"
+        "{ a = MatMul (x, w1)\n b = Add (a, b1)\n c = Relu (b)\n d = MatMul (c, w2)\n"
+        " e = Add (d, b2)\n y = Softmax (e) }",
+        w1=normal(64, 64),
+        b1=normal(64),
+        w2=normal(64, 8, seed=1),
+        b2=normal(8, seed=1),
+    )
+
+
+@micro
+def gemm_mlp() -> ModelProto:
+    return made(
+        "g (float[N, 16] x) => (float[N, 4] y) { a = Gemm (x, w1, b1)\n b = Relu (a)\n y = Gemm <transB = 1> (b, w2) }",
+        w1=normal(16, 8),
+        b1=normal(8),
+        w2=normal(4, 8),
+    )
+
+
+@micro
+def small_cnn() -> ModelProto:
+    return made(
+        "g (float[N, 1, 8, 8] x) => (float[N, 10] y)"
+        "{ a = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)\n r = Relu (a)\n"
+        " p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)"
+        "  c = Conv <pads = [1, 1, 1, 1]> (p, w2)\n d = GlobalAveragePool (c)\n f = Flatten (d)\n"
+        " y = Gemm (f, w3, b3) }",
+        w1=normal(8, 1, 3, 3),
+        b1=normal(8),
+        w2=normal(8, 8, 3, 3, seed=1),
+        w3=normal(8, 10, seed=2),
+        b3=normal(10),
+    )
+
+
+@micro
+def constants() -> ModelProto:
+    return made(
+        "g (float[N, 4] x) => (float[N, 4] y)"
+        "{ two = Constant <value = float {2.0}> ()\n three = Constant <value_float = 3.0> ()\n six = Mul (two, three)"
+        "  big = Add (w, six)\n y = Add (x, big) }",
+        w=normal(4),
+    )
+
+
+@micro
+def no_ops() -> ModelProto:
+    return made(
+        "g (float[2, 4] x) => (float[2, 4] y)"
+        "{ a = Identity (x)\n b = Add (a, zero)\n c = Mul (b, one)\n d = Cast <to = 1> (c)\n"
+        " e = Transpose <perm = [0, 1]> (d)"
+        "  f = Reshape (e, shape)\n g = Reshape (f, back)\n y = Relu (g) }",
+        zero=np.float32(0),
+        one=np.float32(1),
+        shape=np.array([8]),
+        back=np.array([2, 4]),
+    )
+
+
+@micro
+def repeated_work() -> ModelProto:
+    return made(
+        "g (float[2, 4] x) => (float[2, 4] y) { a = Mul (x, u)\n b = Mul (x, u)\n c = Mul (x, v)\n"
+        " d = Add (a, b)\n y = Add (d, c) }",
+        u=normal(4),
+        v=normal(4),
+    )
+
+
+@micro
+def dead_parts() -> ModelProto:
+    return made("g (float[2, 4] x) => (float[2, 4] y) { dead = Neg (x)\n y = Relu (x) }", unused=normal(4))
+
+
+@micro
+def weights_as_inputs() -> ModelProto:
+    return made(
+        "g (float[2, 4] x, float[4, 4] w) => (float[2, 4] y) { a = MatMul (x, w)\n y = Relu(a) }", w=normal(4, 4)
+    )
+
+
+@micro
+def old_ir() -> ModelProto:
+    return made(
+        "g (float[1, 3, 8, 8] x, float[4, 3, 3, 3] w, float[4] b, float[4] k) => (float[1, 4, 6, 6] y)"
+        "{ c = Conv (x, w, b)\n r = Relu(c)\n y = Identity(r) }",
+        opset=9,
+        ir=3,
+        w=normal(4, 3, 3, 3),
+        b=normal(4),
+        k=normal(4),
+    )
+
+
+@micro
+def computed_reshape() -> ModelProto:
+    return made(
+        "g (float[N, 2, 3] x) => (float[N, 6] y)"
+        "{ s = Shape (x)\n n = Gather (s, zero)\n m = Unsqueeze (n, zero1)\n"
+        " t = Concat <axis = 0> (m, six)\n y = Reshape (x, t) }",
+        zero=np.int64(0),
+        zero1=np.array([0]),
+        six=np.array([6]),
+    )
+
+
+@micro
+def local_function() -> ModelProto:
+    return parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[N, 4] x) => (float[N, 4] y) { h = own.twice (x)\n y = Relu (h) }
+        <domain: "own", opset_import: ["": 17]> twice (a) => (b) { b = Add (a, a) }"""
+    )
+
+
+@micro
+def celu_hardswish() -> ModelProto:
+    return made(
+        "g (float[2, 4] x, float[2, 4] z) => (float[2, 4] y, bool[2, 4] q)"
+        "{ a = Celu <alpha = 0.5> (x)\n y = HardSwish (a)\n q = GreaterOrEqual (x, z) }"
+    )
+
+
+@micro
+def int64_ids() -> ModelProto:
+    return made(
+        "g (int64[N, S] ids) => (float[N, S, 8] y) { e = Gather (table, ids)\n y = LayerNormalization (e, s, b) }",
+        table=normal(50, 8),
+        s=positive(8),
+        b=normal(8),
+    )
+
+
+@micro
+def cast_input() -> ModelProto:
+    return made(
+        "g (float[2, 3] ids) => (float[2, 3, 4] y) { i = Cast <to = 7> (ids)\n y = Gather (t, i) }", t=normal(9, 4)
+    )
+
+
+@micro
+def branches() -> ModelProto:
+    return made(
+        """g (float[2, 4] x, bool flag) => (float[2, 4] y)
+        { y = If (flag) <
+            then_branch = a () => (float[2, 4] p) <float[4, 4] w = {1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0,
+              1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0}> { p = MatMul (x, w) },
+            else_branch = b () => (float[2, 4] q) { q = Neg (x) } > }"""
+    )
+
+
+@micro
+def erf_gelu() -> ModelProto:
+    return made(
+        "g (float[N, 16] x) => (float[N, 16] y)"
+        "{ h = MatMul (x, w)\n a = Div (h, root)\n e = Erf (a)\n f = Add (e, one)\n"
+        " p = Mul (h, f)\n y = Mul (p, half) }",
+        w=normal(16, 16),
+        root=np.float32(np.sqrt(2.0)),
+        one=np.float32(1),
+        half=np.float32(0.5),
+    )
+
+
+@micro
+def gelu_op() -> ModelProto:
+    return made("g (float[2, 8] x) => (float[2, 8] y) { y = Gelu (x) }", opset=20, ir=9)
+
+
+@micro
+def skip_layer_norm() -> ModelProto:
+    return made(
+        "g (float[N, 6, 16] x, float[N, 6, 16] z) => (float[N, 6, 16] y)"
+        "{ a = Add (x, z)\n n = LayerNormalization <axis = -1> (a, s, b)\n m = MatMul (n, w)\n y = Add (m, n) }",
+        s=positive(16),
+        b=normal(16),
+        w=normal(16, 16),
+    )
+
+
+@micro
+def arithmetic() -> ModelProto:
+    return made(
+        "g (float[2, 4, 8] q, float[2, 8, 4] k) => (float[2, 4, 4] y, float[2, 4, 8] z, float[2, 4, 8] t)"
+        "{ m = MatMul (q, k)\n y = Div (m, root)\n z = Pow (q, two)\n t = Div (z, eight) }",
+        root=np.float32(3),
+        two=np.float32(2),
+        eight=normal(8),
+    )
+
+
+@micro
+def half_mean() -> ModelProto:
+    return made("g (float16[2, 64] x) => (float16[2, 1] y) { y = ReduceMean <axes = [1]> (x) }")
+
+
+@micro
+def negative_axes() -> ModelProto:
+    return made(
+        "g (float[2, 8] x) => (float[2, 8] c, float[2, 3] v, int64[2, 3] i, float[2, 2] p)"
+        "{ c = CumSum (x, minus)\n v, i = TopK (x, three)\n p = Gather <axis = 1> (x, last) }",
+        minus=np.int64(-1),
+        three=np.array([3]),
+        last=np.array([-1, 0]),
+    )
+
+
+@micro
+def one_hot_cast() -> ModelProto:
+    return made(
+        "g (int64[5] i) => (float[5, 6] y) { h = OneHot (i, depth, values)\n y = Cast <to = 1> (h) }",
+        depth=np.int64(6),
+        values=np.array([0, 1]),
+    )
+
+
+@micro
+def open_clip() -> ModelProto:
+    return made("g (float[2, 4] x) => (float[2, 4] y) { y = Clip (x, , top) }", top=np.float32(0.5))
+
+
+@micro
+def cast_chain() -> ModelProto:
+    return made("g (float[2, 4] x) => (int64[2, 4] y) { r = Relu (x)\n b = Cast <to = 9> (r)\n y = Cast <to = 7> (b) }")
+
+
+@micro
+def integer_compare() -> ModelProto:
+    return made(
+        "g (int32[4] a, int32[4] b) => (bool[4] y, bool[4] z) { y = GreaterOrEqual (a, b)\n z = LessOrEqual (a, b) }"
+    )
+
+
+@micro
+def masked_softmax() -> ModelProto:
+    return made(
+        "g (float[2, 4, 4] s) => (float[2, 4, 4] y, float[4, 4] t)"
+        "{ h = Where (mask, s, low)\n y = Softmax <axis = -1> (h)\n t = Where (mask, u, v) }",
+        mask=np.tril(np.ones((4, 4), dtype=bool)),
+        low=np.float32(-1e9),
+        u=normal(4, 4),
+        v=normal(4, 4, seed=1),
+    )
+
+
+@micro
+def triangle() -> ModelProto:
+    return made("g (float[2, 5, 4] x) => (float[2, 5, 4] y) { y = Trilu <upper = 0> (x, k) }", k=np.int64(1))
+
+
+@micro
+def rotate_half() -> ModelProto:
+    return made(
+        "g (float[2, 3, 8] x) => (float[2, 3, 8] y)"
+        "{ back = Slice (x, four, end, last)\n front = Slice (x, zero, four, last)\n n = Neg (back)\n"
+        "  y = Concat <axis = -1> (n, front) }",
+        zero=np.array([0]),
+        four=np.array([4]),
+        end=np.array([2**40]),
+        last=np.array([-1]),
+    )
+
+
+@micro
+def einsum() -> ModelProto:
+    return made(
+        'g (float[2, 3, 4] x) => (float[2, 3, 5] y) { y = Einsum <equation = "bij,jk->bik"> (x, w) }', w=normal(4, 5)
+    )
+
+
+@micro
+def recurrent() -> ModelProto:
+    return made(
+        "g (float[5, 1, 4] x) => (float[5, 1, 1, 6] y) { y = LSTM <hidden_size = 6> (x, w, r) }",
+        w=normal(1, 24, 4),
+        r=normal(1, 24, 6),
+    )
+
+
+@micro
+def trees() -> ModelProto:
+    """No operator of ai.onnx, and no import of it."""
+    node = onnx.helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_featureids=[0, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_values=[0.1, 0.0, 0.0],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        target_treeids=[0, 0],
+        target_nodeids=[1, 2],
+        target_ids=[0, 0],
+        target_weights=[1.0, 2.0],
+    )
+    tensor = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph([node], "g", [tensor("x", 1, ["N", 3])], [tensor("y", 1, ["N", 1])])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
+
+
+@micro
+def svm() -> ModelProto:
+    node = onnx.helper.make_node(
+        "SVMRegressor", ["x"], ["y"], domain="ai.onnx.ml", coefficients=[0.5, -0.25], kernel_params=[0.1, 0.0, 3.0],
+        kernel_type="RBF", n_supports=2, rho=[0.1], support_vectors=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+    )  # fmt: skip
+    tensor = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph([node], "g", [tensor("x", 1, ["N", 3])], [tensor("y", 1, ["N", 1])])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
+
+
+@micro
+def tfidf() -> ModelProto:
+    return made(
+        'g (string[4] x) => (float[3] y) { y = TfIdfVectorizer <mode = "TF", min_gram_length = 1, max_gram_length = 1,'
+        ' max_skip_count = 0, ngram_counts = [0], ngram_indexes = [0, 1, 2], pool_strings = ["a", "the", "zero"]> (x) }'
+    )
+
+
+@micro
+def dropout_training_leftovers() -> ModelProto:
+    return made("g (float[2, 4] x) => (float[2, 4] y) { d = Dropout (x)\n y = Relu (d) }")
+
+
+@micro
+def image_in() -> ModelProto:
+    return made(
+        "g (float[1, 3, 8, 8] image) => (float[1, 2] y) { c = Conv (image, w)\n"
+        " p = GlobalAveragePool (c)\n y = Flatten (p) }",
+        w=normal(2, 3, 3, 3),
+    )
+
+
+@micro
+def attention() -> ModelProto:
+    """One layer of attention, as PyTorch's current exporter writes it: 4 heads of 8."""
+    text = ""
+    for name in "qkv":
+        text += f"{name}1 = MatMul (x, w{name})\n {name}2 = Add ({name}1, b{name})\n "
+        text += f"{name}3 = Reshape ({name}2, heads)\n {name}4 = Transpose <perm = [0, 2, 1, 3]> ({name}3)\n "
+    return made(
+        "g (float[2, 6, 32] x) => (float[2, 6, 32] y) {"
+        + text
+        + "kt = Transpose <perm = [0, 1, 3, 2]> (k4)\n qs = Mul (q4, root)\n ks = Mul (kt, root)\n"
+        " s = MatMul (qs, ks)\n p = Softmax <axis = -1> (s)\n a = MatMul (p, v4)\n"
+        " t = Transpose <perm = [0, 2, 1, 3]> (a)\n r = Reshape (t, flat)\n y = MatMul (r, wo) }",
+        wq=normal(32, 32),
+        wk=normal(32, 32, seed=1),
+        wv=normal(32, 32, seed=2),
+        wo=normal(32, 32, seed=3),
+        bq=normal(32),
+        bk=normal(32, seed=1),
+        bv=normal(32, seed=2),
+        heads=np.array([2, 6, 4, 8]),
+        flat=np.array([2, 6, 32]),
+        root=np.float32(8**-0.25),
+    )

@@ -1,0 +1,55 @@
+"""docs/passes.md and the JSON of `autoopt passes list` are made from the code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from autoopt.passes.document import FAMILIES, broken, page, to_document
+from autoopt.registry import Failure, registry
+
+PAGE = Path(__file__).parents[2] / "docs" / "passes.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "run: python -m autoopt.passes.document docs/passes.md"
+
+
+def test_every_built_in_pass_is_on_the_page() -> None:
+    text = page()
+    for name in registry().dotted:
+        assert registry().info(name).family in FAMILIES
+        assert f"### {name}\n" in text
+
+
+def test_entries_are_json_and_say_what_planning_needs() -> None:
+    for name in registry().names():
+        entry = json.loads(json.dumps(to_document(registry().info(name))))
+        assert set(entry) >= {
+            "name", "family", "summary", "parameters", "requires", "conflicts", "accelerators", "available", "aliases",
+        }  # fmt: skip
+        assert entry["summary"], name
+        for parameter in entry["parameters"]:
+            assert set(parameter) >= {"name", "type", "default", "search"}
+            assert parameter["description"], f"{name}.{parameter['name']}"
+
+
+def test_conditions_are_told() -> None:
+    entry = to_document(registry().info("static_quantization"))
+    activation = next(p for p in entry["parameters"] if p["name"] == "activation_type")
+    assert activation["search"]["parents"] == ["quant_format", "weight_type"]
+    assert activation["search"]["otherwise"] == "invalid"
+    assert activation["default"]["otherwise"] == "QInt8"
+
+
+def test_what_a_pass_requires_and_excludes_exists() -> None:
+    names = set(registry().names())
+    for name in names:
+        info = registry().info(name)
+        assert set(info.requires) <= names, name
+        assert set(info.conflicts) <= names, name
+
+
+def test_a_broken_plug_in_is_an_entry_with_its_reason() -> None:
+    entry = broken(Failure("plug-in x (x:P)", "ImportError: no y"))
+    assert (entry["name"], entry["available"], entry["missing"]) == ("plug-in x (x:P)", False, "ImportError: no y")

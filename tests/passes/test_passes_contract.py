@@ -1,0 +1,180 @@
+"""What every registered pass promises, over every micro-model; see sweep.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from micro_models import MODELS
+from sweep import variants
+
+from autoopt.registry import registry
+
+HERE = Path(__file__).parent
+PASSES = [name for name in registry().names() if not registry().info(name).missing]
+FINISHED = {"ok", "unchanged", "refused"}
+KNOWN_FAILURES: dict[tuple[str, str], str] = {}
+"""(pass, model) -> part of the message: what a library cannot do, and the checks catch."""
+SALTED = {"ort_format"}
+"""onnxruntime writes its own format in the order of hash tables that differ between processes: the bytes of a model
+in it are known once it is stored, and the store keeps the first."""
+NOT_HERE = {"packing_mode"}
+"""Passes whose pattern no micro-model has: packing needs a whole encoder with its mask and embeddings."""
+
+
+def started(seed: int, out: Path) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    log = out.with_suffix(".log").open("wb")
+    return subprocess.Popen(
+        [sys.executable, HERE / "sweep.py", out, *PASSES], env=env, cwd=HERE, stderr=log, stdout=log
+    )
+
+
+@pytest.fixture(scope="session")
+def sweeps(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """The results of all passes, twice: in two processes that hash texts differently."""
+    folder = tmp_path_factory.mktemp("sweep")
+    outs = [folder / f"{seed}.jsonl" for seed in (1, 2)]
+    processes = [started(seed, out) for seed, out in zip((1, 2), outs, strict=True)]
+    codes = [process.wait(timeout=300) for process in processes]
+    assert codes == [0, 0], outs[0].with_suffix(".log").read_text()[-2000:]
+    return [[json.loads(line) for line in out.read_text().splitlines()] for out in outs]
+
+
+@pytest.fixture(scope="session")
+def results(sweeps: list[list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    grouped: dict[str, list[dict[str, Any]]] = {name: [] for name in PASSES}
+    for result in sweeps[0]:
+        grouped[result["pass"]].append(result)
+    return grouped
+
+
+def told(result: dict[str, Any]) -> str:
+    return f"{result['pass']} {result['asked']} on {result['model']}: {result['outcome']} {result['message']}"
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_every_model_gets_a_model_or_a_typed_refusal(name: str, results: dict[str, list[dict[str, Any]]]) -> None:
+    for result in results[name]:
+        known = KNOWN_FAILURES.get((name, result["model"]))
+        if result["outcome"] == "failed" and known and known in result["message"]:
+            continue
+        assert result["outcome"] in FINISHED, told(result)
+        if result["outcome"] == "refused":
+            assert result["message"], told(result)
+            assert "\n" not in result["message"]
+            assert not re.match(r"\w+(Error|Exception): ", result["message"]), told(result)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_outputs_are_valid_and_equivalent_within_the_declared_tolerance(
+    name: str, results: dict[str, list[dict[str, Any]]]
+) -> None:
+    info = registry().info(name)
+    for result in results[name]:
+        if result["outcome"] != "ok" or not result["moved"]:
+            continue
+        check = result["equivalence"]
+        assert "checker" not in check, told(result)
+        assert check["status"] != "different", told(result)
+        if result["model"] != "double_names" and info.tolerance != "lossy":
+            assert check["status"] in ("same", "only run"), f"{told(result)} {check}"
+        if info.tolerance == "lossless" and check["status"] == "same":
+            assert check["max_abs_error"] == 0, told(result)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_unchanged_is_said_and_changes_are_real(name: str, results: dict[str, list[dict[str, Any]]]) -> None:
+    info = registry().info(name)
+    for result in results[name]:
+        if result["outcome"] == "ok":
+            assert result["moved"] != info.session_only or result["session_options"], told(result)
+            assert not info.analysis, told(result)
+        else:
+            assert not result["moved"], told(result)
+            assert result["digest"] is None
+    changed = [r for r in results[name] if r["outcome"] == "ok"]
+    if info.analysis:
+        assert any(r["reports"] for r in results[name])
+    elif name not in NOT_HERE:
+        assert changed, f"{name} changed no model: its pattern is missing from micro_models.py"
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_every_search_value_was_tried(name: str, results: dict[str, list[dict[str, Any]]]) -> None:
+    info = registry().info(name)
+    tried = {f"{k}={json.dumps(v)}" for result in results[name] for k, v in result["asked"].items()}
+    wanted = {f"{k}={json.dumps(v)}" for params in variants(info) for k, v in params.items()}
+    assert wanted <= tried
+    assert {r["model"] for r in results[name]} >= set(MODELS)
+
+
+def test_the_same_input_gives_the_same_bytes_in_every_process(sweeps: list[list[dict[str, Any]]]) -> None:
+    assert len(sweeps[0]) == len(sweeps[1])
+    for first, second in zip(*sweeps, strict=True):
+        for key in ("pass", "model", "outcome", *(["digest"] if first["pass"] not in SALTED else [])):
+            assert first[key] == second[key], told(first)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_the_config_class_agrees_with_the_parameters(name: str) -> None:
+    from autoopt.passes.config import config_class, full_config
+    from autoopt.registry import REQUIRED
+
+    info = registry().info(name)
+    config = config_class(info)
+    assert set(config.model_fields) == {p.name for p in info.parameters}
+    if all(p.default is not REQUIRED for p in info.parameters):
+        assert config().model_dump() == full_config(info, {})
+        json.dumps(full_config(info, {}))
+
+
+def test_every_name_and_alias_means_one_pass() -> None:
+    names = [alias for name in registry().names() for alias in (name, *registry().info(name).aliases)]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_what_passes_require_and_conflict_with_exists() -> None:
+    known = set(registry().names())
+    for name in known:
+        info = registry().info(name)
+        assert {*info.requires, *info.conflicts} <= known, name
+        assert info.summary, name
+
+
+def test_describing_all_passes_imports_no_heavy_library() -> None:
+    code = (
+        "import sys; from autoopt.registry import registry; r = registry(); [r.info(n) for n in r.names()];"
+        "heavy = ('onnx', 'onnxruntime', 'numpy', 'torch', 'onnxscript', 'sklearn');"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", PASSES)
+def test_real_models(name: str, zoo: Path, tmp_path: Path) -> None:
+    from autoopt.passes.runner import run
+
+    info = registry().info(name)
+    for folder in sorted(path for path in zoo.iterdir() if (path / "model.onnx").exists()):
+        data = folder / "calibration.npz"
+        if (info.needs_data and not data.exists()) or any(
+            p.default.__class__.__name__ == "_Required" for p in info.parameters
+        ):
+            continue
+        payload = {
+            "model": {"path": str(folder / "model.onnx")},
+            "steps": [{"node": "n", "pass": name, "params": {}}],
+            "output": str(tmp_path / folder.name),
+            "data": {"path": str(data), "limit": 8} if data.exists() else None,
+        }
+        result = run(payload)["steps"][0]
+        assert result["outcome"] in FINISHED, f"{folder.name}: {told({**result, 'asked': {}, 'model': folder.name})}"

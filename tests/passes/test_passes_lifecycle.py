@@ -1,0 +1,92 @@
+"""The lifecycle of a pass: each phase exactly once, and the outcomes of all three combine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from micro_models import MODELS
+
+from autoopt.outcome import Outcome
+from autoopt.passes.base import Pass, Refused, Retry
+from autoopt.passes.lifecycle import drive
+
+
+def recording(**behaviour: Any) -> tuple[Pass, list[str]]:
+    """A pass whose phases do what is asked: raise an exception, or return the value."""
+    calls: list[str] = []
+
+    def phase(name: str) -> Any:
+        calls.append(name)
+        wanted = behaviour.get(name)
+        if isinstance(wanted, BaseException):
+            raise wanted
+        return wanted
+
+    class Recording(Pass):
+        def initialize(self) -> Any:
+            return phase("initialize")
+
+        def run(self, model: Any) -> Any:
+            return phase("run")
+
+        def finalize(self) -> Any:
+            return phase("finalize")
+
+    return Recording(), calls
+
+
+ALL = ["initialize", "run", "finalize"]
+CASES: dict[str, tuple[dict[str, Any], Outcome, list[str]]] = {
+    "nothing to do": ({}, Outcome.UNCHANGED, ALL),
+    "a model": ({"run": "model"}, Outcome.OK, ALL),
+    "run refuses": ({"run": Refused("no")}, Outcome.REFUSED, ALL),
+    "run fails": ({"run": ValueError("bad")}, Outcome.FAILED, ALL),
+    "run has no memory": ({"run": MemoryError()}, Outcome.OUT_OF_MEMORY, ALL),
+    "native code has no memory": ({"run": RuntimeError("std::bad_alloc")}, Outcome.OUT_OF_MEMORY, ALL),
+    "a library is missing": ({"run": ModuleNotFoundError("x", name="torch")}, Outcome.REFUSED, ALL),
+    "run asks again": ({"run": Retry("r", {})}, Outcome.RETRY, ALL),
+    "initialize fails": ({"initialize": ValueError("bad"), "run": "model"}, Outcome.FAILED, ["initialize", "finalize"]),
+    "initialize asks again": ({"initialize": Retry("r", {}), "run": "m"}, Outcome.RETRY, ["initialize", "finalize"]),
+    "finalize fails": ({"run": "model", "finalize": ValueError("bad")}, Outcome.FAILED, ALL),
+    "finalize asks again": ({"run": "model", "finalize": Retry("r", {})}, Outcome.RETRY, ALL),
+    "failure is stronger than retry": ({"run": Retry("r", {}), "finalize": ValueError("b")}, Outcome.FAILED, ALL),
+    "failure is stronger than refusal": ({"run": Refused("n"), "finalize": ValueError("b")}, Outcome.FAILED, ALL),
+    "what finalize returns is no model": ({"finalize": "junk"}, Outcome.UNCHANGED, ALL),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_outcomes_combine_and_phases_run_once(case: str) -> None:
+    behaviour, outcome, called = CASES[case]
+    pass_, calls = recording(**behaviour)
+    ended = drive(pass_, object())
+    assert ended.outcome is outcome
+    assert calls == called
+    assert (ended.model == "model") == (outcome is Outcome.OK)
+
+
+def test_messages_are_one_line() -> None:
+    pass_, _ = recording(run=ValueError("a\nb\x1b[31m"))
+    assert drive(pass_, object()).message == "ValueError: a b\\x1b[31m"
+    pass_, _ = recording(run=Refused("says why"))
+    assert drive(pass_, object()).message == "says why"
+
+
+def test_calling_a_pass_leaves_its_argument_alone() -> None:
+    class Cut(Pass):
+        def run(self, model: Any) -> Any:
+            del model.graph.node[:]
+            raise Refused("changed my mind")
+
+    model = MODELS["relu_only"]()
+    with pytest.raises(Refused, match="changed my mind"):
+        Cut()(model)
+    assert len(model.graph.node) == 1
+
+
+def test_a_pass_without_run_says_so() -> None:
+    class Empty(Pass):
+        pass
+
+    assert "Empty does not define run" in drive(Empty(), object()).message

@@ -1,0 +1,242 @@
+"""Each small rewrite rule: fires on its pattern and keeps the numbers; its guard holds it back where it would not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from micro_models import MODELS, made, normal, positive
+
+from autoopt.model import io
+from autoopt.passes.equivalence import judge, run_once
+from autoopt.passes.feeds import candidates
+from autoopt.passes.fusion import LocalRewrites
+from autoopt.passes.rewrites import RULES
+
+
+def rewritten(model: onnx.ModelProto, rule: str, *assume: str, chunks: int = 2) -> onnx.ModelProto:
+    """The model after one rule; the very same object where the rule does not fire."""
+    return LocalRewrites(rules=[rule], assume=list(assume), chunks=chunks)(model)
+
+
+def fires(model: onnx.ModelProto, rule: str, *assume: str) -> bool:
+    return rewritten(model, rule, *assume) is not model
+
+
+def run(model: onnx.ModelProto, folder: Path, feeds: dict[str, Any] | None = None) -> list[Any]:
+    return run_once(io.save(model, folder), feeds or next(candidates(model)))
+
+
+def ops(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+FIRES: list[tuple[str, str, tuple[str, ...], str, str]] = [
+    # rule, micro-model, assumptions, operator gone, operator there
+    ("replace_div_with_mul", "arithmetic", (), "Div", "Mul"),
+    ("replace_pow", "arithmetic", (), "Pow", "Mul"),
+    ("pre_scale", "arithmetic", (), "", "Mul"),
+    ("replace_half_reducemean", "half_mean", (), "ReduceMean", "ReduceSum"),
+    ("replace_bn_with_mul_add", "lone_batchnorm", (), "BatchNormalization", "Mul"),
+    ("cumsum_workaround", "negative_axes", (), "", "CumSum"),
+    ("topk_workaround", "negative_axes", (), "", "TopK"),
+    ("indices_workaround", "negative_axes", (), "", "Gather"),
+    ("fuse_cast_into_onehot", "one_hot_cast", (), "Cast", "OneHot"),
+    ("replace_clip_empty_inputs", "open_clip", (), "", "Clip"),
+    ("replace_consecutive_cast_with_notzero", "cast_chain", (), "", "Equal"),
+    ("replace_greater_or_equal", "integer_compare", (), "GreaterOrEqual", "Less"),
+    ("replace_less_or_equal", "integer_compare", (), "LessOrEqual", "Greater"),
+    ("replace_where_with_mul_add", "masked_softmax", ("finite",), "Where", "Mul"),
+    ("replace_where_mask", "masked_softmax", (), "", "Add"),
+    ("replace_trilu", "triangle", (), "Trilu", "Where"),
+    ("matmul_rotary_embedding", "rotate_half", ("finite",), "Concat", "MatMul"),
+    ("serialize_matmul", "mlp", (), "", "Concat"),
+    ("serialize_matmul_add", "mlp", (), "", "Concat"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "assume", "gone", "there"), FIRES, ids=[f[0] for f in FIRES])
+def test_fires_and_keeps_the_numbers(
+    rule: str, name: str, assume: tuple[str, ...], gone: str, there: str, tmp_path: Path
+) -> None:
+    before = MODELS[name]()
+    after = rewritten(before, rule, *assume)
+    assert after is not before
+    assert there in ops(after)
+    assert gone == "" or gone not in ops(after)
+    onnx.checker.check_model(after, full_check=True)
+    feeds = next(candidates(before))
+    found = judge(run(before, tmp_path / "a", feeds), run(after, tmp_path / "b", feeds), "equal")
+    assert found.status == "same", found
+
+
+RESTING = [f[:3] for f in FIRES if not f[0].startswith("serialize")]
+"""The parts of a split product divide again in a second run."""
+
+
+@pytest.mark.parametrize(("rule", "name", "assume"), RESTING, ids=[f[0] for f in RESTING])
+def test_comes_to_rest(rule: str, name: str, assume: tuple[str, ...]) -> None:
+    once = rewritten(MODELS[name](), rule, *assume)
+    assert not fires(once, rule, *assume)
+
+
+def test_every_rule_is_tested() -> None:
+    assert {f[0] for f in FIRES} | {"replace_nonzero"} == set(RULES)
+
+
+def where(x: str = "x") -> onnx.ModelProto:
+    return made(f"g (bool[4] c, float[4] x, float[4] v) => (float[4] y) {{ y = Where (c, {x}, v) }}", w=normal(4))
+
+
+def softmax_mask(mask: Any = None, low: float = -1e9) -> onnx.ModelProto:
+    given = "" if mask is not None else ", bool[2, 3] m"
+    weights: dict[str, Any] = {"low": np.float32(low)} | ({"m": np.array(mask)} if mask is not None else {})
+    text = f"g (float[2, 3] s{given}) => (float[2, 3] y) {{ h = Where (m, s, low)\n y = Softmax (h) }}"
+    return made(text, **weights)
+
+
+GUARDED: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
+    "integer division truncates": (
+        "replace_div_with_mul",
+        lambda: made("g (int32[4] x) => (int32[4] y) { y = Div (x, c) }", c=np.int32(3)),
+    ),
+    "a zero has no reciprocal": (
+        "replace_div_with_mul",
+        lambda: made("g (float[2] x) => (float[2] y) { y = Div (x, c) }", c=np.array([1, 0], np.float32)),
+    ),
+    "the reciprocal of a denormal is infinite": (
+        "replace_div_with_mul",
+        lambda: made("g (float[1] x) => (float[1] y) { y = Div (x, c) }", c=np.array([1e-42], np.float32)),
+    ),
+    "an exponent of one half is no product": (
+        "replace_pow",
+        lambda: made("g (float[2] x) => (float[2] y) { y = Pow (x, c) }", c=np.float32(0.5)),
+    ),
+    "integers wrap": (
+        "replace_pow",
+        lambda: made("g (int32[2] x) => (int32[2] y) { y = Pow (x, c) }", c=np.int32(2)),
+    ),
+    "scores that are used twice": (
+        "pre_scale",
+        lambda: made(
+            "g (float[2, 2] q, float[2, 2] k) => (float[2, 2] y, float[2, 2] s) { s = MatMul (q, k)\n y = Div (s, c) }",
+            c=np.float32(2),
+        ),
+    ),
+    "float32 sums do not overflow": (
+        "replace_half_reducemean",
+        lambda: made("g (float[2, 4] x) => (float[2, 1] y) { y = ReduceMean <axes = [1]> (x) }"),
+    ),
+    "an open dimension has no known mean factor": (
+        "replace_half_reducemean",
+        lambda: made("g (float16[N, 4] x) => (float16[1, 4] y) { y = ReduceMean <axes = [0]> (x) }"),
+    ),
+    "statistics that are inputs": (
+        "replace_bn_with_mul_add",
+        lambda: made(
+            "g (float[2, 4] x, float[4] m) => (float[2, 4] y) { y = BatchNormalization (x, s, o, m, v) }",
+            s=positive(4),
+            o=normal(4),
+            v=positive(4),
+        ),
+    ),
+    "an axis of unknown meaning": (
+        "cumsum_workaround",
+        lambda: made("g (float[2, 8] x, int64 axis) => (float[2, 8] y) { y = CumSum (x, axis) }"),
+    ),
+    "indices into an open dimension": (
+        "indices_workaround",
+        lambda: made("g (float[N, 2] x) => (float[1, 2] y) { y = Gather (x, i) }", i=np.array([-1])),
+    ),
+    "values that the cast changes": (
+        "fuse_cast_into_onehot",
+        lambda: made(
+            "g (int64[5] i) => (int64[5, 6] y) { h = OneHot (i, d, v)\n y = Cast <to = 7> (h) }",
+            d=np.int64(6),
+            v=np.array([0.5, 1.5], np.float32),
+        ),
+    ),
+    "both bounds are there": (
+        "replace_clip_empty_inputs",
+        lambda: made("g (float[2] x) => (float[2] y) { y = Clip (x, a, b) }", a=np.float32(0), b=np.float32(1)),
+    ),
+    "a cast through an integer truncates": (
+        "replace_consecutive_cast_with_notzero",
+        lambda: made("g (float[2] x) => (float[2] y) { i = Cast <to = 6> (x)\n y = Cast <to = 1> (i) }"),
+    ),
+    "NaN is neither less nor greater": (
+        "replace_greater_or_equal",
+        lambda: made("g (float[2] a, float[2] b) => (bool[2] y) { y = GreaterOrEqual (a, b) }"),
+    ),
+    "NaN is neither greater nor less": (
+        "replace_less_or_equal",
+        lambda: made("g (float[2] a, float[2] b) => (bool[2] y) { y = LessOrEqual (a, b) }"),
+    ),
+    "a branch may be infinite": ("replace_where_with_mul_add", where),
+    "a fixed branch is infinite": (
+        "replace_where_with_mul_add",
+        lambda: made(
+            "g (bool[2] c) => (float[2] y) { y = Where (c, u, v) }",
+            u=np.array([np.inf, 1], np.float32),
+            v=np.array([1, 2], np.float32),
+        ),
+    ),
+    "a row that is masked altogether": ("replace_where_mask", lambda: softmax_mask([[True] * 3, [False] * 3])),
+    "a mask that is not known": ("replace_where_mask", softmax_mask),
+    "an infinite penalty": ("replace_where_mask", lambda: softmax_mask([[True] * 3] * 2, -np.inf)),
+    "a penalty too small to hide": ("replace_where_mask", lambda: softmax_mask([[True] * 3] * 2, -5.0)),
+    "an open size": ("replace_trilu", lambda: made("g (float[N, 4] x) => (float[N, 4] y) { y = Trilu (x) }")),
+    "values that may be infinite": ("matmul_rotary_embedding", MODELS["rotate_half"]),
+    "nobody vouches for one element": (
+        "replace_nonzero",
+        lambda: made("g (int64[4] x) => (int64[1, 1] y) { y = NonZero (x) }"),
+    ),
+    "columns that do not divide": (
+        "serialize_matmul",
+        lambda: made("g (float[2, 4] x) => (float[2, 3] y) { y = MatMul (x, w) }", w=normal(4, 3)),
+    ),
+    "a weight that is an input too": (
+        "replace_div_with_mul",
+        lambda: made("g (float[2] x, float[2] c) => (float[2] y) { y = Div (x, c) }", c=positive(2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("why", GUARDED)
+def test_guard(why: str) -> None:
+    rule, build = GUARDED[why]
+    assert not fires(build(), rule)
+
+
+def test_vouched_mask_and_branches() -> None:
+    assert fires(softmax_mask(), "replace_where_mask", "unmasked_rows")
+    assert fires(where(), "replace_where_with_mul_add", "finite")
+
+
+def test_nonzero_of_exactly_one(tmp_path: Path) -> None:
+    model = made("g (float[4] x) => (int64[1, 1] y) { y = NonZero (x) }")
+    after = rewritten(model, "replace_nonzero", "one_nonzero")
+    feeds = {"x": np.array([0, 0, -3, 0], np.float32)}
+    assert run(after, tmp_path / "b", feeds)[0].tolist() == run(model, tmp_path / "a", feeds)[0].tolist() == [[2]]
+
+
+def test_half_mean_does_not_overflow(tmp_path: Path) -> None:
+    after = rewritten(MODELS["half_mean"](), "replace_half_reducemean")
+    large = {"x": np.full((2, 64), 60000, np.float16)}
+    assert np.isfinite(run(after, tmp_path, large)[0]).all()
+
+
+def test_clip_treats_infinities_and_nan_alike(tmp_path: Path) -> None:
+    model = MODELS["open_clip"]()
+    feeds = {"x": np.array([[-np.inf, np.inf, np.nan, 0.25]] * 2, np.float32)}
+    after = rewritten(model, "replace_clip_empty_inputs")
+    np.testing.assert_array_equal(run(after, tmp_path / "b", feeds)[0], run(model, tmp_path / "a", feeds)[0])
+
+
+def test_parts_of_a_split_product() -> None:
+    after = rewritten(MODELS["mlp"](), "serialize_matmul", chunks=4)
+    assert ops(after).count("MatMul") == 8

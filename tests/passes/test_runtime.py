@@ -1,0 +1,80 @@
+"""Session tuning changes how a candidate is run, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import step
+from micro_models import MODELS
+
+from autoopt.passes.base import PassContext
+from autoopt.passes.runtime import SessionTuning
+from autoopt.registry import registry
+from autoopt.target import Accelerator
+
+
+def tuned(before: dict[str, Any], accelerator: Accelerator | None = None, **params: Any) -> dict[str, Any]:
+    tuning = SessionTuning(**params)
+    tuning.context = PassContext(Path(), Path(), accelerator or Accelerator(), session_options=dict(before))
+    tuning.run(MODELS["mlp"]())
+    return tuning.context.session_options
+
+
+def test_the_candidate_has_other_options_and_the_same_model(tmp_path: Path) -> None:
+    result = step(tmp_path, MODELS["mlp"](), "session_tuning", graph_optimization_level="basic", allow_spinning=False)
+    assert (result["outcome"], result["path"]) == ("ok", None)
+    assert result["session_options"] == {
+        "graph_optimization_level": "basic",
+        "config": {"session.intra_op.allow_spinning": "0"},
+    }
+
+
+def test_what_the_runtime_does_anyway_is_unchanged(tmp_path: Path) -> None:
+    asked = {"graph_optimization_level": "all", "execution_mode": "sequential", "enable_mem_pattern": True}
+    result = step(tmp_path, MODELS["mlp"](), "session_tuning", **asked, allow_spinning=True)
+    assert (result["outcome"], result["session_options"]) == ("unchanged", {})
+
+
+def test_a_default_takes_an_earlier_option_back() -> None:
+    assert tuned({"graph_optimization_level": "basic", "io_binding": False}, graph_optimization_level="all") == {}
+
+
+def test_options_add_up() -> None:
+    before = {"config": {"session.dynamic_block_base": "4"}, "disabled_optimizers": ["ReshapeFusion"]}
+    after = tuned(before, set_denormal_as_zero=True, disabled_optimizers=["ConvBNFusion"], intra_op_num_threads=2)
+    assert after == {
+        "config": {"session.dynamic_block_base": "4", "session.set_denormal_as_zero": "1"},
+        "disabled_optimizers": ["ConvBNFusion", "ReshapeFusion"],
+        "intra_op_num_threads": 2,
+    }
+
+
+def test_unknown_optimizers_are_refused(tmp_path: Path) -> None:
+    result = step(tmp_path, MODELS["mlp"](), "session_tuning", disabled_optimizers=["ConvBNFussion"])
+    assert (result["outcome"], "did you mean 'ConvBNFusion'" in result["message"]) == ("refused", True)
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_threads_over_branches_only_where_branches_run_at_once(mode: str) -> None:
+    space = registry().info("session_tuning").parameter("inter_op_num_threads").search
+    branch = space.choose({"execution_mode": mode})  # type: ignore[union-attr]
+    assert (repr(branch) == "IGNORED") == (mode == "sequential")
+
+
+def test_cuda_has_its_own_options() -> None:
+    def names(provider: str) -> set[str]:
+        info = registry().info("session_tuning", Accelerator("gpu", provider))
+        return {parameter.name for parameter in info.parameters}
+
+    cuda = names("CUDAExecutionProvider")
+    assert {"enable_cuda_graph", "cudnn_conv_algo_search", "io_binding"} <= cuda
+    assert "x64quantprecision" not in cuda
+    assert not {"enable_cuda_graph", "io_binding"} & names("CPUExecutionProvider")
+    gpu = Accelerator("gpu", "CUDAExecutionProvider")
+    after = tuned({}, gpu, enable_cuda_graph=True, cudnn_conv_algo_search="HEURISTIC", io_binding=True)
+    assert after == {
+        "io_binding": True,
+        "provider_options": {"cudnn_conv_algo_search": "HEURISTIC", "enable_cuda_graph": "1"},
+    }
