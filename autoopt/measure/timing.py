@@ -1,0 +1,131 @@
+"""Timing one function: blocks of repeats, warm-up found by looking, the timer's own cost taken off."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Call: TypeAlias = Callable[[], Any]
+Clock: TypeAlias = Callable[[], int]
+"""A clock in nanoseconds that never goes back."""
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+@lru_cache(maxsize=4)
+def timer_overhead(clock: Clock = time.perf_counter_ns) -> float:
+    """What two readings of the clock around nothing differ by, in ns: the median of 2000."""
+
+    def nothing() -> None:
+        return None
+
+    gaps = _times(nothing, 2000, clock)
+    return float(np.median(gaps))
+
+
+def _times(call: Call, count: int, clock: Clock) -> Array:
+    times = [0] * count
+    for index in range(count):
+        begin = clock()
+        call()
+        times[index] = clock() - begin
+    return np.array(times, np.float64)
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Where a thread stands, in ns: of the clock, of its own time on a core; and how often it gave up its core to
+    wait for something, and had it taken away."""
+
+    clock: int
+    ran: int
+    waits: int
+    taken: int
+
+    @staticmethod
+    def now() -> Presence:
+        usage = _RUSAGE() if _RUSAGE else None
+        waits, taken = (usage.ru_nvcsw, usage.ru_nivcsw) if usage else (0, 0)
+        return Presence(time.monotonic_ns(), time.thread_time_ns(), waits, taken)
+
+    def away(self, later: Presence) -> float:
+        """The share of the time until `later` in which this thread was kept from running: others had its core, or the
+        host had it. Time that it spent waiting of its own accord, for a device or for its helpers, does not count."""
+        spent = later.clock - self.clock
+        if spent <= 0 or (later.waits > self.waits and later.taken == self.taken):
+            return 0.0
+        return max(0.0, 1 - (later.ran - self.ran) / spent)
+
+
+def _thread_usage() -> Callable[[], Any] | None:
+    """What tells a thread's switches, or None where the system does not."""
+    try:
+        resource = importlib.import_module("resource")
+        return lambda: resource.getrusage(resource.RUSAGE_THREAD)
+    except (ImportError, AttributeError):
+        return None
+
+
+_RUSAGE = _thread_usage()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Times of calls back to back, in ns, and the share of the whole in which the thread was kept from running."""
+
+    times: Array
+    away: float = 0.0
+
+
+def block(call: Call, count: int, lead_in: int = 0, clock: Clock = time.perf_counter_ns) -> Block:
+    """`count` calls, less the timer's cost; `lead_in` calls before them are not timed: they bring the caches back
+    after another model had them."""
+    for _ in range(lead_in):
+        call()
+    before = Presence.now()
+    times = _times(call, count, clock)
+    away = before.away(Presence.now())
+    return Block(np.maximum(times - timer_overhead(clock), 1.0), away)
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """How warming up went: calls made, whether times had settled, and the time of one call then, in ns."""
+
+    calls: int
+    settled: bool
+    time: float
+
+
+def warm_up(call: Call, limit_ns: float, clock: Clock = time.perf_counter_ns, window: int = 3) -> WarmUp:
+    """Call until times no longer fall, at most `limit_ns` (but at least once).
+
+    Blocks of doubling length up to about 1 ms are compared: warm-up is over when the median of the last `window`
+    blocks is within 3 % of, or above, the median of the `window` before them.
+    """
+    began = clock()
+    times, calls, size = [], 0, 1
+    while True:
+        spent = _times(call, size, clock)
+        calls += size
+        times.append(float(np.median(spent)))
+        if spent.sum() < 1e6 and size < 256:
+            size *= 2
+        if len(times) >= 2 * window:
+            last, before = float(np.median(times[-window:])), float(np.median(times[-2 * window : -window]))
+            if last >= 0.97 * before:
+                return WarmUp(calls, True, last)
+        if clock() - began > limit_ns:
+            return WarmUp(calls, False, min(times[-window:]))
+
+
+def outliers(times: Array) -> Array:
+    """Which times of a block the operating system made: above 3 times the median and 20 median deviations away."""
+    middle = float(np.median(times))
+    deviation = float(np.median(np.abs(times - middle))) * 1.4826
+    return np.asarray(times > max(3 * middle, middle + 20 * deviation))

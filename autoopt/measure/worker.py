@@ -1,0 +1,68 @@
+"""The meters' worker functions: JSON in, JSON out; see `autoopt.measure.base.Meter`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autoopt.errors import SystemFailure
+from autoopt.measure.request import Json, Request, answer
+from autoopt.metrics import Estimate
+
+
+def size(payload: Mapping[str, Any]) -> Json:
+    """Bytes of graph and external data."""
+    from autoopt.measure.size import size_of
+
+    request = Request.parse(payload)
+    parts = size_of(request.candidate.path)
+    source = {} if request.source is None else {"size": Estimate.exact(sum(size_of(request.source.path).values()))}
+    return answer({"size": Estimate.exact(sum(parts.values()))}, source, details=parts)
+
+
+def latency(payload: Mapping[str, Any]) -> Json:
+    """Times of inference, of session creation, and throughput."""
+    from autoopt.measure import profiles
+
+    found = profiles.measure(Request.parse(payload))
+    return answer(found.metrics, found.source, found.ratios, found.details)
+
+
+def fidelity(payload: Mapping[str, Any]) -> Json:
+    """Distance of the outputs from the source model's."""
+    from autoopt.measure import quality
+
+    return quality.fidelity(Request.parse(payload))
+
+
+def memory(payload: Mapping[str, Any]) -> Json:
+    """Peak memory and arena, each model in fresh processes."""
+    from autoopt.measure import memory as memory_
+
+    request = Request.parse(payload)
+    found = memory_.measure(payload, "candidate")
+    if request.source is None:
+        return answer(_only(found, request))
+    try:
+        source = found if request.is_source else memory_.measure(payload, "source")
+    except SystemFailure as error:  # a source that does not run: the candidate is measured without ratios
+        return answer(_only(found, request), details={"source_refused": str(error)})
+    return answer(_only(found, request), _only(source, request))
+
+
+def _only(found: Mapping[str, Estimate], request: Request) -> dict[str, Estimate]:
+    return {name: estimate for name, estimate in found.items() if not request.metrics or name in request.metrics}
+
+
+def custom(payload: Mapping[str, Any]) -> Json:
+    """Metrics that the user's script defines."""
+    from autoopt.measure import quality
+
+    return quality.custom(Request.parse(payload))
+
+
+def task(payload: Mapping[str, Any]) -> Json:
+    """Task metrics on labelled data."""
+    from autoopt.measure import quality
+
+    return quality.task(Request.parse(payload))

@@ -1,0 +1,273 @@
+"""The meters' worker functions on real models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import builders
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autoopt.errors import InputError
+from autoopt.measure import worker
+from autoopt.measure.base import METERS, meters_for
+from autoopt.model import io
+
+QUICK = {"seconds": 0.2, "quiet_seconds": 0, "replicas": 4}
+LATENCY = ["latency_p50", "latency_p90", "latency_p99", "latency_mean", "throughput", "cold_start", "first_inference"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, str]:
+    """A source model, an equal copy, one with other weights, and labelled data that the source gets right."""
+    root = tmp_path_factory.mktemp("models")
+    source = builders.mlp()
+    paths = {
+        "source": io.save(source, root / "source"),
+        "copy": io.save(source, root / "copy"),
+        "other": io.save(builders.mlp(seed=1), root / "other"),
+    }
+    inputs = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
+    labels = run(paths["source"], inputs).argmax(1)
+    np.savez(root / "data.npz", x=inputs, labels=labels)
+    np.savez(root / "unlabelled.npz", x=inputs)
+    return {
+        **{n: str(p) for n, p in paths.items()},
+        "data": str(root / "data.npz"),
+        "plain": str(root / "unlabelled.npz"),
+    }
+
+
+def run(path: Path, x: np.ndarray) -> np.ndarray:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: x})[0]
+
+
+def ask(function, files, candidate, metrics, source="source", data="data", **settings):
+    payload = {
+        "candidate": {"path": files[candidate], "session_options": {}},
+        "source": {"path": files[source], "session_options": {}} if source else None,
+        "metrics": metrics,
+        "data": files[data] if data else None,
+        "target": {"device": "cpu", "execution_provider": "CPUExecutionProvider", "threads": 1},
+        "settings": settings,
+    }
+    answered = getattr(worker, function)(json.loads(json.dumps(payload)))
+    json.dumps(answered, allow_nan=False)
+    for group in ("metrics", "source_metrics", "ratios"):
+        for estimate in answered[group].values():
+            assert estimate["low"] <= estimate["value"] <= estimate["high"]
+    return answered
+
+
+@pytest.mark.parametrize("meter", [m for m in METERS if m.name != "memory"], ids=lambda m: m.name)
+def test_every_meter_answers_what_it_is_asked_in_its_form(files, meter):
+    wanted = [m for m in meter.metrics if m not in ("psnr", "r2", "mse", "mae", "map", "map50", "wer", "perplexity")]
+    function = meter.function.rpartition(":")[2]
+    answered = ask(function, files, "other", wanted, **QUICK)
+    assert set(answered["metrics"]) == set(wanted)
+    if meter.name != "fidelity":
+        assert set(answered["source_metrics"]) == set(wanted)
+    assert set(answered) == {"metrics", "source_metrics", "ratios", "details"}
+
+
+def test_the_source_itself_is_the_baseline_with_ratios_of_exactly_one(files):
+    for candidate in ("source", "copy"):
+        found = ask("latency", files, candidate, LATENCY, **QUICK)
+        assert found["ratios"] == {n: {"value": 1.0, "low": 1.0, "high": 1.0} for n in LATENCY}
+        assert found["metrics"] == found["source_metrics"]
+        quality = ask("task", files, candidate, ["accuracy"])
+        assert quality["metrics"]["accuracy"]["value"] == 1.0
+        assert quality["details"]["drops"]["accuracy"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_the_same_model_with_other_session_options_is_measured_against_the_source(files):
+    payload = {
+        "candidate": {"path": files["source"], "session_options": {"graph_optimization_level": "disable"}},
+        "source": {"path": files["source"], "session_options": {}},
+        "metrics": ["latency_p50"],
+        "settings": QUICK,
+    }
+    found = worker.latency(payload)
+    assert found["details"]["source_repeats"] > 0
+    assert found["ratios"]["latency_p50"]["low"] < found["ratios"]["latency_p50"]["high"]
+
+
+def test_latency_says_how_it_went(files):
+    details = ask("latency", files, "other", ["latency_p50"], **QUICK)["details"]
+    assert details["stopped"] in ("narrow", "worse", "time", "max repeats")
+    assert details["threads"] == 1
+    assert details["repeats"] >= details["pairs"] > 0
+    assert details["effective_repeats"] <= details["pairs"]
+    assert {"affinity", "load", "others_load", "quiet"} <= set(details["machine"])
+    assert {"warm_up_calls", "warm_up_settled", "baseline_drift", "baseline_spread", "busy", "outliers"} <= set(details)
+
+
+def test_a_source_that_the_runtime_refuses_leaves_metrics_without_ratios(files, tmp_path):
+    bad = builders.mlp()
+    bad.graph.node[1].op_type = "NoSuchOperator"
+    broken = {**files, "broken": str(io.save(bad, tmp_path))}
+    for function, metric in (("latency", "latency_p50"), ("task", "accuracy")):
+        found = ask(function, broken, "source", [metric], source="broken", **QUICK)
+        assert set(found["metrics"]) == {metric}
+        assert found["ratios"] == found["source_metrics"] == {}
+        assert "NoSuchOperator" in found["details"]["source_refused"]
+    assert ask("latency", files, "source", ["latency_p50"], source=None, **QUICK)["ratios"] == {}
+
+
+def test_accuracy_and_its_paired_drop(files):
+    found = ask("task", files, "other", ["accuracy", "f1"])
+    labels = np.load(files["data"])["labels"]
+    expected = np.mean(run(files["other"], np.load(files["data"])["x"]).argmax(1) == labels)
+    assert found["metrics"]["accuracy"]["value"] == pytest.approx(expected)
+    assert found["details"]["drops"]["accuracy"]["value"] == pytest.approx(1 - expected)
+    assert found["details"]["items"] == 60
+
+
+def test_sequential_stops_at_the_first_subset_that_tells(files, tmp_path):
+    x = np.tile(np.load(files["data"])["x"], (20, 1))
+    np.savez(tmp_path / "many.npz", x=x, labels=np.tile(np.load(files["data"])["labels"], 20))
+    many = {**files, "many": str(tmp_path / "many.npz")}
+    wanted = [{"metric": "accuracy", "max_drop": 0.05}]
+    found = ask("task", many, "other", ["accuracy"], data="many", sequential=True, constraints=wanted)
+    assert found["details"]["items"] < found["details"]["of"] == 1200
+    whole = ask("task", many, "other", ["accuracy"], data="many", sequential=True, constraints=[])
+    assert whole["details"]["items"] == 1200
+
+
+def test_task_metrics_without_labels_are_an_error(files):
+    with pytest.raises(InputError, match="labelled"):
+        ask("task", files, "source", ["accuracy"], data="plain")
+
+
+def test_fidelity_works_on_data_and_on_made_up_inputs(files):
+    for data in ("plain", None):
+        same = ask("fidelity", files, "copy", ["cosine", "max_abs_error", "top1_agreement"], data=data)
+        assert same["metrics"]["cosine"]["value"] == pytest.approx(1.0)
+        assert same["metrics"]["max_abs_error"]["value"] == 0.0
+        other = ask("fidelity", files, "other", ["cosine", "top1_agreement"], data=data)
+        assert other["metrics"]["cosine"]["value"] < 0.999
+        assert set(other["details"]["outputs"]) == {"y"}
+
+
+def test_size_counts_external_data_once_and_nothing_else(tmp_path):
+    big = builders.mlp(width=4000)
+    path = io.save(big, tmp_path, external=True)
+    (tmp_path / "notes.txt").write_text("not part of the model")
+    found = worker.size({"candidate": {"path": str(path)}, "metrics": ["size"]})
+    assert found["details"]["external"] == (tmp_path / "model.onnx.data").stat().st_size
+    assert found["metrics"]["size"]["value"] == found["details"]["external"] + path.stat().st_size
+
+
+def test_equal_graphs_with_other_external_data_are_not_the_same_model(tmp_path):
+    paths = [str(io.save(builders.mlp(width=400), tmp_path / name, external=True)) for name in ("a", "b")]
+    weights = tmp_path / "b" / "model.onnx.data"
+    weights.write_bytes((-np.frombuffer(weights.read_bytes(), np.float32)).tobytes())
+    payload = {"candidate": {"path": paths[1]}, "source": {"path": paths[0]}, "metrics": ["cosine"]}
+    assert worker.fidelity(payload)["metrics"]["cosine"]["value"] < 0.999
+
+
+def test_made_up_inputs_find_sizes_that_the_model_takes(tmp_path):
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    x, y = builders.tensor("x", ["batch", "odd"]), builders.tensor("y", ["batch", 8, 8])
+    proto = builders.model(nodes, [x], [y], {"shape": np.array([-1, 8, 8], np.int64)})
+    path = str(io.save(proto, tmp_path))
+    found = worker.fidelity({"candidate": {"path": path}, "source": {"path": path}, "metrics": ["cosine"]})
+    assert found["metrics"]["cosine"]["value"] == pytest.approx(1.0)
+
+
+def test_memory_is_that_of_a_fresh_process(files):
+    found = ask("memory", files, "source", ["peak_memory", "arena_memory"])
+    assert 0 < found["metrics"]["peak_memory"]["value"] < 200 << 20
+    assert found["metrics"]["arena_memory"]["value"] >= 0
+
+
+def test_custom_metrics_of_a_user_script(files, tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from autoopt.measure.custom import register_metric\n"
+        "@register_metric('half_right', unit='fraction')\n"
+        "def half_right(outputs, labels):\n"
+        "    'Half a point for each right item.'\n"
+        "    return 0.5 * (outputs[0].argmax(-1) == labels)\n"
+        "@register_metric('one_number', direction='minimize')\n"
+        "def one_number(outputs, labels):\n"
+        "    return 7\n"
+    )
+    payload = {
+        "candidate": {"path": files["other"]},
+        "source": {"path": files["source"]},
+        "metrics": ["half_right", "one_number"],
+        "data": files["data"],
+        "user_script": str(script),
+    }
+    found = worker.custom(payload)
+    assert found["source_metrics"]["half_right"]["value"] == 0.5
+    assert found["metrics"]["one_number"] == {"value": 7.0, "low": 7.0, "high": 7.0}
+    assert found["details"]["drops"]["half_right"]["value"] > 0
+    assert [m.name for m in meters_for(["half_right", "size"], custom=["half_right"])] == ["size", "custom"]
+    with pytest.raises(InputError, match="no custom metric"):
+        worker.custom({**payload, "metrics": ["half_rihgt"]})
+
+
+def test_profiles_of_dynamic_shapes_are_measured_one_by_one(tmp_path):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "length"])
+    graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], ["y"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = io.save(model, tmp_path)
+    profiles = [{"name": "short", "dimensions": {"length": 8}}, {"name": "long", "dimensions": {"length": 65536}}]
+    found = worker.latency(
+        {"candidate": {"path": str(path)}, "metrics": ["latency_p50"], "settings": {**QUICK, "profiles": profiles}}
+    )
+    by_name = found["details"]["profiles"]
+    short, long = (by_name[n]["metrics"]["latency_p50"]["value"] for n in ("short", "long"))
+    assert short < long
+    assert found["metrics"]["latency_p50"]["value"] == pytest.approx((short * long) ** 0.5)
+
+
+def test_throughput_at_concurrency_and_batch_sizes(files):
+    table = [{"batch_size": 4, "concurrency": 1}]
+    found = ask("latency", files, "other", ["throughput"], **QUICK, concurrency=2, throughput=table)
+    rows = {(r["batch_size"], r["concurrency"]): r for r in found["details"]["throughput"]}
+    assert set(rows) == {(1, 2), (4, 1)}
+    assert found["metrics"]["throughput"] == rows[1, 2]["candidate"]
+    assert rows[4, 1]["candidate"]["value"] > 0
+
+
+def test_a_source_slower_than_it_was_says_that_the_machine_is_not_itself(files):
+    for earlier, slow in ((1e-9, True), (1e9, False)):
+        details = ask("latency", files, "other", ["latency_p50"], **QUICK, source_ms=earlier)["details"]
+        assert (details["pace"] > 1.1) is slow
+        assert details["disturbed"] or not slow
+
+
+def test_a_batch_that_the_model_does_not_take_is_named_and_the_rest_is_measured(tmp_path):
+    path = str(io.save(builders.mlp(batch=1), tmp_path))
+    settings = {**QUICK, "throughput": [{"batch_size": 4}, {"batch_size": 1}]}
+    found = worker.latency({"candidate": {"path": path}, "metrics": ["latency_p50"], "settings": settings})
+    refused, measured = found["details"]["throughput"]
+    assert "4" in refused["refused"]
+    assert measured["candidate"]["value"] > 0
+    assert found["metrics"]["latency_p50"]["value"] > 0
+
+
+def test_compare_models_finds_the_first_layer_that_differs(tmp_path):
+    from autoopt.measure.compare import compare_models
+
+    source, changed = builders.mlp(), builders.mlp()
+    weights = onnx.numpy_helper.to_array(changed.graph.initializer[2]).copy()
+    changed.graph.initializer[2].CopyFrom(onnx.numpy_helper.from_array(-weights, "w2"))
+    paths = [str(io.save(m, tmp_path / n)) for m, n in ((source, "a"), (changed, "b"))]
+    found = compare_models({"source": {"path": paths[0]}, "candidate": {"path": paths[1]}})
+    assert [t["name"] for t in found["tensors"]] == ["h", "r", "s", "y"]
+    assert found["first_different"] == "s"
+    assert found["tensors"][0]["max_abs_error"] == 0
+    same = compare_models({"source": {"path": paths[0]}, "candidate": {"path": paths[0]}})
+    assert same["first_different"] is None
+    assert same["outputs"][0]["cosine"] == pytest.approx(1.0)

@@ -1,0 +1,204 @@
+"""The course of a latency measurement, with sleepless fake models on a fake clock."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from autoopt.errors import InputError
+from autoopt.measure import arms, timing
+from autoopt.measure.arms import Arm
+from autoopt.measure.pairs import Pair
+from autoopt.measure.protocol import Course, Protocol
+
+
+class Machine:
+    """A clock that moves only when a model runs on it, with noise of its own seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.now = 0
+        self.rng = np.random.default_rng(seed)
+
+    def clock(self) -> int:
+        return self.now
+
+    def model(self, microseconds: float, *, session_spread: float = 0.0, warm: int = 0, noise: float = 0.02):
+        """Makes sessions of a model; `warm` is how many calls it takes to get 2.7 times nearer to full speed."""
+
+        def make(number: int):
+            bias = float(np.exp(self.rng.normal(0, session_spread))) if session_spread else 1.0
+            calls = itertools.count()
+
+            def call() -> None:
+                slow = 1 + 2 * np.exp(-next(calls) / warm) if warm else 1.0
+                self.now += int(1000 * microseconds * bias * slow * np.exp(self.rng.normal(0, noise)))
+
+            self.now += 1_000_000
+            return call
+
+        return make
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    machine = Machine()
+    monkeypatch.setattr(arms.time, "perf_counter_ns", machine.clock)
+    monkeypatch.setattr("autoopt.measure.protocol.time.monotonic", lambda: machine.now / 1e9)
+    monkeypatch.setattr(timing.block, "__defaults__", (0, machine.clock))
+    monkeypatch.setattr(timing.Presence, "now", lambda: timing.Presence(0, 0, 0, 0))
+    monkeypatch.setattr(timing.warm_up, "__defaults__", (machine.clock, 3))
+    return machine
+
+
+def course(machine, candidate, source, **settings):
+    return Course(Arm(candidate), Arm(source) if source else None, Protocol.of(settings)).run()
+
+
+def test_a_clear_ratio_is_found_and_its_interval_covers_it(machine):
+    done = course(machine, machine.model(50), machine.model(100))
+    found = done.estimate()
+    assert done.stopped == "narrow"
+    assert found.low <= 0.5 <= found.high
+    assert found.high - found.low <= 0.04 * found.value
+
+
+def test_a_spread_between_sessions_widens_the_interval(machine):
+    settings = {"fixed": True, "seconds": 2.0}
+    calm = course(machine, machine.model(100), machine.model(100), **settings).estimate()
+    spread = machine.model(100, session_spread=0.03)
+    wild = course(machine, spread, spread, **settings).estimate()
+    assert wild.high - wild.low > 3 * (calm.high - calm.low)
+    assert wild.low <= 1.0 <= wild.high
+
+
+def test_intervals_cover_one_for_equal_models_whose_sessions_differ():
+    covered = 0
+    for seed in range(60):
+        machine = Machine(seed)
+        rng = np.random.default_rng(seed)
+        pairs = [Pair(k, float(np.exp(rng.normal(0, 0.001) + bias))) for k, bias in enumerate(rng.normal(0, 0.02, 8))]
+        done = Course(Arm(machine.model(1)), Arm(machine.model(1)), Protocol(), pairs=pairs * 10, replicas=8)
+        found = done.estimate()
+        covered += found.low <= 1.0 <= found.high
+    assert covered >= 54
+
+
+def test_a_clearly_worse_candidate_stops_after_a_few_pairs(machine):
+    done = course(machine, machine.model(400), machine.model(100), incumbent_ratio=0.6)
+    assert done.stopped == "worse"
+    assert len(done.pairs) <= 8
+
+
+def test_one_that_may_win_is_not_stopped_as_worse(machine):
+    assert course(machine, machine.model(58), machine.model(100), incumbent_ratio=0.6).stopped == "narrow"
+
+
+def test_the_fixed_protocol_takes_all_its_time_and_the_staged_one_a_fraction(machine):
+    staged = course(machine, machine.model(50), machine.model(100))
+    fixed = course(machine, machine.model(50), machine.model(100), fixed=True)
+    assert fixed.stopped == "time"
+    assert fixed.seconds >= 5.0
+    assert staged.candidate.repeats < 0.25 * fixed.candidate.repeats
+
+
+def test_time_is_kept_also_by_a_slow_model(machine):
+    done = course(machine, machine.model(2_000_000), machine.model(2_000_000), seconds=1.0)
+    assert done.stopped == "time"
+    assert len(done.pairs) == 1
+    assert done.replicas == 1
+
+
+def test_warm_up_goes_on_until_times_no_longer_fall(machine):
+    cold = course(machine, machine.model(5000, warm=4), machine.model(5000), seconds=60.0)
+    assert cold.candidate.replicas[0].warm.calls > 12
+    assert cold.candidate.replicas[0].warm.settled
+    assert cold.estimate().value == pytest.approx(1.0, rel=0.02)
+
+
+def test_a_model_alone_is_measured_in_nanoseconds(machine):
+    done = course(machine, machine.model(100), None)
+    assert done.estimate().value == pytest.approx(1e5, rel=0.02)
+    assert done.stopped == "narrow"
+
+
+def test_the_order_of_a_pair_is_random_but_seeded(machine):
+    order = []
+
+    def named(name, make):
+        def made(number):
+            call = make(number)
+
+            def run():
+                order.append(name)
+                call()
+
+            return run
+
+        return made
+
+    def once():
+        order.clear()
+        slow = machine.model(300_000)  # one inference a block, without lead-in
+        course(machine, named("c", slow), named("s", slow), seconds=100.0, max_pairs=32, fixed=True)
+        return list(order)
+
+    first, second = once(), once()
+    assert first == second
+    last = first[-16:]
+    assert sorted(last) == ["c"] * 8 + ["s"] * 8
+    assert last not in (["c", "s"] * 8, ["s", "c"] * 8)
+
+
+def test_settings_that_make_no_sense_are_errors():
+    with pytest.raises(InputError, match="seconds"):
+        Protocol.of({"seconds": 0})
+    assert Protocol.of({"seconds": 2.0, "profiles": []}).seconds == 2.0
+
+
+def interrupted(count, biased, away):
+    """Pairs of 8 replicas; the first `biased` of each are slower for the candidate, while others had the core."""
+    rng = np.random.default_rng(0)
+    return [
+        Pair(replica, float(np.exp(rng.normal(0.1 if n < biased else 0.0, 0.002))), 1.0, away if n < biased else 0.0)
+        for n in range(count)
+        for replica in range(8)
+    ]
+
+
+def test_pairs_that_others_interrupted_are_set_aside(machine):
+    arm = Arm(machine.model(1))
+    done = Course(arm, arm, Protocol(), pairs=interrupted(10, 6, 0.4), replicas=8)
+    assert done.estimate().value == pytest.approx(1.0, abs=0.003)
+    assert len(done.kept()) == 32
+
+
+def test_slow_spells_that_hit_one_model_harder_are_set_aside(machine):
+    arm = Arm(machine.model(1))
+    slow = [p._replace(mine=p.mine * 1.55, base=1.18) if n >= 40 else p for n, p in enumerate(interrupted(10, 0, 0.0))]
+    done = Course(arm, arm, Protocol(), pairs=slow, replicas=8)
+    assert done.estimate().value == pytest.approx(1.0, abs=0.003)
+
+
+def test_where_all_were_interrupted_the_calmest_quarter_counts(machine):
+    arm = Arm(machine.model(1))
+    pairs = [pair._replace(away=max(pair.away, 0.1)) for pair in interrupted(8, 6, 0.4)]
+    done = Course(arm, arm, Protocol(), pairs=pairs, replicas=8)
+    assert len(done.kept()) == 16
+    assert done.estimate().value == pytest.approx(1.0, abs=0.003)
+
+
+def test_replicas_without_a_calm_pair_do_not_count_where_others_are_enough(machine):
+    arm = Arm(machine.model(1))
+    bad = [Pair(0, 1.5, 1.0, 0.5) for _ in range(4)]
+    done = Course(arm, arm, Protocol(), pairs=[p for p in interrupted(4, 0, 0.0) if p.replica] + bad, replicas=8)
+    assert {done.pairs[n].replica for n in done.kept()} == set(range(1, 8))
+
+
+def test_only_time_taken_away_counts_as_away():
+    began = timing.Presence(0, 0, 0, 0)
+    assert began.away(timing.Presence(1000, 600, 0, 1)) == pytest.approx(0.4)
+    assert began.away(timing.Presence(1000, 600, 0, 0)) == pytest.approx(0.4)  # the host had the core
+    assert began.away(timing.Presence(1000, 600, 3, 0)) == 0.0  # it waited for a device
+    assert began.away(timing.Presence(1000, 1001, 0, 0)) == 0.0

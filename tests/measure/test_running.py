@@ -1,0 +1,128 @@
+"""Models of awkward kinds run over data: item by item, in batches, with state."""
+
+from __future__ import annotations
+
+import builders
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from autoopt.data.dataset import DataSet
+from autoopt.errors import InputError
+from autoopt.measure.request import Model, Request
+from autoopt.measure.running import Running, stack
+from autoopt.model import io
+
+FLOAT, INTEGER, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
+
+
+def start(folder, proto, data=None, **settings) -> Running:
+    path = str(io.save(proto, folder))
+    request = Request.parse({"candidate": {"path": path}, "metrics": [], "settings": settings, "data": data})
+    return Running.start(Model(path), request)
+
+
+def one_node(op, shape, out_shape=None, dtype=FLOAT, **attributes):
+    x, y = builders.tensor("x", shape, dtype), builders.tensor("y", out_shape or shape, dtype)
+    return builders.model([helper.make_node(op, ["x"], ["y"], **attributes)], [x], [y], {})
+
+
+def counting(data: DataSet, running: Running):
+    """The items' outputs, and how many inferences they took."""
+    calls = 0
+    run = running.run
+
+    def counted(feed):
+        nonlocal calls
+        calls += 1
+        return run(feed)
+
+    running.run = counted
+    return list(running.items(data)), calls
+
+
+def test_a_free_first_dimension_takes_batches(tmp_path):
+    data = DataSet({"x": np.arange(800, dtype=np.float32).reshape(100, 8)})
+    items, calls = counting(data, start(tmp_path, one_node("Neg", ["n", 8])))
+    assert calls < 20
+    np.testing.assert_array_equal(stack([i[0] for i in items]), -data.columns["x"])
+
+
+def test_a_model_that_mixes_items_is_run_one_by_one(tmp_path):
+    data = DataSet({"x": np.random.default_rng(0).standard_normal((10, 8)).astype(np.float32)})
+    running = start(tmp_path, one_node("Softmax", ["n", 8], axis=0))
+    items, _ = counting(data, running)
+    np.testing.assert_array_equal(stack([i[0] for i in items]), np.ones((10, 8), np.float32))
+
+
+def test_a_fixed_batch_is_filled_up_and_cut_again(tmp_path):
+    data = DataSet({"x": np.arange(10, dtype=np.float32).reshape(10, 1)})
+    items, calls = counting(data, start(tmp_path, one_node("Neg", [4, 1])))
+    assert calls == 3
+    assert [float(i[0][0, 0]) for i in items] == [-float(n) for n in range(10)]
+
+
+def test_a_fixed_batch_of_one_is_run_one_by_one(tmp_path):
+    data = DataSet({"x": np.ones((3, 5), np.float32)})
+    items, calls = counting(data, start(tmp_path, one_node("Neg", [1, 5])))
+    assert (len(items), calls) == (3, 3)
+
+
+def test_a_model_without_a_batch_dimension_gets_bare_items(tmp_path):
+    data = DataSet({"x": np.arange(12, dtype=np.float32).reshape(4, 3)})
+    items, _ = counting(data, start(tmp_path, one_node("Neg", [3])))
+    np.testing.assert_array_equal(stack([i[0] for i in items]), -data.columns["x"])
+
+
+def test_state_is_fed_back_and_starts_again(tmp_path):
+    nodes = [helper.make_node("Add", ["x", "state"], ["sum"]), helper.make_node("Identity", ["sum"], ["next"])]
+    inputs = [builders.tensor("x", [1, 1]), builders.tensor("state", [1, 1])]
+    outputs = [builders.tensor("sum", [1, 1]), builders.tensor("next", [1, 1])]
+    proto = builders.model(nodes, inputs, outputs, {})
+    data = DataSet({"x": np.ones((6, 1), np.float32)})
+    for settings, expected in (({}, [1, 2, 3, 4, 5, 6]), ({"reset_every": 2}, [1, 2, 1, 2, 1, 2])):
+        running = start(tmp_path, proto, state={"next": "state"}, **settings)
+        assert [float(i[0].item()) for i in running.items(data)] == expected
+        assert [float(i[0].item()) for i in running.items(data)] == expected
+    with pytest.raises(InputError, match="state"):
+        start(tmp_path, proto, state={"nxt": "state"})
+
+
+def test_texts_go_in_and_come_out(tmp_path):
+    data = DataSet({"x": np.array([["a"], ["b"]], object)})
+    items, _ = counting(data, start(tmp_path, one_node("Identity", ["n", 1], dtype=TEXT)))
+    assert [i[0].item() for i in items] == ["a", "b"]
+
+
+def test_an_optional_input_may_be_missing(tmp_path):
+    tensor_type = helper.make_tensor_type_proto(FLOAT, [2])
+    x = helper.make_value_info("x", helper.make_optional_type_proto(tensor_type))
+    y = builders.tensor("y", [], TensorProto.BOOL)
+    proto = builders.model([helper.make_node("OptionalHasElement", ["x"], ["y"])], [x], [y], {})
+    running = start(tmp_path, proto)
+    assert running.inputs[0].optional
+    assert running.feed({}) == {}
+    with pytest.raises(InputError, match="'x'"):
+        start(tmp_path / "plain", one_node("Neg", [2, 2])).feed({"z": np.zeros(1), "w": np.zeros(1)})
+
+
+def test_items_of_different_shapes_are_run_as_they_are(tmp_path):
+    data = DataSet({}, None, {"x": [np.ones((1, n), np.float32) for n in (2, 5, 3)]})
+    items, _ = counting(data, start(tmp_path, one_node("Neg", ["n", "m"])))
+    assert [i[0].shape for i in items] == [(1, 2), (1, 5), (1, 3)]
+    with pytest.raises(InputError, match="differ in shape"):
+        stack([i[0] for i in items])
+
+
+def test_several_outputs_stay_together(tmp_path):
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["x"], ["b"])]
+    outs = [builders.tensor("a", ["n", 2]), builders.tensor("b", ["n", 2])]
+    proto = builders.model(nodes, [builders.tensor("x", ["n", 2])], outs, {})
+    data = DataSet({"x": -np.ones((3, 2), np.float32)})
+    for item in start(tmp_path, proto).items(data):
+        assert [v.tolist() for v in item] == [[[1, 1]], [[1, 1]]]
+
+
+def test_data_of_another_type_is_cast_to_the_models(tmp_path):
+    feed = start(tmp_path, one_node("Neg", ["n", 2], dtype=INTEGER)).feed({"x": np.array([[1.0, 2.0]])})
+    assert feed["x"].dtype == np.int64

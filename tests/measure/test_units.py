@@ -1,0 +1,72 @@
+"""Intervals over few independent units."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from autoopt.measure.units import effective, interval, trimmed, widened
+from autoopt.metrics import Estimate
+
+
+@pytest.mark.parametrize("units", [4, 8, 30])
+def test_an_interval_covers_the_truth_at_its_rate(units):
+    rng = np.random.default_rng(units)
+    covered = 0
+    for trial in range(400):
+        found = interval(rng.normal(math.log(0.8), 0.02, units).tolist(), seed=trial)
+        covered += found.low <= 0.8 <= found.high
+    assert 0.92 <= covered / 400 <= 1.0
+
+
+def test_one_unit_says_nothing_of_its_spread():
+    found = interval([math.log(3.0)])
+    assert (found.low, found.value, found.high) == pytest.approx((1.5, 3.0, 6.0))
+
+
+def test_one_disturbed_session_among_eight_moves_the_centre_little():
+    assert interval([0.0] * 7 + [1.0]).value == pytest.approx(1.0)
+
+
+def test_what_the_units_cannot_show_is_added():
+    found = interval([0.0] * 8, beyond=0.01)
+    assert (found.low, found.high) == pytest.approx((math.exp(-0.01), math.exp(0.01)))
+
+
+def test_an_estimate_of_one_unit_is_never_exact():
+    alone = widened(Estimate.exact(4.0), 1, 0.01)
+    assert (alone.low, alone.value, alone.high) == pytest.approx((2.0, 4.0, 8.0))
+    found = widened(Estimate(4.0, 3.9, 4.1), 5, 0.01)
+    assert found.low < 3.9 < 4.1 < found.high
+
+
+def test_more_units_make_it_narrower():
+    rng = np.random.default_rng(1)
+    widths = [(e := interval(rng.normal(0, 0.05, n).tolist())).high - e.low for n in (4, 16, 64)]
+    assert widths[0] > widths[1] > widths[2]
+
+
+def test_the_trimmed_mean_leaves_the_outer_ones_out():
+    assert trimmed(np.array([1.0, 2.0, 3.0])) == pytest.approx(2.0)
+    assert trimmed(np.array([-9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.5])) == pytest.approx(1.0)
+    assert trimmed(np.arange(12.0)) == pytest.approx(5.5)
+
+
+def test_values_that_follow_each_other_count_less():
+    rng = np.random.default_rng(0)
+    free = rng.normal(size=200)
+    drifting = np.cumsum(free)
+    assert effective(free.tolist()) > 100
+    assert effective(drifting.tolist()) < 20
+    assert effective([1.0, 1.0]) == 2.0
+
+
+def test_the_t_quantile_is_that_of_scipy():
+    from scipy.stats import t
+
+    from autoopt.measure.units import _t_quantile
+
+    for degrees in (1, 2, 3, 4, 7, 15, 100):
+        assert _t_quantile(0.975, degrees) == pytest.approx(float(t.ppf(0.975, degrees)), rel=1e-5)
