@@ -1,0 +1,129 @@
+"""`python -m benchmarks.search record|report|cost`; see README.md beside this file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.search.report import Figures
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Parse, one call."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record", help="measure a whole space once, into a table")
+    recording.add_argument("name")
+    recording.add_argument("--dag", type=Path, required=True)
+    recording.add_argument("--model", type=Path)
+    recording.add_argument("--data", type=Path)
+    recording.add_argument("--calibration", type=Path)
+    recording.add_argument("--home", type=Path, default=Path(".autoopt-bench"))
+    recording.add_argument("--recordings", type=int, default=3)
+    recording.add_argument("--seconds", type=float, default=1.0, help="time for one measurement of latency")
+    reporting = commands.add_parser("report", help="replay every strategy on every table")
+    reporting.add_argument("--seeds", type=int, default=50)
+    reporting.add_argument("--tables", choices=("recorded", "synthetic", "all"), default="all")
+    reporting.add_argument("--only", nargs="*", default=(), help="strategies, by name")
+    reporting.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
+    reporting.add_argument("--no-control", dest="control", action="store_false", help="without shuffled tables")
+    reporting.add_argument("--out", type=Path, default=HERE / "results")
+    commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
+    options = parser.parse_args()
+    {"record": record, "report": report, "cost": cost}[options.command](options)
+
+
+def record(options: argparse.Namespace) -> None:
+    from benchmarks.search import record as recorder
+    from benchmarks.search.report import TABLES
+    from benchmarks.search.table import save
+
+    request = recorder.request_for(options.dag, options.model, options.data, options.calibration, options.home)
+    table = recorder.record(options.name, request, recordings=options.recordings, seconds=options.seconds)
+    TABLES.mkdir(exist_ok=True)
+    save(table, TABLES / f"{options.name}.json.gz")
+    print(f"{options.name}: {table.points} points, best {table.best:.3f}, noise {table.noise:.1%}, {table.good} good")
+
+
+def report(options: argparse.Namespace) -> None:
+    from benchmarks.search import report as replays
+    from benchmarks.search.simulate import STRATEGIES
+
+    sets = {
+        **(replays.recorded() if options.tables != "synthetic" else {}),
+        **(replays.families(options.seeds) if options.tables != "recorded" else {}),
+    }
+    kept = options.out / "figures.json"
+    known = replays.from_json(json.loads(kept.read_text())) if options.add and kept.is_file() else []
+    done = {(f.table, f.strategy): f for f in known}
+    names = [n for n in STRATEGIES if not options.only or n in options.only]
+    work = [(name, strategy, replays.measure) for name in sets for strategy in names]
+    work += [(name, s, replays.control) for name in sets for s in replays.CONTROLS if s in names and options.control]
+    options.out.mkdir(exist_ok=True)
+    for name, strategy, how in work:
+        key = (name + replays.SHUFFLED if how is replays.control else name, strategy)
+        if key not in done:
+            made = done[key] = how(name, sets[name], strategy, options.seeds)
+            print(f"{made.table}, {strategy}: p50 {made.p50:g}, p90 {made.p90:g}", flush=True)
+            write(options.out, list(done.values()))
+    write(options.out, list(done.values()))
+
+
+def write(out: Path, figures: list[Figures]) -> None:
+    """Everything that is made of the figures."""
+    from benchmarks.search.plot import Panel, draw
+    from benchmarks.search.report import as_json
+    from benchmarks.search.simulate import STRATEGIES
+    from benchmarks.search.summary import markdown
+
+    order = {name: place for place, name in enumerate(STRATEGIES)}
+    figures.sort(key=lambda f: (f.shuffled, f.table.startswith("synthetic"), f.points, f.table, order[f.strategy]))
+    (out / "figures.json").write_text(json.dumps(as_json(figures), indent=None, separators=(",", ":")) + "\n")
+    (out / "figures.md").write_text(markdown(figures))
+    found: list[Panel] = []
+    shares: list[Panel] = []
+    for kind, synthetic in (("recorded tables", False), ("synthetic families", True)):
+        mine = [f for f in figures if not f.shuffled and f.table.startswith("synthetic") is synthetic]
+        lines = {s: [f for f in mine if f.strategy == s] for s in STRATEGIES}
+        title = f"{len({f.table for f in mine})} {kind}"
+        if mine:
+            found.append(Panel(title, {s: _mean_curve([f.curve for f in fs]) for s, fs in lines.items() if fs}))
+            volumes = {s: [f.volume for f in fs if f.volume] for s, fs in lines.items()}
+            shares.append(Panel(title, {s: _mean(vs) for s, vs in volumes.items() if vs}, top=1.0, bottom=0.0))
+    label = "latency / best possible (geometric mean)"
+    (out / "curves.svg").write_text(draw("Best so far against evaluations", label, found))
+    (out / "hypervolume.svg").write_text(draw("Two objectives: latency and size", "share of the hypervolume", shares))
+
+
+def _mean_curve(curves: list[tuple[float, ...]]) -> list[float]:
+    """Geometric mean over tables, per trial; what has found nothing yet counts as 10 times the best."""
+    return [math.exp(statistics.fmean(math.log(min(v, 10.0)) for v in values)) for values in zip(*curves, strict=True)]
+
+
+def _mean(curves: list[tuple[float, ...]]) -> list[float]:
+    return [statistics.fmean(values) for values in zip(*curves, strict=True)]
+
+
+def cost(options: argparse.Namespace) -> None:
+    from benchmarks.search.simulate import STRATEGIES, replay
+    from benchmarks.search.synthetic import FAMILIES, make
+
+    table = min((make(FAMILIES[2], seed) for seed in range(6)), key=lambda t: abs(t.points - 4000))
+    replay(table, STRATEGIES["unified"], 0, 12)
+    for trials in (40, 100):
+        spent = 1000 * replay(table, STRATEGIES["unified"], 1, trials).seconds
+        print(f"{table.points} points, {trials} trials: {spent:.1f} ms of CPU for each suggestion")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Replays a strategy on a table: no model, no clock, milliseconds per trial."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from random import Random
+
+from autoopt.metrics import Objective
+from autoopt.search import SearchConfig, hypervolume, make_strategy
+from autoopt.search.chooser import Chooser
+from autoopt.search.plain import RandomOverAll
+from autoopt.search.strategy import Search
+from benchmarks.search.table import OBJECTIVE, Row, Table
+
+STRATEGIES: dict[str, SearchConfig | None] = {
+    "random": None,
+    "per-chain tpe, sequential": SearchConfig("per-chain", "tpe", allocation="sequential"),
+    "per-chain tpe, round robin": SearchConfig("per-chain", "tpe", allocation="round_robin"),
+    "per-chain tpe, halving": SearchConfig("per-chain", "tpe", allocation="successive_halving"),
+    "per-chain tpe, max ucb": SearchConfig("per-chain", "tpe", allocation="max_ucb"),
+    "unified tpe": SearchConfig("unified", "tpe"),
+    "unified": SearchConfig("unified"),
+    "unified, batches of 4": SearchConfig("unified", batch=4),
+}
+"""Name -> how; None is random over all points."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One replay.
+
+    `hit`: trials until a good point was evaluated, infinite where the budget ended before. `curve`: true latency of the
+    best feasible point so far over the table's best, per trial. `regret`: of the point that would be recommended after
+    each trial (the best as measured), as a fraction. `seconds`: of CPU for asking, per trial. `volume`: of the
+    (latency, size) front, per trial, as a fraction of the exhaustive one; only with several objectives.
+    """
+
+    hit: float
+    curve: tuple[float, ...]
+    regret: tuple[float, ...]
+    seconds: float
+    volume: tuple[float, ...] = ()
+
+
+def replay(
+    table: Table,
+    config: SearchConfig | None,
+    seed: int,
+    trials: int,
+    objectives: tuple[Objective, ...] = (OBJECTIVE,),
+    least: int | None = None,
+) -> Replay:
+    """Search `table` with up to `trials` trials; with `least`, end after so many once a good point was found."""
+    made = replace(config or SearchConfig(), seed=seed, trials=min(trials, table.points))
+    if config is None:
+        search = Search(made, table.chains, objectives, _random(table))
+    else:
+        search = make_strategy(made, table.chains, objectives)
+    noise = Random(f"noise:{seed}")
+    rows: list[Row] = []
+    hit, asking, recommended = math.inf, 0.0, (math.inf, math.inf)
+    curve: list[float] = []
+    regret: list[float] = []
+    while least is None or len(rows) < max(least, 1) or hit == math.inf:
+        began = time.process_time()
+        proposals = search.ask(made.batch)
+        asking += time.process_time() - began
+        if not proposals:
+            break
+        for proposal in proposals:
+            row = table.row(proposal.chain, proposal.point)
+            feedback = table.measure(row, noise)
+            search.tell(proposal.number, feedback)
+            rows.append(row)
+            if row.feasible:
+                recommended = min(recommended, (feedback.values["latency"], row.value))
+            if table.is_good(row):
+                hit = min(hit, len(rows))
+            regret.append(recommended[1] / table.best - 1)
+            best = min((row.value if row.feasible else math.inf), curve[-1] * table.best if curve else math.inf)
+            curve.append(best / table.best)
+    volume = front_volumes(table, rows) if len(objectives) > 1 else ()
+    return Replay(hit, tuple(curve), tuple(regret), asking / max(1, len(rows)), volume)
+
+
+def front_volumes(table: Table, rows: list[Row]) -> tuple[float, ...]:
+    """Hypervolume of the (latency, size) front after each row, as a fraction of the whole table's."""
+    good = [(math.log(r.value), math.log(r.size)) for rs in table.rows for r in rs if r.feasible]
+    reference = tuple(max(c) + 1e-9 for c in zip(*good, strict=True))
+    whole = hypervolume(good, reference)
+    volumes: list[float] = []
+    seen: list[tuple[float, float]] = []
+    for row in rows:
+        if row.feasible:
+            seen.append((math.log(row.value), math.log(row.size)))
+        volumes.append(hypervolume(seen, reference) / whole if whole else 1.0)
+    return tuple(volumes)
+
+
+def _random(table: Table) -> Chooser:
+    return RandomOverAll(table.chains)

@@ -1,0 +1,162 @@
+"""A table: every point of a search space with what it gave, and the JSON file that holds it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import statistics
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from autoopt.metrics import Objective
+from autoopt.search import ChainSpace, Feedback
+from autoopt.space import NodeSpace, SearchSpace, from_json, to_json
+
+OBJECTIVE = Objective("latency", "minimize")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point. `latency`: one value per recording, in units of the source model's (ratio). `violation`: as told to a
+    search, <= 0 is feasible. `size`: ratio to the source. `artifact`: equal ones are one candidate."""
+
+    latency: tuple[float, ...] = ()
+    violation: float = 0.0
+    size: float = 1.0
+    failed: bool = False
+    artifact: str = ""
+
+    @property
+    def value(self) -> float:
+        """The median recording: a session may be slow for as long as it lives, and one such must not count."""
+        return statistics.median(self.latency) if self.latency else math.inf
+
+    @property
+    def feasible(self) -> bool:
+        return not self.failed and self.violation <= 0 and bool(self.latency)
+
+
+@dataclass(frozen=True)
+class Table:
+    """`rows[c][i]`: point `i` of chain `c`. `noise`: relative deviation of one recording, robust (see `noise_of`)."""
+
+    name: str
+    chains: tuple[ChainSpace, ...]
+    rows: tuple[tuple[Row, ...], ...]
+    noise: float
+    about: dict[str, Any] = field(default_factory=dict)
+    share: float = 0.0
+    """At least so large a share of the points counts as good, whatever the tolerance."""
+
+    @cached_property
+    def points(self) -> int:
+        return sum(len(rows) for rows in self.rows)
+
+    @cached_property
+    def best(self) -> float:
+        """The lowest latency of a feasible point: what exhaustive search would find."""
+        return min((row.value for rows in self.rows for row in rows if row.feasible), default=math.inf)
+
+    @property
+    def tolerance(self) -> float:
+        return max(0.02, 3 * self.noise)
+
+    @cached_property
+    def good(self) -> int:
+        """How many points are within tolerance of the best."""
+        return sum(self.is_good(row) for rows in self.rows for row in rows)
+
+    def is_good(self, row: Row) -> bool:
+        return row.feasible and row.value <= self._limit
+
+    @cached_property
+    def _limit(self) -> float:
+        values = sorted(row.value for rows in self.rows for row in rows if row.feasible)
+        wanted = round(self.share * self.points)
+        return max(self.best * (1 + self.tolerance), values[min(wanted, len(values)) - 1] if wanted else 0.0)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {chain.id: place for place, chain in enumerate(self.chains)}
+
+    def row(self, chain: str, point: dict[str, Any]) -> Row:
+        place = self._places[chain]
+        return self.rows[place][self.chains[place].space.index(point)]
+
+    def measure(self, row: Row, rng: Random) -> Feedback:
+        """One noisy measurement: one of the recordings, or for synthetic tables a draw around the only one."""
+        if row.failed or not row.latency:
+            return Feedback(failed=row.failed, violation=row.violation, artifact=row.artifact or None)
+        value = rng.choice(row.latency) if len(row.latency) > 1 else row.value * math.exp(rng.gauss(0, self.noise))
+        return Feedback({"latency": value, "size": row.size}, row.violation, artifact=row.artifact or None)
+
+    def shuffled(self, seed: int) -> Table:
+        """The control: the same outcomes, dealt out to the points at random. Nothing can be learnt from it."""
+        flat = [row for rows in self.rows for row in rows]
+        Random(seed).shuffle(flat)
+        it = iter(flat)
+        rows = tuple(tuple(next(it) for _ in rows) for rows in self.rows)
+        return replace(self, name=f"{self.name}-shuffled", rows=rows)
+
+
+def save(table: Table, path: Path) -> None:
+    """Write a table; `.gz` compresses. The bytes depend on nothing but the table."""
+    data = {
+        "name": table.name,
+        "noise": table.noise,
+        "about": table.about,
+        "chains": [
+            {
+                "id": c.id,
+                "passes": c.passes,
+                "nodes": {n: _node_json(s) for n, s in c.space.nodes.items()},
+                "cuts": c.space.cuts,
+            }
+            for c in table.chains
+        ],
+        "rows": [[_row_json(row) for row in rows] for rows in table.rows],
+    }
+    text = json.dumps(data, separators=(",", ":"), default=list) + "\n"
+    path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
+
+
+def load(path: Path) -> Table:
+    raw = path.read_bytes()
+    data = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    chains = tuple(
+        ChainSpace(
+            c["id"],
+            tuple((node, name) for node, name in c["passes"]),
+            SearchSpace({n: _node(s) for n, s in c["nodes"].items()}, tuple(c["cuts"])),
+        )
+        for c in data["chains"]
+    )
+    rows = tuple(tuple(_row(row) for row in rows) for rows in data["rows"])
+    return Table(data["name"], chains, rows, data["noise"], data["about"])
+
+
+def _node_json(space: NodeSpace) -> dict[str, Any]:
+    return {
+        "search": {n: to_json(p) for n, p in space.search.items()},
+        "fixed": dict(space.fixed),
+        "defaults": {n: to_json(p) for n, p in space.defaults.items()},
+    }
+
+
+def _node(data: dict[str, Any]) -> NodeSpace:
+    defaults = {n: from_json(p) for n, p in data["defaults"].items()}
+    return NodeSpace({n: from_json(p) for n, p in data["search"].items()}, data["fixed"], defaults)
+
+
+def _row_json(row: Row) -> list[Any]:
+    latency = [float(f"{v:.5g}") for v in row.latency]
+    return [latency, float(f"{row.violation:.4g}"), float(f"{row.size:.5g}"), int(row.failed), row.artifact[:12]]
+
+
+def _row(data: list[Any]) -> Row:
+    latency, violation, size, failed, artifact = data
+    return Row(tuple(latency), violation, size, bool(failed), artifact)

@@ -1,0 +1,78 @@
+"""Nested orders: inner passes are searched for each point of the outer ones."""
+
+from __future__ import annotations
+
+from search_cases import LATENCY, chain, drive, measure, text
+
+from autoopt.search import Feedback, SearchConfig, make_strategy
+
+THREE = chain("pass4", "pass2", "pass5")
+
+
+def run(order, chains=(THREE,), outcome=measure, **config):
+    made = SearchConfig("per-chain", **{"sampler": "exhaustive", "order": {"nested": order}, **config})
+    strategy = make_strategy(made, chains, LATENCY)
+    return drive(strategy, outcome=outcome), strategy
+
+
+def test_inner_passes_are_searched_for_each_outer_point() -> None:
+    asked, _ = run(["pass4", ["pass2", "pass5"]])
+    assert all(p.upto is None for p in asked)
+    assert [p.point["pass4"]["flag"] for p in asked] == [True] * 9 + [False] * 9
+    assert len({text(p) for p in asked}) == 18
+
+
+def test_the_outer_pass_need_not_come_first_in_the_chain() -> None:
+    asked, _ = run(["pass5", ["pass4", "pass2"]])
+    assert [p.point["pass5"]["mode"] for p in asked] == ["a"] * 6 + ["b"] * 6 + ["c"] * 6
+
+
+def test_three_levels() -> None:
+    asked, _ = run(["pass4", "pass2", "pass5"])
+    assert len({text(p) for p in asked}) == 18
+    for start in range(0, 18, 3):
+        block = asked[start : start + 3]
+        assert len({(p.point["pass4"]["flag"], p.point["pass2"]["mode"]) for p in block}) == 1
+
+
+def test_a_budget_is_shared_out_over_outer_points() -> None:
+    asked, _ = run(["pass4", ["pass2", "pass5"]], trials=8)
+    assert [p.point["pass4"]["flag"] for p in asked] == [True] * 4 + [False] * 4
+
+
+def test_an_outer_sampler_learns_from_the_best_inner_point() -> None:
+    wide = chain("wide", "pass5")
+
+    def outcome(proposal):
+        return Feedback(
+            {"latency_p50": proposal.point["wide"]["bits"] + "abc".index(proposal.point["pass5"]["mode"]) / 10}
+        )
+
+    asked, _ = run(["wide", "pass5"], (wide,), outcome, sampler="surrogate", trials=60)
+    later = [p.point["wide"]["bits"] for p in asked[36:]]
+    assert sum(later) / len(later) < 3
+
+
+def test_outer_points_that_leave_no_inner_point_are_skipped() -> None:
+    cuts = tuple({"pass4": {"flag": True}, "pass5": {"mode": m}} for m in "abc")
+    asked, strategy = run(["pass4", "pass5"], (chain("pass4", "pass5", cuts=cuts),))
+    assert [p.point for p in asked] == [{"pass4": {"flag": False}, "pass5": {"mode": m}} for m in "abc"]
+    assert strategy.finished
+
+
+def test_failures_inside_are_values() -> None:
+    asked, _ = run(["pass4", ["pass2", "pass5"]], outcome=lambda p: Feedback(failed=True), sampler="tpe")
+    assert len(asked) == 18
+
+
+def test_nested_resumes() -> None:
+    order = {"nested": ["pass4", ["pass2", "pass5"]]}
+    config = SearchConfig("per-chain", "tpe", order=order, trials=14, seed=2)
+    whole = drive(make_strategy(config, (THREE,), LATENCY))
+    first = make_strategy(config, (THREE,), LATENCY)
+    drive(first, limit=6)
+    second = make_strategy(config, (THREE,), LATENCY)
+    second.restore(first.trials)
+    second.tell(5, measure(whole[5]))
+    drive(second)
+    assert [t.proposal for t in second.trials] == whole

@@ -1,0 +1,88 @@
+"""The unified search beyond what every strategy does: large spaces, equals, what is already known."""
+
+from __future__ import annotations
+
+from search_cases import LATENCY, MIDDLE, SIX, chain, drive, found, text
+
+from autoopt.search import ChainSpace, Feedback, SearchConfig, make_strategy
+from autoopt.search.ties import cheapest, uncached_suffix
+from autoopt.space import Categorical, NodeSpace, SearchSpace
+
+BIG = NodeSpace({f"x{i}": Categorical(*range(7)) for i in range(3)})
+LARGE = tuple(
+    ChainSpace(">".join(nodes), tuple((n, n) for n in nodes), SearchSpace(dict.fromkeys(nodes, BIG), cuts))
+    for nodes, cuts in ((("p", "q"), ({"p": {"x0": 0}},)), (("q",), ()), (("p", "q", "r", "s"), ()))
+)
+
+
+def distance(proposal) -> Feedback:
+    """Best where every setting is 5."""
+    values = [v for settings in proposal.point.values() for v in settings.values()]
+    return Feedback({"latency_p50": 1 + sum(abs(v - 5) for v in values) / len(values)})
+
+
+def test_spaces_too_large_to_enumerate_are_searched() -> None:
+    assert sum(c.space.count for c in LARGE) > 10**10
+    asked = drive(make_strategy(SearchConfig(trials=20), LARGE, LATENCY), outcome=distance)
+    assert len({text(p) for p in asked}) == 20
+    for proposal in asked:
+        next(c for c in LARGE if c.id == proposal.chain).space.index(proposal.point)
+    assert found(asked[10:], distance) < found(asked[:10], distance)
+
+
+def test_large_spaces_resume() -> None:
+    config = SearchConfig(trials=10, seed=5)
+    whole = drive(make_strategy(config, LARGE, LATENCY), outcome=distance)
+    first = make_strategy(config, LARGE, LATENCY)
+    drive(first, limit=7, outcome=distance)
+    second = make_strategy(config, LARGE, LATENCY)
+    second.restore(first.trials)
+    second.tell(6, distance(whole[6]))
+    drive(second, outcome=distance)
+    assert [t.proposal for t in second.trials] == whole
+
+
+def test_among_equals_what_is_already_measured_goes_first() -> None:
+    """All points give the same, so all are equals; those with an even key are known."""
+
+    def cost(chain_id: str, point: dict) -> tuple[bool, int]:
+        return sum(map(ord, repr(point))) % 2 == 0, 1
+
+    same = lambda p: Feedback({"latency_p50": 1.0})  # noqa: E731
+    asked = drive(make_strategy(SearchConfig(trials=20), MIDDLE, LATENCY, cost=cost), outcome=same)
+    plain = drive(make_strategy(SearchConfig(trials=20), MIDDLE, LATENCY), outcome=same)
+    free = [sum(cost(p.chain, p.point)[0] for p in run[8:]) for run in (asked, plain)]
+    assert free[0] > free[1]
+
+
+def test_equals_are_chosen_by_the_least_new_work() -> None:
+    from random import Random
+
+    strategy = make_strategy(SearchConfig(), SIX, LATENCY)
+    (first,) = strategy.ask()
+    strategy.tell(first.number, Feedback({"latency_p50": 1.0}))
+    history = strategy.history
+    points = [(c.id, p) for c in SIX for p in c.space.iterate() if history.find(c.id, p) is None]
+    chosen = cheapest(points, [0.0] * len(points), history, None, Random(1))
+    lengths = {len(history.by_id[c].nodes) for c, _ in points}
+    assert lengths == {2, 3}
+    assert uncached_suffix(history, *chosen) <= 2
+    assert uncached_suffix(history, first.chain, first.point) == 0
+    only = cheapest(points, [float(i == 3) for i in range(len(points))], history, None, Random(1))
+    assert only == points[3]
+
+
+def test_weights_draw_the_search() -> None:
+    heavy = [chain("pass1", "wide", weight=5.0), chain("pass3", "wide")]
+    asked = drive(
+        make_strategy(SearchConfig(trials=30), heavy, LATENCY),
+        outcome=lambda p: Feedback({"latency_p50": 1.0 + len(text(p)) % 7}),
+    )
+    assert sum(p.chain == heavy[0].id for p in asked) > 18
+
+
+def test_many_chains_begin_with_unlike_ones() -> None:
+    many = [chain(f"pass{i % 6 + 1}", "wide") for i in range(6)]
+    many = [ChainSpace(f"{c.id}{i}", c.passes, c.space) for i in range(8) for c in many]
+    asked = drive(make_strategy(SearchConfig(trials=20), many, LATENCY), limit=6)
+    assert len({p.chain.split(">")[0] for p in asked}) == 6
