@@ -1,0 +1,13 @@
+"""Run by Alembic, with the connection (and its open transaction) that `autoopt.store.schema` hands over."""
+
+from alembic import context
+
+from autoopt.store.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    render_as_batch=True,  # SQLite changes a table by making it anew
+)
+with context.begin_transaction():
+    context.run_migrations()

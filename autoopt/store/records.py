@@ -1,0 +1,236 @@
+"""What crosses the line between the store and everything else: frozen records of JSON values.
+
+Times are seconds since 1970 on the database's clock; `created`, `finished` and `time` are set by the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.space import Point
+
+Json: TypeAlias = Mapping[str, Any]
+RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
+TrialStatus: TypeAlias = Literal["pending", "running", "done"]
+ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run"]
+ClaimState: TypeAlias = Literal["mine", "held", "done"]
+
+
+@dataclass(frozen=True)
+class ArtifactRecord:
+    """A model in the artifact store. `bytes` is that of all its files; `files` maps their names to their sizes."""
+
+    digest: str
+    bytes: int
+    files: Mapping[str, int]
+    present: bool = True
+    """False once it was evicted; how it was made is still known."""
+    created: float = 0.0
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A source model: what runs start from. `inspection` is whatever a worker said of it."""
+
+    artifact: str
+    name: str
+    inspection: Json = field(default_factory=dict)
+    created: float = 0.0
+
+
+@dataclass(frozen=True)
+class EnvironmentRecord:
+    """Versions, CPU and host that results were made with; `digest` is that of its canonical JSON."""
+
+    digest: str
+    values: Json
+
+
+@dataclass(frozen=True)
+class PassRunRecord:
+    """One pass run: what it took, what it gave, how it ended. `output` is there whenever the outcome is good."""
+
+    key: str
+    pass_name: str
+    params: Json
+    input: Candidate
+    outcome: Outcome
+    output: Candidate | None = None
+    seconds: float = 0.0
+    message: str = ""
+    environment: Json = field(default_factory=dict)
+    attempts: tuple[Any, ...] = ()
+    reports: Json = field(default_factory=dict)
+    run: str | None = None
+    node: str | None = None
+    finished: float = 0.0
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """One meter's measurement of one candidate, compared with the source where it was."""
+
+    key: str
+    candidate: Candidate
+    meter: str
+    outcome: Outcome
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    source_metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    details: Json = field(default_factory=dict)
+    seconds: float = 0.0
+    message: str = ""
+    environment: Json = field(default_factory=dict)
+    run: str | None = None
+    finished: float = 0.0
+
+
+@dataclass(frozen=True)
+class ChainRecord:
+    """One chain of a run's plan. `id` is its content hash, `points` the exact size of its space."""
+
+    id: str
+    name: str
+    nodes: tuple[Any, ...] = ()
+    points: int = 1
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """Plans executed over a zoo of models."""
+
+    id: str
+    name: str
+    settings: Json = field(default_factory=dict)
+    status: RunStatus = "running"
+    result: Json | None = None
+    created: float = 0.0
+    finished: float | None = None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A plan executed for one model. `identity` is the content key by which an identical run is recognised."""
+
+    id: str
+    name: str
+    identity: str
+    model: str
+    """Digest of the source model's artifact."""
+    plan: Json = field(default_factory=dict)
+    settings: Json = field(default_factory=dict)
+    status: RunStatus = "running"
+    result: Json | None = None
+    sweep: str | None = None
+    parent: str | None = None
+    """Id of the run over several targets that this one is the part of for one target."""
+    owner: str | None = None
+    created: float = 0.0
+    finished: float | None = None
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One search point of one chain; `number` counts from 0 within its run."""
+
+    run: str
+    number: int
+    chain: str
+    point: Point
+    status: TrialStatus = "pending"
+    outcome: Outcome | None = None
+    candidate: Candidate | None = None
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    violation: float = 0.0
+    message: str = ""
+    owner: str | None = None
+    lease: float | None = None
+    """When the owner's claim ends, unless it renews it."""
+    pass_runs: tuple[str, ...] = ()
+    """Keys of its pass runs, in order; `unchanged` and failed ones too."""
+    evaluations: tuple[str, ...] = ()
+    seconds: float = 0.0
+    details: Json = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What names the trial in `Store.renew` and `Store.release`."""
+        return f"{self.run}/{self.number}"
+
+
+@dataclass(frozen=True)
+class EventRecord:
+    """Something worth knowing that happened, never needed to answer a question about results.
+
+    `subject` is what it happened to, such as the digest of a model that killed a worker.
+    """
+
+    kind: str
+    run: str | None = None
+    subject: str = ""
+    data: Json = field(default_factory=dict)
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
+class LineageStep:
+    """One pass run on the way from the source to a candidate."""
+
+    pass_name: str
+    params: Json
+    input: Candidate
+    output: Candidate
+    outcome: Outcome
+    seconds: float
+    environment: Json
+    key: str
+    node: str | None = None
+    reports: Json = field(default_factory=dict)
+    attempts: tuple[Any, ...] = ()
+    """Parameters that the pass gave up before those it ended with, each with its reason."""
+
+    def to_json(self) -> dict[str, Any]:
+        found = {
+            "pass": self.pass_name,
+            "params": dict(self.params),
+            "input": self.input.artifact,
+            "output": self.output.artifact,
+            "session_options": dict(self.output.session_options),
+            "outcome": str(self.outcome),
+            "seconds": self.seconds,
+            "environment": dict(self.environment),
+        }
+        more = {"attempts": list(self.attempts), "reports": dict(self.reports)}
+        return found | {name: value for name, value in more.items() if value}
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """How a candidate came to be: the steps in order from `source`, the digest of the model it began with."""
+
+    candidate: Candidate
+    source: str
+    steps: tuple[LineageStep, ...]
+    converted: LineageStep | None = None
+    """How the source was made of a model in another format; None where it was an ONNX model from the start."""
+    analyses: tuple[LineageStep, ...] = ()
+    """Passes that reported on the source, or on a model of the way, and changed nothing."""
+
+    def to_json(self) -> dict[str, Any]:
+        found = {
+            "artifact": self.candidate.artifact,
+            "session_options": dict(self.candidate.session_options),
+            "source": self.source,
+            "steps": [step.to_json() for step in self.steps],
+        }
+        if self.converted is not None:
+            found["converted"] = self.converted.to_json()
+        if self.analyses:
+            found["analyses"] = [step.to_json() for step in self.analyses]
+        return found

@@ -1,0 +1,206 @@
+"""The tables. What is JSON is canonical JSON in a text column; times are seconds since 1970."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
+
+HEAD = "0002"
+"""The schema's version: the newest Alembic revision."""
+
+NAMES = {
+    "ix": "ix_%(column_0_N_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+metadata = MetaData(naming_convention=NAMES)
+
+
+def _digest(name: str, *, null: bool = False) -> Column[str]:
+    return Column(name, String(64), nullable=null)
+
+
+def _artifact(name: str, *, null: bool = False) -> Column[str]:
+    return Column(name, String(64), ForeignKey("artifact.digest"), nullable=null, index=True)
+
+
+def _text(name: str, *, null: bool = False) -> Column[str]:
+    """A text column; empty until it is filled, as in a row that is only claimed."""
+    return Column(name, Text, nullable=null, default=None if null else "")
+
+
+def _json(name: str, *, null: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=null, default=None if null else "", info={"json": True})
+
+
+def _time(name: str, *, null: bool = False) -> Column[float]:
+    return Column(name, Double, nullable=null, default=None if null else 0.0)
+
+
+def _environment() -> Column[str]:
+    return Column("environment", String(64), ForeignKey("environment.digest"), nullable=True)
+
+
+artifact = Table(
+    "artifact",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    _json("files"),
+    Column("present", Integer, nullable=False),
+    _time("created"),
+)
+
+model = Table(
+    "model",
+    metadata,
+    Column("artifact", String(64), ForeignKey("artifact.digest"), primary_key=True),
+    _text("name"),
+    _json("inspection"),
+    _time("created"),
+)
+
+environment = Table(
+    "environment", metadata, Column("digest", String(64), primary_key=True), _json("content"), _time("created")
+)
+
+plan = Table("plan", metadata, Column("digest", String(64), primary_key=True), _json("content"), _time("created"))
+
+chain = Table(
+    "chain",
+    metadata,
+    Column("plan", String(64), ForeignKey("plan.digest"), primary_key=True),
+    Column("id", String(64), primary_key=True),
+    Column("position", Integer, nullable=False),
+    _text("name"),
+    _json("nodes"),
+    _text("points"),
+)
+
+sweep = Table(
+    "sweep",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(64), nullable=False, unique=True),
+    _text("name"),
+    _json("settings"),
+    Column("status", String(16), nullable=False),
+    _json("result", null=True),
+    _time("created"),
+    _time("finished", null=True),
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(64), nullable=False, unique=True),
+    _text("name"),
+    Column("identity", String(64), nullable=False, index=True),
+    _artifact("model"),
+    Column("plan", String(64), ForeignKey("plan.digest"), nullable=False),
+    _json("settings"),
+    Column("status", String(16), nullable=False),
+    _json("result", null=True),
+    Column("sweep", String(64), ForeignKey("sweep.id"), nullable=True, index=True),
+    _text("owner", null=True),
+    _time("lease", null=True),
+    _time("created"),
+    _time("finished", null=True),
+    Column("parent", String(64), nullable=True, index=True),
+)
+"""`parent` names a run without being a foreign key: SQLite cannot add one to a table that others point to."""
+
+trial = Table(
+    "trial",
+    metadata,
+    Column("run", String(64), ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    _digest("chain"),
+    _json("point"),
+    Column("status", String(16), nullable=False),
+    Column("outcome", String(16), nullable=True),
+    _artifact("artifact", null=True),
+    _json("session_options", null=True),
+    _json("metrics"),
+    _json("ratios"),
+    _json("details"),
+    _time("violation", null=True),
+    _text("message"),
+    _text("owner", null=True),
+    _time("lease", null=True),
+    _json("pass_runs"),
+    _json("evaluations"),
+    _time("seconds"),
+    _time("finished", null=True),
+    Index("ix_trial_run_chain_status", "run", "chain", "status"),
+)
+
+pass_run = Table(
+    "pass_run",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("outcome", String(16), nullable=True),
+    _text("pass_name"),
+    _text("node", null=True),
+    _json("params"),
+    _artifact("input_artifact", null=True),
+    _json("input_options", null=True),
+    Column("input_key", String(64), nullable=True, index=True),
+    _artifact("output_artifact", null=True),
+    _json("output_options", null=True),
+    Column("output_key", String(64), nullable=True, index=True),
+    _time("seconds"),
+    _text("message"),
+    _environment(),
+    _json("attempts"),
+    _json("reports"),
+    Column("run", String(64), ForeignKey("run.id", ondelete="SET NULL"), nullable=True, index=True),
+    _text("owner", null=True),
+    _time("lease", null=True),
+    _time("finished", null=True),
+)
+
+evaluation = Table(
+    "evaluation",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("outcome", String(16), nullable=True),
+    _artifact("artifact", null=True),
+    _json("session_options", null=True),
+    Column("candidate", String(64), nullable=True, index=True),
+    _text("meter"),
+    _json("details"),
+    _time("seconds"),
+    _text("message"),
+    _environment(),
+    Column("run", String(64), ForeignKey("run.id", ondelete="SET NULL"), nullable=True, index=True),
+    _text("owner", null=True),
+    _time("lease", null=True),
+    _time("finished", null=True),
+)
+
+metric_value = Table(
+    "metric_value",
+    metadata,
+    Column("evaluation", String(64), ForeignKey("evaluation.key", ondelete="CASCADE"), primary_key=True),
+    Column("role", String(16), primary_key=True),
+    Column("metric", String(128), primary_key=True),
+    _time("value", null=True),
+    _time("low", null=True),
+    _time("high", null=True),
+)
+"""`role`: candidate, source or ratio. NULL is not a number."""
+
+event = Table(
+    "event",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(64), nullable=False, unique=True),
+    _time("time"),
+    Column("kind", String(64), nullable=False),
+    Column("run", String(64), ForeignKey("run.id", ondelete="CASCADE"), nullable=True, index=True),
+    _text("subject"),
+    _json("content"),
+    Index("ix_event_kind_subject", "kind", "subject"),
+)

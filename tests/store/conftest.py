@@ -1,0 +1,40 @@
+"""Stores in every database that autoopt supports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import postgres
+import pytest
+
+from autoopt.store import Store
+from autoopt.store.sql import SqlStore, as_sql
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """The address of an empty schema on a real server, dropped afterwards."""
+    with postgres.empty_schema() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/home/autoopt.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def store(url: str, tmp_path: Path) -> Iterator[Store]:
+    with Store.open(url, tmp_path / "home") as opened:
+        yield opened
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[SqlStore]:
+    """For what does not depend on the database."""
+    with Store.open(f"sqlite:///{tmp_path}/home/autoopt.db", tmp_path / "home") as opened:
+        yield as_sql(opened)

@@ -1,0 +1,107 @@
+"""Models as files: whole and verified, or named as lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from store_helpers import pass_run, put, start_run, write_model
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.store import Lineage
+from autoopt.store.artifacts import ArtifactFiles, ArtifactLost
+from autoopt.store.sql import SqlStore
+from autoopt.store.verify import verify
+
+
+def test_every_flip_truncation_and_deletion_is_found_and_named(sqlite_store: SqlStore) -> None:
+    rng = random.Random(0)
+    digests = [put(sqlite_store, rng.randbytes(200 + i), weights=rng.randbytes(100)) for i in range(20)]
+    for attempt in range(300):
+        digest = rng.choice(digests)
+        folder = sqlite_store.files.folder(digest)
+        file = rng.choice(sorted(folder.iterdir()))
+        content = file.read_bytes()
+        file.unlink()
+        kind = rng.choice(("flip", "truncate", "delete"))
+        at = rng.randrange(len(content))
+        if kind == "flip":
+            file.write_bytes(content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :])
+        elif kind == "truncate":
+            file.write_bytes(content[:at])
+        with pytest.raises(ArtifactLost) as error:
+            sqlite_store.artifact_path(digest)
+        assert error.value.digest == digest
+        if attempt % 30 == 0:
+            assert [p.digest for p in verify(sqlite_store).problems] == [digest]
+        file.write_bytes(content)
+        assert sqlite_store.artifact_path(digest).exists()
+
+
+def test_a_damaged_artifact_is_healed_by_storing_it_again(sqlite_store: SqlStore) -> None:
+    digest = put(sqlite_store, b"model")
+    path = sqlite_store.artifact_path(digest)
+    path.chmod(0o644)
+    path.write_bytes(b"MODEL")
+    put(sqlite_store, b"model")
+    assert sqlite_store.artifact_path(digest).read_bytes() == b"model"
+
+
+def test_what_was_lost_is_made_again_on_demand(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    run = start_run(sqlite_store)
+    made = put(sqlite_store, b"made")
+    sqlite_store.finish_pass_run(pass_run(run.model, made))
+    shutil.rmtree(sqlite_store.files.folder(made))
+    asked: list[Lineage] = []
+
+    def restore(digest: str, lineage: Lineage) -> Path:
+        asked.append(lineage)
+        return write_model(tmp_path / "again", b"made" if digest == made else b"?")
+
+    sqlite_store.restorer = restore
+    assert sqlite_store.artifact_path(made).read_bytes() == b"made"
+    assert [(a.source, len(a.steps)) for a in asked] == [(run.model, 1)]
+    shutil.rmtree(sqlite_store.files.folder(made))
+    sqlite_store.restorer = lambda *_: write_model(tmp_path / "wrong", b"other bytes")
+    with pytest.raises(SystemFailure, match="as was said"):
+        sqlite_store.artifact_path(made)
+
+
+def test_what_is_no_model_folder_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty"):
+        sqlite_store.put_artifact(tmp_path / "empty")
+    linked = write_model(tmp_path / "linked", b"model")
+    (linked / "secret.data").symlink_to("/etc/hostname")
+    with pytest.raises(InputError, match="not a regular file"):
+        sqlite_store.put_artifact(linked)
+    with pytest.raises(SystemFailure, match="as was said"):
+        sqlite_store.put_artifact(write_model(tmp_path / "model", b"model"), "0" * 64)
+    assert sqlite_store.artifacts() == ()
+    assert sqlite_store.files.leftovers() == []
+
+
+def test_consuming_moves_unless_a_file_has_other_names(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model", b"model", weights=b"w")
+    os.link(model / "weights.data", tmp_path / "another name")
+    digest = sqlite_store.put_artifact(model, consume=True)
+    stored = sqlite_store.artifact_path(digest).parent
+    assert not (model / "model.onnx").exists()
+    assert (stored / "weights.data").stat().st_nlink == 1
+    assert (tmp_path / "another name").read_bytes() == b"w"
+
+
+def test_artifacts_cannot_be_written_by_accident(sqlite_store: SqlStore) -> None:
+    path = sqlite_store.artifact_path(put(sqlite_store, b"model"))
+    assert path.stat().st_mode & 0o222 == 0
+
+
+def test_a_read_only_store_can_be_read(tmp_path: Path) -> None:
+    files = ArtifactFiles(tmp_path)
+    digest = files.put(write_model(tmp_path.parent / "model", b"model")).digest
+    (tmp_path / ".lock").unlink()
+    (tmp_path / ".lock").mkdir()  # what an unwritable folder does to a lock file, also for root
+    assert ArtifactFiles(tmp_path).path(digest).read_bytes() == b"model"

@@ -1,0 +1,84 @@
+"""Whatever is JSON comes back as it was; keys tell equal from unequal."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from store_helpers import evaluation, key, pass_run, put
+
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate, digest_json
+from autoopt.store import EventRecord, Store, codec
+
+TEXT = st.text(st.characters(codec=None), max_size=20)  # surrogates and NUL too
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
+OBJECTS = st.dictionaries(TEXT, VALUES, max_size=4)
+FINITE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(VALUES)
+def test_json_comes_back(value: Any) -> None:
+    text = codec.dumps(value)
+    assert codec.loads(text) == value
+    assert text.isascii()
+    assert "\x00" not in text
+
+
+@given(st.dictionaries(TEXT, FINITE, min_size=2, max_size=5))
+def test_keys_do_not_depend_on_order(value: dict[str, Any]) -> None:
+    turned = dict(reversed(value.items()))
+    assert digest_json(value) == digest_json(turned)
+    assert Candidate("a", value).key == Candidate("a", turned).key
+    assert codec.dumps(value) == codec.dumps(turned)
+
+
+@given(FINITE, FINITE)
+def test_keys_are_equal_exactly_for_equal_json(one: Any, two: Any) -> None:
+    same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
+    assert (digest_json(one) == digest_json(two)) is same
+    assert (Candidate("a", {"x": one}) == Candidate("a", {"x": two})) >= same
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [(1, True), (1, 1.0), ("1", 1), ({}, []), (None, "null"), ({"a": 1}, {"a": [1]})]
+)
+def test_keys_tell_types_apart(one: Any, two: Any) -> None:
+    assert digest_json(one) != digest_json(two)
+
+
+@given(params=OBJECTS, message=TEXT, name=TEXT)
+@QUICK
+def test_any_text_can_be_stored(store: Store, params: dict[str, Any], message: str, name: str) -> None:
+    source = put(store, b"source")
+    record = pass_run(source, None, name, key=key(codec.dumps(params), repr(message), repr(name)), params=params)
+    record = type(record)(**{**vars(record), "message": message})
+    assert store.finish_pass_run(record)
+    found = store.pass_run(record.key)
+    assert found is not None
+    assert found.params == params
+    assert found.message.isprintable()
+    store.add_event(EventRecord("note", None, message, params))
+
+
+@given(st.floats(), st.floats(), st.floats())
+@QUICK
+def test_any_number_can_be_stored(store: Store, value: float, low: float, high: float) -> None:
+    artifact = put(store, b"model")
+    estimate = Estimate(value, low, high)
+    record = evaluation(artifact, key=key(repr(estimate)), ratios={"x": estimate})
+    store.finish_evaluation(record)
+    found = store.evaluation(record.key)
+    assert found is not None
+    for part in ("value", "low", "high"):
+        stored, given = getattr(found.ratios["x"], part), getattr(estimate, part)
+        assert stored == given or (math.isnan(stored) and math.isnan(given))

@@ -1,0 +1,165 @@
+"""Addresses, secrets, file systems, and databases that fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from store_helpers import key, start_run
+
+from autoopt.errors import AutooptError, InputError, SystemFailure
+from autoopt.store import Store
+from autoopt.store.database import Database, read_url
+from autoopt.store.filesystem import NETWORK, filesystem_of, refuse_network_filesystem
+from autoopt.store.sql import SqlStore
+
+CANARY = "c4nary:Pa55/w@rd"
+QUOTED = "c4nary%3APa55%2Fw%40rd"
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql://root@host/db", "sqlite://", "sqlite:///:memory:", "file.db"])
+def test_wrong_addresses_say_what_a_right_one_is(url: str) -> None:
+    with pytest.raises(InputError, match="write sqlite:////"):
+        read_url(url)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2"])
+def test_every_way_to_write_postgresql_means_the_same(scheme: str) -> None:
+    url = "postgresql" if scheme == "postgres" else scheme
+    assert read_url(f"{url}://u@h/d").drivername == "postgresql+psycopg"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://user:{QUOTED}@127.0.0.1:1/db",
+        f"postgresql://user@127.0.0.1:1/db?password={QUOTED}",
+        f"postgresql://user:{QUOTED}@127.0.0.1:1/db?sslmode={QUOTED}",
+        f"mysql://user:{QUOTED}@host/db",
+        f"user:{QUOTED}@host",
+    ],
+)
+def test_no_error_shows_a_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(AutooptError) as error:
+        Store.open(url, tmp_path)
+    shown = "".join(traceback.format_exception(error.value)) + repr(error.value)
+    assert CANARY not in shown
+    assert QUOTED not in shown
+    assert "\n" not in str(error.value)
+
+
+def test_a_failing_statement_does_not_show_its_values(sqlite_store: SqlStore) -> None:
+    with pytest.raises(Exception, match="no such column") as error:
+        sqlite_store.db.read(lambda c: c.execute(text("SELECT missing FROM run WHERE name = :n"), {"n": CANARY}))
+    assert CANARY not in str(error.value)
+
+
+def test_the_address_shown_has_no_password() -> None:
+    database = Database(f"postgresql://user:{QUOTED}@host/db?password={QUOTED}")
+    assert database.safe_url == "postgresql://user:***@host/db"
+
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/sdb1 /home/me/local\\040disk xfs rw 0 0
+//server/share /homes cifs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/x", "ext4"),
+        ("/home/me/x", "nfs4"),
+        ("/home/me/local disk/x", "xfs"),
+        ("/homes/x", "cifs"),
+        ("/homely", "ext4"),
+    ],
+)
+def test_the_file_system_of_a_path(path: str, kind: str) -> None:
+    assert filesystem_of(Path(path), MOUNTS) == kind
+    if kind in NETWORK:
+        with pytest.raises(InputError, match=f"network file system {kind}; set AUTOOPT_HOME"):
+            refuse_network_filesystem(Path(path), MOUNTS)
+    else:
+        refuse_network_filesystem(Path(path), MOUNTS)
+
+
+def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be created"):
+        Store.open(None, tmp_path / "file" / "home")
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "autoopt.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(InputError, match="not a database"):
+        Store.open(f"sqlite:///{tmp_path}/autoopt.db", tmp_path)
+
+
+def test_readers_do_not_wait_for_a_writer(sqlite_store: SqlStore) -> None:
+    run = start_run(sqlite_store)
+    with sqlite_store.db.transaction(writing=True) as connection:
+        connection.execute(text("UPDATE run SET name = 'other'"))
+        assert sqlite_store.run(run.id).name == run.name
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from autoopt.errors import SystemFailure
+from autoopt.store import EventRecord, Store
+store = Store.open(None, Path(sys.argv[1]))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
+for work in (
+    lambda: store.put_artifact(Path(sys.argv[2])),
+    lambda: store.add_event(EventRecord("note", data={"x": "x" * 700_000})),
+):
+    try:
+        work()
+    except SystemFailure as error:
+        print(error)
+"""
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_nothing_invalid(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.onnx").write_bytes(b"x" * 700_000)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "home"), str(model)], capture_output=True, text=True, check=True
+    )
+    artifact, database = done.stdout.splitlines()
+    assert "the artifact cannot be stored" in artifact
+    assert "full" in database or "I/O" in database
+    with Store.open(None, tmp_path / "home") as store:
+        assert store.artifacts() == ()
+        digest = store.put_artifact(model)
+        assert store.artifact_path(digest).read_bytes() == b"x" * 700_000
+
+
+@pytest.mark.service
+def test_work_goes_on_after_the_server_dropped_every_connection(postgres_url: str, tmp_path: Path) -> None:
+    with Store.open(postgres_url, tmp_path) as store:
+        run = start_run(store)
+        with Store.open(postgres_url, tmp_path) as other:
+            assert isinstance(other, SqlStore)
+            assert isinstance(store, SqlStore)
+            mine = store.db.read(lambda c: c.execute(text("SELECT pg_backend_pid()")).scalar_one())
+            other.db.write(lambda c: c.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": mine}))
+        assert store.run(run.id).id == run.id
+        assert store.claim("pass_run", key("work"))
+
+
+def test_a_server_that_stays_away_is_one_line_after_a_while() -> None:
+    database = Database(f"postgresql://user:{QUOTED}@127.0.0.1:1/db", patience=0.1)
+    with pytest.raises(SystemFailure, match=r"refused.*is it running\?") as error:
+        database.read(lambda connection: connection.execute(text("SELECT 1")))
+    assert "\n" not in str(error.value)
+    assert CANARY not in str(error.value)
