@@ -1,0 +1,128 @@
+"""The measurement gate: while one process measures a latency, no other work of autoopt runs on this machine.
+
+A reader-writer lock on two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers take the gate
+shared, a measurer takes it alone. Everybody passes the turnstile first, and a waiting measurer stands in it, so that
+new work cannot starve it. The kernel lets go of the locks of a process that ends, in whatever way.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from autoopt.errors import SystemFailure
+from autoopt.settings import settings
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def machine_folder() -> Path:
+    """The one folder for locks of this machine: `AUTOOPT_GATE`, else /tmp; not TMPDIR, which differs between users."""
+    given = settings().gate
+    if given is not None:
+        return given
+    shared = Path("/tmp")
+    return shared if shared.is_dir() else Path(tempfile.gettempdir())
+
+
+class Gate:
+    """Usable from many threads and processes. A thread that is inside may not enter again."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        where = folder or machine_folder()
+        self._turnstile = where / "autoopt-turnstile.lock"
+        self._gate = where / "autoopt-gate.lock"
+        self._inside = threading.local()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Within: ordinary work; many may be here at once, but none while somebody measures or waits for it."""
+        with self._once():
+            turnstile = _lock(self._turnstile, fcntl.LOCK_EX)
+            try:
+                gate = _lock(self._gate, fcntl.LOCK_SH)
+            finally:
+                os.close(turnstile)
+            try:
+                yield
+            finally:
+                os.close(gate)
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Within: nobody else works or measures. Waits for the work that runs; keeps new work out meanwhile."""
+        with self._once():
+            turnstile = _lock(self._turnstile, fcntl.LOCK_EX)
+            try:
+                gate = _lock(self._gate, fcntl.LOCK_EX)
+                try:
+                    yield
+                finally:
+                    os.close(gate)
+            finally:
+                os.close(turnstile)
+
+    @contextmanager
+    def _once(self) -> Iterator[None]:
+        if getattr(self._inside, "held", False):
+            raise RuntimeError("this thread is inside the gate already and would wait for itself")
+        self._inside.held = True
+        try:
+            yield
+        finally:
+            self._inside.held = False
+
+
+def _lock(path: Path, kind: int) -> int:
+    """An open descriptor that holds the lock; again if the file was replaced while waiting."""
+    while True:
+        fd = _open(path)
+        try:
+            fcntl.flock(fd, kind)
+            if _same_file(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _open(path: Path) -> int:
+    """Open the lock file for reading, all that flock needs, and make it first where there is none.
+
+    In a folder that everybody may write to, a link or another kind of file could be somebody's trap: refused.
+    """
+    while True:
+        try:
+            fd = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            try:
+                fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise SystemFailure(f"cannot make the lock file: {error.strerror}", where=str(path)) from error
+            os.fchmod(fd, 0o644)  # for all users, whatever the umask
+            return fd
+        except OSError as error:
+            reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+            raise SystemFailure(f"unusable lock file: {reason}", where=str(path), remedy="remove it") from error
+        status = os.fstat(fd)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+            return fd
+        os.close(fd)
+        raise SystemFailure("unusable lock file: not a regular file of one name", where=str(path), remedy="remove it")

@@ -1,0 +1,115 @@
+"""A Prefect server, a process work pool and its worker, for tests of what goes on behind a work pool."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+from autoopt.spec.targets import HostSpec
+
+POOL = "elsewhere"
+START_SECONDS = 120.0
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Ours, with Prefect's files in `folder`, a measurement gate of the test's own, and no store at hand."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "AUTOOPT_"))}
+    own = {
+        "PREFECT_HOME": str(folder / "prefect"),
+        "AUTOOPT_HOME": str(folder / "worker"),
+        "TMPDIR": str(folder / "tmp"),
+    }
+    return {**kept, **own, "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
+
+
+@contextmanager
+def server(folder: Path, port: int) -> Iterator[dict[str, str]]:
+    """A server with the pool; gives the environment in which it is known."""
+    env = {**environment(folder), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with _running([*command, "--no-ui"], env, folder / "server.log") as process:
+        _wait(f"http://127.0.0.1:{port}/api/health", process, folder / "server.log")
+        create = ["work-pool", "create", POOL, "--type", "process"]
+        subprocess.run([sys.executable, "-m", "prefect", *create], env=env, check=True, capture_output=True)
+        yield env
+
+
+@contextmanager
+def worker(folder: Path, env: Mapping[str, str]) -> Iterator[None]:
+    """A worker of the pool; its flow runs end with it."""
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--type", "process"]
+    often = {**env, "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    with _running(command, often, folder / "worker.log"):
+        yield
+
+
+@contextmanager
+def known(env: Mapping[str, str]) -> Iterator[None]:
+    """This process knows the server."""
+    before = {name: os.environ.get(name) for name in ("PREFECT_API_URL", "PREFECT_HOME")}
+    os.environ.update({name: env[name] for name in before})
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    try:
+        with temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"]}):
+            yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def pool_of_processes(folder: Path) -> Iterator[object]:
+    """A host behind the pool of a server and worker of their own."""
+    from autoopt.orchestrate.remote import PrefectHost
+
+    with server(folder, free_port()) as env, worker(folder, env), known(env):
+        host = PrefectHost(HostSpec(type="work_pool", work_pool=POOL), folder)
+        try:
+            yield host
+        finally:
+            host.close()
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _running(command: list[str], env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, env=dict(env), stdout=out, stderr=out, start_new_session=True)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            with urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.3)
+    raise AssertionError(log.read_text()[-2000:])

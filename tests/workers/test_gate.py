@@ -1,0 +1,211 @@
+"""The gate, with real processes. Order is made by pipes and by what the kernel says of the locks, not by waiting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from autoopt.errors import SystemFailure
+from autoopt.settings import settings
+from autoopt.workers import Gate
+from autoopt.workers.gate import machine_folder
+
+PERSON = """
+import os, sys
+from pathlib import Path
+from autoopt.workers.gate import Gate
+name, kind, folder, events = sys.argv[1:]
+events = os.open(events, os.O_WRONLY | os.O_APPEND)
+with getattr(Gate(Path(folder)), kind)():
+    os.write(events, f"{name} in\\n".encode())
+    sys.stdin.readline()
+    os.write(events, f"{name} out\\n".encode())
+"""
+
+
+class Stage:
+    """People who enter the gate, and what they did, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "events"
+        self.log.touch()
+        self.people: dict[str, subprocess.Popen[bytes]] = {}
+
+    def enter(self, name: str, kind: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", PERSON, name, kind, str(self.folder), str(self.log)]
+        self.people[name] = subprocess.Popen(command, stdin=subprocess.PIPE)
+        return self.people[name]
+
+    def leave(self, name: str) -> None:
+        self.people[name].communicate(b"\n", timeout=30)
+
+    def events(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline, f"never happened; events: {self.events()}"
+            os.sched_yield()
+
+    def until_in(self, name: str) -> None:
+        self.until(lambda: f"{name} in" in self.events())
+
+    def until_stopped(self, name: str) -> None:
+        """Until `name` waits for a lock, by the kernel's own list, or is in."""
+        pid = str(self.people[name].pid)
+
+        def stopped() -> bool:
+            lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+            return f"{name} in" in self.events() or any(w[1] == "->" and w[5] == pid for w in lines)
+
+        self.until(stopped)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    for person in made.people.values():
+        person.kill()
+        person.communicate()
+
+
+def test_workers_work_side_by_side(stage: Stage) -> None:
+    for name in ("a", "b"):
+        stage.enter(name, "working")
+        stage.until_in(name)
+    assert stage.events() == ["a in", "b in"]
+
+
+def test_waiting_measurer_keeps_new_work_out(stage: Stage) -> None:
+    stage.enter("work", "working")
+    stage.until_in("work")
+    stage.enter("measurer", "measuring")
+    stage.until_stopped("measurer")
+    stage.enter("late", "working")
+    stage.until_stopped("late")
+    assert stage.events() == ["work in"]
+    stage.leave("work")
+    stage.until_in("measurer")
+    stage.leave("measurer")
+    stage.until_in("late")
+    assert stage.events() == ["work in", "work out", "measurer in", "measurer out", "late in"]
+
+
+def test_one_measurer_at_a_time(stage: Stage) -> None:
+    stage.enter("a", "measuring")
+    stage.until_in("a")
+    stage.enter("b", "measuring")
+    stage.until_stopped("b")
+    assert stage.events() == ["a in"]
+    stage.leave("a")
+    stage.until_in("b")
+    assert stage.events() == ["a in", "a out", "b in"]
+
+
+@pytest.mark.parametrize("kind", ["working", "measuring"])
+def test_killed_holder_lets_go(stage: Stage, kind: str) -> None:
+    holder = stage.enter("holder", kind)
+    stage.until_in("holder")
+    stage.enter("next", "measuring")
+    stage.until_stopped("next")
+    holder.kill()
+    stage.until_in("next")
+
+
+def test_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+    gate, inside, most = Gate(tmp_path), [], []
+
+    def measure() -> None:
+        for _ in range(50):
+            with gate.measuring():
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=measure) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 200
+    assert max(most) == 1
+
+
+def test_error_inside_lets_go(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with pytest.raises(KeyError), gate.measuring():
+        raise KeyError
+    with gate.working():
+        pass
+
+
+def test_entering_twice_is_an_error_not_a_deadlock(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    with gate.working(), pytest.raises(RuntimeError, match="inside the gate already"), gate.measuring():
+        pass
+
+
+def test_removed_lock_file_does_not_split_the_gate(stage: Stage) -> None:
+    stage.enter("a", "measuring")
+    stage.until_in("a")
+    stage.enter("b", "measuring")
+    stage.until_stopped("b")
+    (stage.folder / "autoopt-turnstile.lock").unlink()  # as cleaners of temporary folders do
+    stage.leave("a")
+    stage.until_in("b")
+    stage.enter("c", "measuring")
+    stage.until_stopped("c")
+    assert stage.events() == ["a in", "a out", "b in"]
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "folder", "pipe"])
+def test_traps_in_the_shared_folder_are_refused(tmp_path: Path, kind: str) -> None:
+    victim, trap = tmp_path / "victim", tmp_path / "autoopt-gate.lock"
+    victim.write_text("precious")
+    make = {
+        "link": lambda: trap.symlink_to(victim),
+        "hard link": lambda: trap.hardlink_to(victim),
+        "folder": trap.mkdir,
+        "pipe": lambda: os.mkfifo(trap),
+    }
+    make[kind]()
+    with pytest.raises(SystemFailure, match=r"autoopt-gate\.lock: unusable lock file"), Gate(tmp_path).measuring():
+        pass
+    assert victim.read_text() == "precious"
+
+
+def test_readable_by_all_users_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with Gate(tmp_path).measuring():
+            pass
+    finally:
+        os.umask(before)
+    assert {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {
+        "autoopt-gate.lock": 0o644,
+        "autoopt-turnstile.lock": 0o644,
+    }
+
+
+def test_one_path_per_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AUTOOPT_GATE", raising=False)
+    settings.cache_clear()
+    before = machine_folder()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path))
+    settings.cache_clear()
+    assert machine_folder() == before
+    monkeypatch.setenv("AUTOOPT_GATE", str(tmp_path))
+    settings.cache_clear()
+    assert machine_folder() == tmp_path
+    settings.cache_clear()

@@ -1,0 +1,169 @@
+"""One contract for all hosts: the same payloads, the same kinds of answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import builders
+import numpy as np
+import onnxruntime
+import pytest
+
+from autoopt.outcome import Outcome
+from autoopt.workers import WorkerPool
+from autoopt.workers.hosts import Host, open_host
+from autoopt.workers.process import Cancelled
+
+FOREVER = "multiprocessing.connection:wait"
+"""Waits for the first of no connections."""
+SITE = Path(np.__file__).parent.parent
+
+
+def environment_with(folder: Path, *names: str) -> str:
+    """A new interpreter without pip or autoopt; it has these entries of our own site-packages, nothing else."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for name in names:
+        if (SITE / name).exists():
+            (site / name).symlink_to(SITE / name)
+    return str(folder / "bin" / "python")
+
+
+@pytest.fixture(scope="module")
+def behind_a_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host whose calls are flow runs of a real server's work pool, carried out by a real worker."""
+    from remote_pool import pool_of_processes
+
+    with pool_of_processes(tmp_path_factory.mktemp("pool")) as made:
+        yield made
+
+
+@pytest.fixture(
+    scope="module",
+    params=["local", "python_env", "isolated_ort", pytest.param("work_pool", marks=pytest.mark.service)],
+)
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    if request.param == "work_pool":
+        yield request.getfixturevalue("behind_a_pool")
+        return
+    python = None
+    if request.param == "python_env":
+        names = [entry.name for entry in SITE.iterdir() if "autoopt" not in entry.name]
+        python = environment_with(tmp_path_factory.mktemp("full"), *names)
+    elif request.param == "isolated_ort":
+        python = environment_with(tmp_path_factory.mktemp("isolated"), "numpy", "numpy.libs", "onnxruntime")
+    with open_host(request.param, python, size=1) as made:
+        yield made
+
+
+@pytest.fixture
+def payload(tmp_path: Path) -> dict[str, object]:
+    """What a meter takes: a small classifier beside itself, with labelled data."""
+    path = builders.write(builders.mlp(), tmp_path / "model")
+    items = np.random.default_rng(0).standard_normal((32, 8)).astype(np.float32)
+    labels = onnxruntime.InferenceSession(str(path)).run(None, {"x": items})[0].argmax(1)
+    np.savez(tmp_path / "data.npz", x=items, labels=labels)
+    candidate = {"path": str(path), "session_options": {}}
+    target = {"device": "cpu", "execution_provider": "CPUExecutionProvider", "threads": 1}
+    data = str(tmp_path / "data.npz")
+    return {"candidate": candidate, "source": candidate, "data": data, "target": target, "settings": {}}
+
+
+def test_it_is_the_interpreter_that_was_asked_for(host: Host) -> None:
+    told = host.call("sys:getrecursionlimit", {})
+    assert told.outcome is Outcome.FAILED  # not our function, but the worker lives
+    found = host.runtime().value
+    assert found
+    assert found["onnxruntime"] == onnxruntime.__version__
+    assert "CPUExecutionProvider" in found["providers"]
+    assert found["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize(("meter", "metric"), [("size", "size"), ("task", "accuracy"), ("fidelity", "cosine")])
+def test_evaluate_model(host: Host, payload: dict[str, object], meter: str, metric: str) -> None:
+    result = host.evaluate_model(f"autoopt.measure.worker:{meter}", {**payload, "metrics": [metric]}, timeout=60.0)
+    assert result.value, result.message
+    value = result.value["metrics"][metric]["value"]
+    if metric == "size":
+        assert value == Path(payload["candidate"]["path"]).stat().st_size  # type: ignore[index]
+    else:
+        assert value == pytest.approx(1.0)
+
+
+def test_latency_is_a_ratio_around_one(host: Host, payload: dict[str, object]) -> None:
+    result = host.evaluate_model("autoopt.measure.worker:latency", {**payload, "metrics": ["latency_p50"]}, timeout=120)
+    assert result.value, result.message
+    ratio = result.value["ratios"]["latency_p50"]
+    assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
+
+
+def test_run_pass(host: Host, payload: dict[str, object], tmp_path: Path) -> None:
+    asked = {
+        "model": payload["candidate"],
+        "steps": [{"node": "dynamic", "pass": "dynamic_quantization", "params": {}}],
+        "output": str(tmp_path / "out"),
+        "accelerator": {"device": "cpu", "execution_provider": "CPUExecutionProvider", "memory": None, "isa": []},
+        "data": None,
+        "user_script": None,
+        "check": True,
+    }
+    (tmp_path / "out").mkdir()
+    result = host.run_pass(asked, timeout=120)
+    assert result.value, result.message
+    step = result.value["steps"][0]
+    assert step["outcome"] in ("ok", "unchanged"), step["message"]
+
+
+def test_model_that_aborts_the_reader_is_an_outcome(host: Host, payload: dict[str, object], tmp_path: Path) -> None:
+    path = builders.write(builders.split_abort(), tmp_path / "killer")
+    bad = {**payload, "candidate": {"path": str(path), "session_options": {}}, "metrics": ["cosine"]}
+    assert host.evaluate_model("autoopt.measure.worker:fidelity", bad, timeout=60.0).outcome is Outcome.CRASHED
+    assert host.runtime().outcome is Outcome.OK
+
+
+def test_time_limit_and_cancellation_end_a_call(host: Host) -> None:
+    assert host.call(FOREVER, {}, timeout=1.0).outcome is Outcome.TIMEOUT
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        host.call(FOREVER, {}, timeout=None, cancel=cancel)
+    assert host.runtime().outcome is Outcome.OK
+
+
+def test_without_lending_an_isolated_interpreter_has_only_its_own(tmp_path: Path) -> None:
+    python = environment_with(tmp_path / "bare")
+    with WorkerPool(size=1, python=python) as pool:
+        assert pool.call("autoopt.model.worker:runtime", {}).value == {
+            "python": sys.version.split()[0],
+            "onnxruntime": "",
+            "providers": [],
+            "numpy": "",
+        }
+    with WorkerPool(size=1, python=python, lend=True) as pool:
+        found = pool.call("autoopt.model.worker:runtime", {}).value
+        assert found
+        assert found["onnxruntime"] == onnxruntime.__version__
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("synthetic", [False, True])
+def test_measuring_needs_numpy_and_onnxruntime_and_nothing_else(
+    payload: dict[str, object], tmp_path: Path, synthetic: bool
+) -> None:
+    python = environment_with(tmp_path / "pure", "numpy", "numpy.libs", "onnxruntime")
+    meters = {"size": "size", "latency": "latency_p50", "memory": "peak_memory", "fidelity": "cosine"}
+    if not synthetic:
+        meters |= {"task": "accuracy"}
+    asked = {**payload, "settings": {"seconds": 0.2, "replicas": 2, "target_width": 1.0}}
+    with WorkerPool(size=1, python=python, lend=False) as pool:
+        for name in ("onnx", "pydantic", "scipy", "sklearn", "psutil"):
+            assert pool.call(f"{name}:anything", {}).outcome is Outcome.FAILED, f"{name} is there"
+        for meter, metric in meters.items():
+            data = None if synthetic else payload["data"]
+            result = pool.call(f"autoopt.measure.worker:{meter}", {**asked, "data": data, "metrics": [metric]})
+            assert result.value, f"{meter}: {result.message} {result.details}"
+            assert metric in result.value["metrics"]

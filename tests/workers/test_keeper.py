@@ -1,0 +1,79 @@
+"""Nothing that a worker started outlives its end, whoever brings that about."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from watching import all_gone, pids_from
+
+from autoopt.outcome import Outcome
+from autoopt.workers import WorkerPool
+
+TESTS = str(Path(__file__).parent.parent)
+
+
+def test_hung_native_call_ends_at_its_limit_with_all_it_started(pool: WorkerPool, tmp_path: Path) -> None:
+    fifo = tmp_path / "pids"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(pool.call, "jobs:hang_with_family", {"tell": str(fifo)}, 2.0)
+        pids = pids_from(fifo)
+        started = time.monotonic()
+        result = call.result()
+    assert time.monotonic() - started < 2.0 + 5.0
+    assert (result.outcome, result.died) == (Outcome.TIMEOUT, False)
+    assert result.message == "stopped after its time limit of 2 s"
+    assert len(pids) == 4
+    assert all_gone(pids)
+
+
+def test_crash_takes_the_family_along(pool: WorkerPool, tmp_path: Path) -> None:
+    fifo = tmp_path / "pids"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(pool.call, "jobs:hang_with_family", {"tell": str(fifo), "die": True})
+        pids = pids_from(fifo)
+        assert call.result().message.startswith("the worker died: SIGABRT")
+    assert all_gone(pids)
+
+
+PARENT = """
+import sys, threading
+from autoopt.workers import WorkerPool
+pool = WorkerPool(size=2, env={"PYTHONPATH": sys.argv[1]})
+calls = [threading.Thread(target=pool.call, args=(f"jobs:{job}", {"tell": path}, None))
+         for job, path in (("hang", sys.argv[2]), ("hang_with_family", sys.argv[3]))]
+for call in calls: call.start()
+"""
+
+
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+def test_nothing_outlives_the_parent(end: str, tmp_path: Path) -> None:
+    fifos = [tmp_path / "one", tmp_path / "two"]
+    for fifo in fifos:
+        os.mkfifo(fifo)
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, TESTS, *map(str, fifos)])
+    pids = [pid for fifo in fifos for pid in pids_from(fifo)]
+    assert len(pids) == 6
+    assert all(psutil.pid_exists(pid) for pid in pids)
+    getattr(parent, end)()
+    parent.wait()
+    assert all_gone(pids)
+
+
+def test_interpreter_exit_closes_forgotten_pools() -> None:
+    program = (
+        "from autoopt.workers import WorkerPool\n"
+        f"pool = WorkerPool(env={{'PYTHONPATH': {TESTS!r}}})\n"
+        "print(pool.call('jobs:who', {}).value['pid'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    assert all_gone([int(done.stdout)])

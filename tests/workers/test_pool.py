@@ -1,0 +1,111 @@
+"""The pool: who gets a worker, and who is served after trouble."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from watching import all_gone, pids_from
+
+from autoopt.errors import InputError
+from autoopt.outcome import Outcome
+from autoopt.workers import Cancelled, WorkerPool, call_once
+
+
+def test_worker_is_warm(pool: WorkerPool) -> None:
+    first, second = (pool.call("jobs:who", {}).value for _ in range(2))
+    assert first
+    assert first == second
+    assert first["pid"] == first["group"]
+    assert first["group"] != os.getpgid(0)
+
+
+def test_neighbours_of_a_crash_are_unaffected(pool: WorkerPool, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with ThreadPoolExecutor() as threads:
+        neighbour = threads.submit(pool.call, "jobs:wait_for_file", {"gate": str(gate)})
+        with gate.open("w", encoding="ascii") as pipe:  # opens once the neighbour is in its call
+            for _ in range(3):
+                assert pool.call("jobs:signalled", {"signal": "SIGSEGV"}).outcome is Outcome.CRASHED
+            pipe.write("fine")
+        assert neighbour.result().value == {"read": "fine"}
+
+
+def test_cancelling_one_call(pool: WorkerPool, tmp_path: Path) -> None:
+    fifo, stop = tmp_path / "pids", threading.Event()
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(pool.call, "jobs:hang", {"tell": str(fifo)}, None, None, stop)
+        pids = pids_from(fifo)
+        stop.set()
+        with pytest.raises(Cancelled):
+            call.result()
+    assert all_gone(pids)
+    assert pool.call("jobs:echo", {}).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("end", [WorkerPool.cancel, WorkerPool.close])
+def test_cancelling_and_closing_end_running_and_waiting_calls(
+    end: Callable[[WorkerPool], None], jobs: dict[str, str], tmp_path: Path
+) -> None:
+    fifo = tmp_path / "pids"
+    os.mkfifo(fifo)
+    with WorkerPool(size=1, env=jobs) as pool, ThreadPoolExecutor() as threads:
+        running = threads.submit(pool.call, "jobs:hang", {"tell": str(fifo)}, None)
+        pids = pids_from(fifo)
+        waiting = threads.submit(pool.call, "jobs:echo", {})
+        end(pool)
+        with pytest.raises(Cancelled):
+            running.result()
+        if end is WorkerPool.close:
+            with pytest.raises(Cancelled):
+                waiting.result()
+            with pytest.raises(Cancelled):
+                pool.call("jobs:echo", {})
+    assert all_gone(pids)
+
+
+def test_warm_modules_survive_replacement(jobs: dict[str, str]) -> None:
+    with WorkerPool(size=1, env=jobs) as pool:
+        pool.warm(["colorsys", "no_such_module"])
+        wanted = {"modules": ["colorsys"]}
+        assert pool.call("jobs:imported", wanted).value == wanted
+        pool.call("jobs:signalled", {"signal": "SIGKILL"})
+        assert pool.call("jobs:imported", wanted).value == wanted
+
+
+def test_many_threads_share_few_workers(pool: WorkerPool) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda n: pool.call("jobs:echo", {"n": n}).value, range(200)))
+    assert results == [{"n": n} for n in range(200)]
+    with ThreadPoolExecutor(8) as threads:
+        values = threads.map(lambda _: pool.call("jobs:who", {}).value, range(50))
+    assert len({v["pid"] for v in values if v}) <= 2
+
+
+def test_idle_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
+    value = pool.call("jobs:who", {}).value
+    assert value
+    psutil.Process(value["pid"]).kill()
+    assert all_gone([value["pid"]])
+    assert pool.call("jobs:echo", {}).outcome is Outcome.OK
+
+
+def test_bad_payload_raises_here(pool: WorkerPool) -> None:
+    with pytest.raises(TypeError):
+        pool.call("jobs:echo", {"path": Path("x")})
+
+
+def test_missing_interpreter_is_the_users_input() -> None:
+    with WorkerPool(python="/nowhere/python") as pool, pytest.raises(InputError, match="cannot start /nowhere/python"):
+        pool.call("jobs:echo", {})
+
+
+def test_call_once() -> None:
+    assert call_once("json:dumps", {"a": 1}).value == '{"a": 1}'

@@ -1,0 +1,87 @@
+"""How a call ends that does not come back: deaths, time, memory, killer models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builders
+import pytest
+
+from autoopt.outcome import Outcome
+from autoopt.workers import WorkerPool
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGKILL", "SIGTERM", "SIGFPE"])
+def test_death_by_signal_is_told(pool: WorkerPool, name: str) -> None:
+    result = pool.call("jobs:signalled", {"signal": name})
+    assert (result.outcome, result.died) == (Outcome.CRASHED, True)
+    assert result.message == f"the worker died: {name}: last words"
+    assert pool.call("jobs:echo", {"next": 1}).value == {"next": 1}
+
+
+@pytest.mark.parametrize("code", [0, 1, 77])
+def test_leaving_without_a_reply_is_a_crash(pool: WorkerPool, code: int) -> None:
+    result = pool.call("jobs:exit_now", {"code": code})
+    assert (result.outcome, result.message) == (Outcome.CRASHED, f"the worker died: exit code {code}")
+
+
+def test_memory_limit_in_python(pool: WorkerPool) -> None:
+    result = pool.call("jobs:allocate", {"mib": 2000}, memory=500 * MIB)
+    assert (result.outcome, result.message) == (Outcome.OUT_OF_MEMORY, "MemoryError")
+    assert pool.call("jobs:allocate", {"mib": 300}, memory=500 * MIB).value == {"mib": 300}
+
+
+def test_memory_never_goes_a_tenth_beyond_its_limit(pool: WorkerPool) -> None:
+    filled = pool.call("jobs:hoard", {"piece": MIB}, memory=300 * MIB).value
+    assert filled is not None
+    assert 250 * MIB < filled["bytes"] < 330 * MIB
+
+
+def test_memory_limit_is_per_call(pool: WorkerPool) -> None:
+    assert pool.call("jobs:allocate", {"mib": 10}, memory=200 * MIB).outcome is Outcome.OK
+    assert pool.call("jobs:allocate", {"mib": 300}, memory=0).outcome is Outcome.OK
+
+
+def test_memory_that_the_kernel_does_not_count_is_seen(pool: WorkerPool) -> None:
+    result = pool.call("jobs:allocate_shared", {"mib": 400}, memory=200 * MIB)
+    assert (result.outcome, result.died) == (Outcome.OUT_OF_MEMORY, False)
+    assert result.message == "went beyond its memory limit of 200 MiB"
+
+
+def test_abort_for_want_of_memory_is_told_from_a_crash(pool: WorkerPool) -> None:
+    result = pool.call("jobs:allocate_in_native_code", {}, memory=200 * MIB)
+    assert result.outcome is Outcome.OUT_OF_MEMORY
+    assert result.message.startswith("out of memory: terminate called")
+
+
+def test_reserved_address_space_is_not_memory(pool: WorkerPool) -> None:
+    assert pool.call("jobs:reserve", {"mib": 4000}, memory=200 * MIB).outcome is Outcome.OK
+
+
+def test_ordinary_inference_passes_a_tight_limit(pool: WorkerPool, tmp_path: Path) -> None:
+    path = builders.write(builders.mlp(), tmp_path)
+    assert pool.call("jobs:run_model", {"path": str(path)}, memory=400 * MIB).value == {"outputs": 1}
+
+
+@pytest.mark.parametrize(
+    ("killer", "job", "outcome"),
+    [
+        ("split_abort", "full_check", Outcome.CRASHED),
+        ("split_abort", "run_model", Outcome.CRASHED),
+        ("regex_segfault", "infer_shapes", Outcome.CRASHED),
+        ("endless_loop", "run_model", Outcome.TIMEOUT),
+        ("nested_functions", "full_check", Outcome.TIMEOUT),
+        ("nested_functions", "run_model", Outcome.TIMEOUT),
+        ("memory_bomb", "infer_shapes", Outcome.OUT_OF_MEMORY),
+        ("memory_bomb", "run_model", Outcome.OUT_OF_MEMORY),
+    ],
+)
+def test_killer_models(pool: WorkerPool, tmp_path: Path, killer: str, job: str, outcome: Outcome) -> None:
+    path = builders.write(builders.KILLERS[killer](), tmp_path)
+    limit = 1.0 if outcome is Outcome.TIMEOUT else 60.0
+    payload = {"path": str(path), "data_prop": killer == "memory_bomb"}
+    result = pool.call(f"jobs:{job}", payload, timeout=limit, memory=300 * MIB)
+    assert result.outcome is outcome
+    assert result.message

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from autoopt.outcome import Outcome
+from autoopt.workers.process import CallResult
+from autoopt.workers.quarantine import Deaths, guarded
+
+DEATH = CallResult(Outcome.CRASHED, message="the worker died: SIGABRT", died=True)
+GOOD = CallResult(Outcome.OK, {"x": 1})
+
+
+def test_second_death_is_the_last() -> None:
+    deaths, calls = Deaths(), []
+
+    def die() -> CallResult:
+        calls.append(1)
+        return DEATH
+
+    results = [guarded(deaths, "d" * 64, die) for _ in range(4)]
+    assert len(calls) == 2
+    assert results[:2] == [DEATH, DEATH]
+    assert results[2] == results[3]
+    assert (results[2].outcome, results[2].died) == (Outcome.CRASHED, False)
+    assert results[2].message == (
+        "model dddddddddddd is in quarantine: it killed its worker 2 times, last: the worker died: SIGABRT"
+    )
+    assert guarded(deaths, "e" * 64, lambda: GOOD) == GOOD
+
+
+def test_only_deaths_that_nobody_caused_count() -> None:
+    deaths = Deaths()
+    harmless = (
+        CallResult(Outcome.TIMEOUT),
+        CallResult(Outcome.OUT_OF_MEMORY, died=True),
+        CallResult(Outcome.CRASHED),
+        CallResult(Outcome.FAILED),
+        GOOD,
+    )
+    for result in harmless * 3:
+        deaths.note("d", result)
+    assert deaths.reason("d") is None
+
+
+def test_history_and_memory() -> None:
+    kept: list[tuple[str, str]] = [("d", "once")]
+    deaths = Deaths(list(kept), lambda digest, message: kept.append((digest, message)))
+    deaths.note("d", DEATH)
+    assert kept == [("d", "once"), ("d", "the worker died: SIGABRT")]
+    assert deaths.reason("d")
+    assert Deaths(kept).reason("d")
