@@ -1,0 +1,232 @@
+"""A candidate taken to its metrics: cheap meters first, each looked up before it is measured, stopping where a
+constraint is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from autoopt.engine.calls import call
+from autoopt.engine.claims import claim_or_wait
+from autoopt.engine.context import DataSource, RunContext
+from autoopt.engine.environment import environment
+from autoopt.engine.keys import evaluation_key
+from autoopt.measure.base import Meter, meters_for
+from autoopt.measure.judge import judge
+from autoopt.metrics import Estimate, get_metric
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.store import EvaluationRecord
+
+
+@dataclass
+class Measured:
+    """What is known of a candidate so far."""
+
+    metrics: dict[str, Estimate] = field(default_factory=dict)
+    ratios: dict[str, Estimate] = field(default_factory=dict)
+    source: dict[str, Estimate] = field(default_factory=dict)
+    outcome: Outcome = Outcome.OK
+    message: str = ""
+    violation: float = float("-inf")
+    reasons: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    executed: int = 0
+
+    def take(self, record: EvaluationRecord) -> None:
+        self.keys.append(record.key)
+        if record.outcome.good:
+            self.metrics.update(record.metrics)
+            self.ratios.update(record.ratios)
+            self.source.update(record.source_metrics)
+        else:
+            self.outcome, self.message = record.outcome, f"{record.meter}: {record.message}"
+
+
+def evaluate(
+    ctx: RunContext,
+    candidate: Candidate,
+    *,
+    compare: Candidate | None,
+    settings: Mapping[str, Any] | None = None,
+    incumbent: float | None = None,
+    only: Sequence[str] | None = None,
+    judged: bool = True,
+    occasion: str = "",
+) -> Measured:
+    """Metrics of `candidate`, compared with `compare` (the source model) where it is given.
+
+    Args:
+        settings: meter settings beside the run's own.
+        incumbent: latency ratio of the best candidate so far; one that is clearly worse is not measured to the end.
+        only: names of metrics; all of the run's otherwise.
+        judged: whether to judge the constraints, and to stop at a broken one.
+        occasion: what makes this another measurement than earlier ones of the same thing, such as a night.
+    """
+    names = list(only) if only is not None else [m.name for m in ctx.goal.metrics]
+    measured = Measured()
+    for meter in meters_for(names, ctx.goal.custom):
+        wanted = tuple(n for n in meter.metrics if n in names)
+        record = _evaluation(
+            ctx,
+            meter,
+            wanted,
+            candidate,
+            compare,
+            {**_settings(ctx, meter, judged), **(settings or {})},
+            incumbent,
+            measured,
+            occasion,
+        )
+        measured.take(record)
+        if not record.outcome.good:
+            break
+        if judged:
+            _judge(ctx, record, measured)
+            if measured.violation > 0:
+                break
+    if measured.violation == float("-inf"):
+        measured.violation = 0.0
+    return measured
+
+
+def _settings(ctx: RunContext, meter: Meter, judged: bool) -> dict[str, Any]:
+    """The run's settings; with `sequential`, the task meter is told the constraints, to stop when they are certain."""
+    settings = dict(ctx.measurement)
+    if settings.get("sequential") and judged and meter.name == "task":
+        settings["constraints"] = [asdict(c) for c in ctx.goal.constraints if c.metric in meter.metrics]
+    return settings
+
+
+def _evaluation(
+    ctx: RunContext,
+    meter: Meter,
+    wanted: tuple[str, ...],
+    candidate: Candidate,
+    compare: Candidate | None,
+    settings: Mapping[str, Any],
+    incumbent: float | None,
+    measured: Measured,
+    occasion: str,
+) -> EvaluationRecord:
+    data = _data_for(ctx, meter)
+    key = evaluation_key(
+        meter,
+        wanted,
+        candidate,
+        compare,
+        target=ctx.target,
+        data=data.digest,
+        settings={**settings, "occasion": occasion} if occasion else settings,
+        script=ctx.script_digest,
+        runtime=ctx.measuring_runtime(),
+    )
+    with ctx.locks.holding(key):
+        record = _known(ctx, key)
+        if record is None and not claim_or_wait(ctx, "evaluation", key, ctx.limits.measure_seconds):
+            record = ctx.store.evaluation(key)
+        if record is not None:
+            ctx.counts.add("evaluations", executed=False)
+            return record
+        extra = {"incumbent_ratio": incumbent, "source_ms": ctx.fastest} if meter.name == "latency" else {}
+        extra = {name: value for name, value in extra.items() if value is not None}
+        record = _measure(ctx, meter, wanted, candidate, compare, {**extra, **settings}, data, key)
+        if meter.name == "latency" and "latency_p50" in record.source_metrics:
+            ctx.fastest = min(record.source_metrics["latency_p50"].value, ctx.fastest or float("inf"))
+        ctx.store.finish_evaluation(record)
+        ctx.counts.add("evaluations", executed=True)
+        measured.executed += 1
+        return record
+
+
+def _known(ctx: RunContext, key: str) -> EvaluationRecord | None:
+    record = ctx.store.evaluation(key)
+    if record is not None and record.outcome.lacking:
+        again = ctx.retry_failed and record.run != ctx.run
+        return None if again or record.finished < ctx.redo_before else record
+    return record
+
+
+def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
+    if meter.needs == "nothing":
+        return DataSource()
+    if meter.name == "latency" and ctx.latency_data:
+        return ctx.latency_data
+    return ctx.evaluation
+
+
+def _measure(
+    ctx: RunContext,
+    meter: Meter,
+    wanted: tuple[str, ...],
+    candidate: Candidate,
+    compare: Candidate | None,
+    settings: Mapping[str, Any],
+    data: DataSource,
+    key: str,
+) -> EvaluationRecord:
+    ctx.listener("measure_begins", meter=meter.name)
+    payload = {
+        "candidate": ctx.payload(candidate),
+        "source": ctx.payload(compare) if compare else None,
+        "metrics": list(wanted),
+        "data": data.config,
+        "target": asdict(ctx.target),
+        "settings": dict(settings),
+        "user_script": ctx.user_script,
+    }
+    called = call(
+        ctx,
+        meter.function,
+        payload,
+        subject=candidate.artifact,
+        limit=ctx.limits.measure_seconds,
+        phase="measuring" if meter.exclusive else "quality",
+        alone=meter.exclusive,
+        host=ctx.hosts.of(ctx.target_host),
+    )
+    value = called.value or {}
+    ctx.listener("measure_ends", meter=meter.name, outcome=str(called.outcome), seconds=called.seconds)
+    return EvaluationRecord(
+        key=key,
+        candidate=candidate,
+        meter=meter.name,
+        outcome=called.outcome,
+        metrics=_estimates(value.get("metrics")),
+        source_metrics=_estimates(value.get("source_metrics")),
+        ratios=_estimates(value.get("ratios")),
+        details=dict(value.get("details", {})),
+        seconds=called.seconds,
+        message=called.message,
+        environment=_environment(ctx),
+        run=ctx.run,
+    )
+
+
+def _environment(ctx: RunContext) -> dict[str, Any]:
+    """Ours, and what measured where that is another interpreter or machine."""
+    there = {k: v for k, v in ctx.hosts.runtime_of(ctx.target_host).items() if k != "cpu"}
+    return {**environment(), **({"measured by": there} if there else {})}
+
+
+def _estimates(values: Mapping[str, Mapping[str, float]] | None) -> dict[str, Estimate]:
+    return {n: Estimate(v["value"], v["low"], v["high"]) for n, v in (values or {}).items()}
+
+
+def _judge(ctx: RunContext, record: EvaluationRecord, measured: Measured) -> None:
+    """Judge the constraints on the metrics that this record brought."""
+    for constraint in ctx.goal.constraints:
+        if constraint.metric not in record.metrics:
+            continue
+        verdict = judge(
+            constraint,
+            get_metric(constraint.metric, ctx.goal.custom),
+            record.metrics[constraint.metric],
+            record.source_metrics.get(constraint.metric),
+            record.ratios.get(constraint.metric),
+            record.details,
+        )
+        measured.violation = max(measured.violation, verdict.violation)
+        if verdict.holds != "holds":
+            measured.reasons.append(verdict.reason)

@@ -1,0 +1,71 @@
+"""What a run leaves in `--out`: the model, its session options and the recipe that makes it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoopt.engine.environment import environment
+from autoopt.engine.records import Choice
+from autoopt.store import Store
+
+
+def export(
+    store: Store,
+    choice: Choice,
+    out: Path,
+    *,
+    source: str,
+    steps: Sequence[Mapping[str, Any]],
+    kitchen: Mapping[str, Any],
+) -> Path:
+    """Write `model.onnx` (and external data), `session.json` and `recipe.json` into `out`; returns the model's path.
+
+    Files already there under these names are replaced, each at once.
+
+    Args:
+        source: digest of the source model.
+        steps: the lineage of the choice, from the source on.
+        kitchen: calibration data, user script and accelerator that the passes ran with.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    folder = store.artifact_path(choice.artifact).parent
+    for file in sorted(folder.iterdir(), key=lambda f: f.suffix == ".onnx"):  # external data before the graph
+        _replace(out / file.name, file)
+    _write(out / "session.json", dict(choice.session_options))
+    recipe = {
+        "recipe": 1,
+        "source": source,
+        "result": choice.artifact,
+        "chain": choice.chain,
+        "steps": [{"pass": s["pass"], "params": s["params"], "output": s["output"]} for s in steps],
+        **kitchen,
+        "session_options": dict(choice.session_options),
+        "metrics": dict(choice.metrics),
+        "ratios": {n: {"value": r.value, "low": r.low, "high": r.high} for n, r in choice.ratios.items()},
+        "environment": dict(environment()),
+    }
+    _write(out / "recipe.json", recipe)
+    return out / store.artifact_path(choice.artifact).name
+
+
+def _replace(target: Path, source: Path) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent)
+    os.close(handle)
+    shutil.copyfile(source, name)
+    os.chmod(name, 0o644)
+    os.replace(name, target)
+
+
+def _write(target: Path, value: Any) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent)
+    with os.fdopen(handle, "w") as file:
+        json.dump(value, file, indent=2)
+        file.write("\n")
+    os.chmod(name, 0o644)
+    os.replace(name, target)

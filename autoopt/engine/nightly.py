@@ -1,0 +1,80 @@
+"""Measuring again what has been measured before: tonight's best model and the last good night's, beside the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from autoopt.engine.evaluations import Measured, evaluate
+from autoopt.engine.records import RunResult
+from autoopt.engine.session import Session
+from autoopt.engine.targets import Targets
+from autoopt.errors import AutooptError
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+
+
+def measure_again(
+    session: Session | Targets, result: RunResult, last_best: Mapping[str, Any] | None, *, occasion: str
+) -> dict[str, Any]:
+    """What a nightly sweep knows beyond the run: `best` and `baseline` with tonight's figures, and `last_best`, where
+    that is another candidate.
+
+    Args:
+        last_best: the best model of the last good night, as its entry keeps it.
+        occasion: the sweep, so that one that is resumed does not measure twice.
+    """
+    known: dict[str, Any] = {}
+    best = result.best
+    first = Candidate(best.artifact, best.session_options) if best else session.ctx.source
+    measured = _measure(session, first, occasion)
+    baseline = dict(result.baseline)
+    if measured.outcome.good:
+        source = measured.metrics if first.key == session.ctx.source.key else measured.source
+        known["baseline"] = {**baseline, **_figures({**_estimates(baseline), **source})}
+        if best:
+            known["best"] = {**best.to_json(), **_model(measured, best.intervals, best.ratios)}
+    if last_best and _candidate(last_best).key != first.key:
+        known["last_best"] = _last(session, last_best, occasion)
+    return known
+
+
+def _last(session: Session | Targets, last_best: Mapping[str, Any], occasion: str) -> dict[str, Any] | None:
+    """The last best model with tonight's figures; None where its artifact is gone or it does not run any more."""
+    try:
+        measured = _measure(session, _candidate(last_best), occasion)
+    except AutooptError:
+        return None
+    return {**last_best, **_model(measured, {}, {})} if measured.outcome.good else None
+
+
+def _measure(session: Session | Targets, candidate: Candidate, occasion: str) -> Measured:
+    return evaluate(session.ctx, candidate, compare=session.ctx.source, judged=False, occasion=occasion)
+
+
+def _candidate(best: Mapping[str, Any]) -> Candidate:
+    return Candidate(str(best["artifact"]), dict(best.get("session_options") or {}))
+
+
+def _model(
+    measured: Measured, intervals: Mapping[str, Estimate], ratios: Mapping[str, Estimate]
+) -> dict[str, dict[str, Any]]:
+    metrics = {**intervals, **measured.metrics}
+    return {
+        "metrics": {n: e.value for n, e in metrics.items()},
+        "intervals": {n: asdict(e) for n, e in metrics.items()},
+        "ratios": {n: asdict(e) for n, e in {**ratios, **measured.ratios}.items()},
+    }
+
+
+def _figures(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {
+        "metrics": {n: e.value for n, e in estimates.items()},
+        "intervals": {n: [e.low, e.high] for n, e in estimates.items()},
+    }
+
+
+def _estimates(baseline: Mapping[str, Any]) -> dict[str, Estimate]:
+    bounds = baseline.get("intervals") or {}
+    return {n: Estimate(v, *bounds.get(n, (v, v))) for n, v in (baseline.get("metrics") or {}).items()}

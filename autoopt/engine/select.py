@@ -1,0 +1,79 @@
+"""From trials to choices: the best one and the Pareto front, each candidate once, with its lineage's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autoopt.engine.context import RunContext
+from autoopt.engine.loop import Told, objective_values
+from autoopt.engine.records import Choice, TrialResult
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+
+SOURCE = "source"
+
+
+def source_choice(ctx: RunContext, baseline: Mapping[str, Estimate]) -> Choice:
+    """The source model as a choice: every ratio is exactly 1."""
+    return Choice(
+        artifact=ctx.source.artifact,
+        path=ctx.path(ctx.source),
+        session_options=dict(ctx.source.session_options),
+        chain=SOURCE,
+        passes=(),
+        params={},
+        metrics={n: e.value for n, e in baseline.items()},
+        intervals=dict(baseline),
+        ratios={n: Estimate.exact(1.0) for n, e in baseline.items() if e.value},
+    )
+
+
+def trial_choice(ctx: RunContext, told: Told) -> Choice:
+    """A feasible trial as a choice."""
+    result = told.result
+    candidate = result.candidate or ctx.source
+    configs = told.chain.space.configs(result.point)
+    return Choice(
+        artifact=candidate.artifact,
+        path=ctx.path(candidate),
+        session_options=dict(candidate.session_options),
+        chain=told.chain.name,
+        passes=tuple(n.id for n in told.chain.nodes if not n.inserted),
+        params={n.id: dict(configs[n.id]) for n in told.chain.nodes},
+        metrics={n: e.value for n, e in result.metrics.items()},
+        intervals=dict(result.metrics),
+        ratios=dict(result.ratios),
+        point=result.point,
+        flags=result.reasons,
+    )
+
+
+def feasible_once(told: Sequence[Told], source: Candidate) -> list[Told]:
+    """Feasible trials of whole chains, one for each distinct candidate: the one with fewest passes, then by chain id
+    and order; candidates that are the source itself are left out."""
+    kept: dict[str, Told] = {}
+    for trial in told:
+        result = trial.result
+        if not result.feasible or result.candidate is None or result.candidate.key == source.key or trial.partial:
+            continue
+        other = kept.get(result.candidate.key)
+        if other is None or _rank(trial) < _rank(other):
+            kept[result.candidate.key] = trial
+    return sorted(kept.values(), key=_rank)
+
+
+def _rank(trial: Told) -> tuple[int, str, int]:
+    return (sum(not n.inserted for n in trial.chain.nodes), trial.chain.id, trial.number)
+
+
+def certain_gain(result: TrialResult, metric: str, *, maximize: bool) -> bool:
+    """Whether the metric is better than the source's beyond its interval; True where there is no ratio to tell."""
+    ratio = result.ratios.get(metric)
+    if ratio is None:
+        return True
+    return ratio.low > 1 if maximize else ratio.high < 1
+
+
+def values_of(trial: Told, baseline: Mapping[str, Estimate]) -> dict[str, float]:
+    """The trial's metric values as compared with those of others."""
+    return objective_values(trial.result, dict(baseline))

@@ -1,0 +1,238 @@
+"""A run from beginning to end: baseline, search, confirmation of the best, result. Usable without Prefect."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from autoopt.dag.plan import Chain
+from autoopt.engine.context import RunContext
+from autoopt.engine.evaluations import Measured, evaluate
+from autoopt.engine.executor import Executor
+from autoopt.engine.export import export
+from autoopt.engine.loop import Search, Told
+from autoopt.engine.pass_runs import run_chain
+from autoopt.engine.ranking import Ranking
+from autoopt.engine.records import Choice, RunResult
+from autoopt.engine.select import source_choice
+from autoopt.engine.trial import result_of
+from autoopt.errors import InputError, SystemFailure
+from autoopt.metrics import Estimate, get_metric
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.search.base import SearchConfig, Strategy
+from autoopt.store.keeping import keeping
+from autoopt.store.records import RunStatus
+
+FINAL = {"seconds": (5.0, 2.0), "target_width": (0.04, 0.5)}
+"""How the few best are measured before one is chosen: (default, factor) of the run's settings, longer and narrower."""
+CONFIRM = 3
+"""How many of the best candidates are measured again, longer, before one is chosen."""
+FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
+
+
+@dataclass
+class Session:
+    """A prepared run. `answer` is set where an identical finished run answers; then there is nothing to search."""
+
+    ctx: RunContext
+    strategy: Strategy
+    search_config: SearchConfig
+    chains: dict[str, Chain]
+    notes: list[str]
+    name: str
+    answer: RunResult | None = None
+    closing: ExitStack = field(default_factory=ExitStack)
+    """What ends with the session."""
+    _baseline: Measured | None = field(default=None, init=False)
+    _lease: ExitStack = field(default_factory=ExitStack, init=False)
+    _confirmed: set[str] = field(default_factory=set, init=False)
+
+    def __enter__(self) -> Session:
+        if self.answer is None:
+            self._lease.enter_context(keeping(self.ctx.store, "run", self.ctx.run))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lease.close()
+        if error is not None and self.answer is None:
+            status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
+            with suppress(SystemFailure):  # what has gone wrong is told by the error itself
+                self.ctx.store.finish_run(self.ctx.run, status, {"error": str(error)})
+        self.closing.close()
+
+    def baseline(self) -> Measured:
+        """Metrics of the source model, measured or from the store.
+
+        Raises:
+            InputError: the source model crashes, hangs, overflows the memory, or cannot be measured.
+        """
+        if self._baseline is None:
+            with self.ctx.counts.timing("baseline"):
+                measured = evaluate(self.ctx, self.ctx.source, compare=self.ctx.source, judged=False)
+            if measured.outcome in FATAL:
+                raise InputError(
+                    f"the source model cannot be measured: {measured.outcome} ({measured.message})", where=self.name
+                )
+            if not measured.outcome.good:
+                self.notes.append(f"the source model does not run ({measured.message}): no ratios")
+            self._baseline = measured
+            self.ctx.listener("baseline", metrics=measured.metrics)
+        return self._baseline
+
+    def work_ahead(self, enough: Callable[[], bool]) -> None:
+        """Do what the search will need in any case and what needs no quiet machine, until `enough()` or done: the
+        source's quality, and the first passes of the chains up to the first searched parameter."""
+        quiet = [m.name for m in self.ctx.goal.metrics if m.kind not in ("latency", "memory")]
+        with self.ctx.counts.timing("baseline"):
+            evaluate(self.ctx, self.ctx.source, compare=self.ctx.source, only=quiet, judged=False)
+        for chain in self.chains.values():
+            if enough():
+                return
+            fixed = list(takewhile(lambda node: not node.space.search, chain.nodes))
+            run_chain(self.ctx, fixed, {n.id: n.space.config({}) for n in fixed})
+
+    def steps_of(self, choice: Choice) -> list[dict[str, Any]]:
+        """The lineage of a choice, from the source on; none for the source itself."""
+        candidate = Candidate(choice.artifact, choice.session_options)
+        if candidate.key == self.ctx.source.key:
+            return []
+        return [step.to_json() for step in self.ctx.store.lineage(candidate).steps]
+
+    def carry_out(self, search: Callable[[Session], RunResult]) -> RunResult:
+        """The result: the answer of an identical finished run, or what `search` finds."""
+        return self.answer or search(self)
+
+    def export(self, result: RunResult, out: Path) -> RunResult:
+        """Leave the best model with its recipe in the folder `out`; the result says where."""
+        return result if result.best is None else replace(result, best=self.export_choice(result.best, out))
+
+    def export_choice(self, choice: Choice, out: Path) -> Choice:
+        """Leave a model that this run's passes made, with its recipe, in the folder `out`; the choice says where."""
+        ctx = self.ctx
+        steps, kitchen = self.steps_of(choice), ctx.kitchen_json()
+        path = export(ctx.store, choice, out, source=ctx.source.artifact, steps=steps, kitchen=kitchen)
+        return replace(choice, path=str(path))
+
+    def told(self) -> list[Told]:
+        """The trials of this run that are done, from the store."""
+        rows = [row for row in self.ctx.store.trials(self.ctx.run) if row.status == "done"]
+        return [Told(r.number, self.chains[r.chain], result_of(r), r.details.get("upto") is not None) for r in rows]
+
+    def search(self, executor: Executor) -> RunResult:
+        """Carry the run to its result, which is recorded before it is returned."""
+        baseline = self.baseline()
+        search = Search(self.ctx, self.strategy, self.chains, baseline.metrics, self._search_until())
+        with self.ctx.counts.timing("search"):
+            told = search.run(executor)
+        return self.conclude(told, search.stopped)
+
+    @property
+    def ranking(self) -> Ranking:
+        """How this run's trials compare."""
+        return Ranking(self.ctx, self.baseline(), self.search_config.choose)
+
+    def conclude(self, told: list[Told], stopped: str) -> RunResult:
+        """The result of these trials, the few best of them measured again; recorded."""
+        baseline = self.baseline()
+        with self.ctx.counts.timing("confirm"):
+            told = self._confirm(told, baseline)
+        if not told:
+            self.notes.append(f"no trial was made: {stopped}")
+        if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:
+            self.notes.append("the source model's accuracy is 0: are these its labels?")
+        result = self._result(told, baseline, stopped)
+        self.ctx.store.finish_run(self.ctx.run, "finished", result.to_json())
+        return result
+
+    def _search_until(self) -> float:
+        """When the search has to end so that there is time to confirm the best: that time, at most a fifth of all."""
+        whole = self.ctx.deadline - self.ctx.began
+        default, factor = FINAL["seconds"]
+        each = float(self.ctx.measurement.get("seconds", default)) * factor
+        return self.ctx.deadline - min(0.2 * whole, CONFIRM * each)
+
+    def _confirm(self, told: list[Told], baseline: Measured) -> list[Told]:
+        """Measure the latency of the few best again with the final protocol, so that luck does not choose."""
+        if not self._final_metrics or not baseline.metrics:
+            return told
+        first = self.ranking.few_best(told, CONFIRM)
+        if len(first) < 2:
+            return told
+        for trial in first:
+            candidate = trial.result.candidate
+            if candidate is None or time.monotonic() >= self.ctx.deadline:
+                continue
+            again = self._final(candidate)
+            if again.outcome.good:
+                trial.result = trial.result.measured_again(again.metrics, again.ratios, again.keys)
+                self._confirmed.add(candidate.key)
+        return told
+
+    @property
+    def _final_metrics(self) -> list[str]:
+        """The latencies to measure again; none where no objective is a latency."""
+        goal = self.ctx.goal
+        wanted = any(get_metric(o.metric, goal.custom).kind == "latency" for o in goal.objectives)
+        return [m.name for m in goal.metrics if m.kind == "latency"] if wanted else []
+
+    def _final(self, candidate: Candidate) -> Measured:
+        final = {n: self.ctx.measurement.get(n, default) * factor for n, (default, factor) in FINAL.items()}
+        return evaluate(
+            self.ctx, candidate, compare=self.ctx.source, settings=final, only=self._final_metrics, judged=False
+        )
+
+    def measured_here(self, trial: Told) -> Told:
+        """A trial, maybe of another target, with what its candidate comes to on this one, measured as the few best."""
+        candidate = trial.result.candidate or self.ctx.source
+        found = evaluate(self.ctx, candidate, compare=self.ctx.source)
+        result = replace(
+            trial.result,
+            outcome=Outcome.OK if found.outcome.good else found.outcome,
+            metrics=found.metrics,
+            ratios=found.ratios,
+            violation=found.violation,
+            reasons=tuple(found.reasons),
+            message=found.message,
+            evaluations=tuple(found.keys),
+        )
+        if result.feasible and self._final_metrics and self.baseline().metrics:
+            again = self._final(candidate)
+            if again.outcome.good:
+                result = result.measured_again(again.metrics, again.ratios, again.keys)
+        return replace(trial, result=result)
+
+    def _result(self, told: Sequence[Told], baseline: Measured, stopped: str) -> RunResult:
+        ranking = self.ranking
+        best = ranking.best(told, self._confirmed)
+        outcomes = Counter(str(t.result.outcome) for t in told)
+        outcomes["infeasible"] = sum(t.result.outcome is Outcome.OK and not t.result.feasible for t in told)
+        seconds = {"total": round(time.monotonic() - self.ctx.began, 3), **self.ctx.counts.seconds()}
+        source = source_choice(self.ctx, baseline.metrics)
+        return RunResult(
+            run=self.ctx.run,
+            status="finished" if best else "nothing meets the constraints",
+            baseline={
+                "artifact": source.artifact,
+                "path": source.path,
+                "metrics": dict(source.metrics),
+                "intervals": {n: [e.low, e.high] for n, e in baseline.metrics.items()},
+            },
+            best=best,
+            pareto=tuple(ranking.front(told)),
+            trials={"total": len(told), "ok": 0, **outcomes},
+            pass_runs=self.ctx.counts.of("pass_runs"),
+            evaluations=self.ctx.counts.of("evaluations"),
+            seconds=seconds,
+            notes=tuple(self.notes),
+            stopped=stopped,
+        )

@@ -1,0 +1,263 @@
+"""A sweep: one run for each model of a zoo, each compared with the last good sweep.
+
+What has not changed is answered from the store; a nightly sweep measures every source and every last best anew, so
+that nights can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autoopt.engine.context import Listener, silent
+from autoopt.engine.environment import environment
+from autoopt.engine.executor import InlineExecutor
+from autoopt.engine.hosts import Opener
+from autoopt.engine.nightly import measure_again
+from autoopt.engine.prepare import prepare
+from autoopt.engine.records import RunResult
+from autoopt.engine.request import RunRequest
+from autoopt.engine.session import Session
+from autoopt.engine.zoo import ZooItem, check_data, dag_of, items
+from autoopt.errors import AutooptError, InputError
+from autoopt.report.nights import compare_entry, environment_changes, regressed
+from autoopt.settings import root_of_data, settings
+from autoopt.spec import DagSpec
+from autoopt.spec.zoo import ZooSpec, load_zoo
+from autoopt.store import EventRecord, Store, SweepRecord
+from autoopt.store.records import RunStatus
+
+Entry = dict[str, Any]
+SearchWith = Callable[[Session], RunResult]
+"""Carries a prepared run to its result: in threads, or as flow runs."""
+MODEL = "sweep model"
+"""Kind of the events that say which models of a sweep are done."""
+MEMORY = 30
+"""How many earlier sweeps are looked at."""
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """One sweep.
+
+    `zoo`: a zoo.yaml or what it says. `dag`: instead of the zoo's own; a model's own stays. `only`: models with this
+    tag. `resume`: go on with the last sweep of this zoo, if it was interrupted. `nightly`: measure sources and last
+    bests anew. `accept`: what is worse than before counts as good from now on. `out`: folder for the best models and
+    the report. The rest as in `RunRequest`.
+    """
+
+    zoo: Any
+    dag: str | None = None
+    only: str | None = None
+    resume: bool = False
+    nightly: bool = False
+    accept: bool = False
+    out: Path | None = None
+    data_root: str | Path | None = None
+    home: Path | None = None
+    db_url: str | None = None
+    workers: int = 2
+    search: Mapping[str, Any] = field(default_factory=dict)
+    measurement: Mapping[str, Any] = field(default_factory=dict)
+    listener: Listener = silent
+    opener: Opener | None = None
+
+
+def inline(session: Session) -> RunResult:
+    """Trials in threads of this process."""
+    with InlineExecutor(session.ctx.workers) as executor:
+        return session.search(executor)
+
+
+def run_sweep(request: SweepRequest, search: SearchWith = inline) -> dict[str, Any]:
+    """Carry a sweep out; returns its document, which is also stored.
+
+    Raises:
+        InputError: what the zoo file or a DAG says is wrong. A model that cannot be read is listed, not raised.
+    """
+    zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
+    check_data(zoo)
+    home = request.home or settings().home
+    found = items(zoo, home, request.only)
+    if not found:
+        raise zoo.error((), f"no model has the tag {request.only!r}")
+    dags = {item.name: dag_of(zoo, item, request.dag) for item in found}
+    for spec in dags.values():
+        spec.check_files(model=False)
+    with Store.open(request.db_url or settings().db_url, home) as store:
+        return Sweep(request, zoo, store, search).carry_out(found, dags)
+
+
+@dataclass
+class Sweep:
+    """One sweep under way."""
+
+    request: SweepRequest
+    zoo: ZooSpec
+    store: Store
+    search: SearchWith
+
+    def carry_out(self, found: list[ZooItem], dags: Mapping[str, DagSpec]) -> dict[str, Any]:
+        """All models, one after the other, and the comparison."""
+        began = time.monotonic()
+        sweep, done = self._begin()
+        earlier = self._earlier(sweep.id)
+        entries: list[Entry] = []
+        status: RunStatus = "cancelled"
+        self.request.listener("models", names=[item.name for item in found])
+        try:
+            for item in found:
+                entry = done.get(item.name)
+                if entry is None:
+                    entry = self._model(sweep.id, item, dags[item.name], earlier.get(item.name, []))
+                    event = EventRecord(kind=MODEL, subject=f"{sweep.id}/{item.name}", data=entry)
+                    self.store.add_event(event)
+                entries.append(entry)
+                self.request.listener("model_ends", entry=entry)
+            status = "finished"
+        finally:
+            document = self._document(sweep.id, entries, time.monotonic() - began)
+            self.store.finish_sweep(sweep.id, status, document)
+        if self.request.out is not None:
+            leave(document, self.request.out)
+        return document
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What sweeps are told apart by."""
+        return {"zoo": str(Path(self.zoo.source.folder, Path(self.zoo.source.file).name))}
+
+    def _same(self) -> list[SweepRecord]:
+        """The latest sweeps of this zoo, newest first."""
+        same = [s for s in self.store.sweeps() if s.name == self.zoo.name and s.settings.get("of") == self._settings]
+        return same[:MEMORY]
+
+    def _begin(self) -> tuple[SweepRecord, dict[str, Entry]]:
+        """A new sweep, or the interrupted one and what it had done."""
+        if self.request.resume:
+            last = next(iter(self._same()), None)
+            if last is None or last.status == "finished":
+                raise InputError(f"no sweep of {self.zoo.name} was interrupted", where=self.zoo.source.file)
+            events = self.store.events(kind=MODEL)
+            mine = {e.subject.partition("/")[2]: dict(e.data) for e in events if e.subject.startswith(f"{last.id}/")}
+            return last, mine
+        asked: dict[str, Any] = {"of": self._settings, "dag": self.request.dag, "only": self.request.only}
+        asked |= {"nightly": self.request.nightly, "accept": self.request.accept}
+        return self.store.create_sweep(SweepRecord(id="", name=self.zoo.name, settings=asked)), {}
+
+    def _earlier(self, sweep: str) -> dict[str, list[tuple[str, Entry]]]:
+        """The good entries of earlier sweeps by model, newest first, each with its sweep's id."""
+        good: dict[str, list[tuple[str, Entry]]] = {}
+        for record in self._same():
+            if record.id == sweep or record.status != "finished" or record.result is None:
+                continue
+            for entry in record.result["models"]:
+                if record.settings.get("accept") or not regressed(entry["compared"]):
+                    good.setdefault(entry["name"], []).append((record.id, entry))
+        return good
+
+    def _model(self, sweep: str, item: ZooItem, spec: DagSpec, earlier: list[tuple[str, Entry]]) -> Entry:
+        self.request.listener("phase", name=f"model {item.name}")
+        self.request.listener("model_begins", name=item.name)
+        began = time.monotonic()
+        entry: Entry = {"name": item.name, "path": item.shown_path, "tags": list(item.entry.spec.tags), "run": ""}
+        try:
+            if item.reason:
+                raise InputError(item.reason)
+            entry |= self._run(sweep, item, spec, earlier)
+        except InputError as error:
+            entry |= {"status": "refused", "reason": str(error)}
+        except AutooptError as error:
+            entry |= {"status": "failed", "reason": str(error)}
+        entry |= {"seconds": round(time.monotonic() - began, 3), "environment": dict(environment())}
+        entry["compared"] = compare_entry(entry, earlier)
+        self.request.listener("note", text=f"{item.name}: {entry['status']}, {entry['compared']['verdict']}")
+        return entry
+
+    def _run(self, sweep: str, item: ZooItem, spec: DagSpec, earlier: list[tuple[str, Entry]]) -> Entry:
+        """One model's run; what the entry keeps of it."""
+        with prepare(self._run_request(sweep, item, spec)) as session:
+            result = session.carry_out(self.search)
+            entry = _kept(result)
+            entry["objectives"] = [vars(o) for o in session.ctx.goal.objectives]
+            if self.request.nightly:
+                last = earlier[0][1] if earlier else {}
+                entry |= measure_again(session, result, last.get("best"), occasion=f"sweep {sweep}")
+            if self.request.out is not None:
+                session.export(result, self.request.out / item.name)
+            return entry
+
+    def _run_request(self, sweep: str, item: ZooItem, spec: DagSpec) -> RunRequest:
+        r = self.request
+        return RunRequest(
+            dag=spec,
+            model=item.path,
+            data_root=r.data_root,
+            home=r.home,
+            db_url=r.db_url,
+            workers=r.workers,
+            search={**item.entry.spec.search, **r.search},
+            measurement=r.measurement,
+            sweep=sweep,
+            listener=r.listener,
+            opener=r.opener,
+        )
+
+    def _document(self, sweep: str, entries: list[Entry], seconds: float) -> dict[str, Any]:
+        bad = [e["name"] for e in entries if regressed(e["compared"])]
+        before = self._last_environment(sweep)
+        return {
+            "sweep": sweep,
+            "name": self.zoo.name,
+            "zoo": self._settings["zoo"],
+            "nightly": self.request.nightly,
+            "accepted": self.request.accept,
+            "models": entries,
+            "regressions": bad,
+            "improvements": [e["name"] for e in entries if e["compared"]["verdict"] in ("better", "works again")],
+            "environment_changes": environment_changes(before, environment()) if before else [],
+            "seconds": round(seconds, 3),
+        }
+
+    def _last_environment(self, sweep: str) -> Mapping[str, Any]:
+        for record in self._same():
+            models = (record.result or {}).get("models") or []
+            if record.id != sweep and models:
+                return dict(models[-1].get("environment") or {})
+        return {}
+
+
+def _kept(result: RunResult) -> Entry:
+    document = result.to_json()
+    document.pop("pareto")
+    status = "ok" if result.best is not None else result.status
+    reason = "" if result.best is not None else "; ".join(result.notes)
+    return {**document, "status": status, "reason": reason}
+
+
+def leave(document: Mapping[str, Any], out: Path) -> None:
+    """Write `sweep.json` and `sweep.html` into `out`.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    from autoopt.report.sweep import sweep_html
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, text in (("sweep.json", json.dumps(document, indent=2) + "\n"), ("sweep.html", sweep_html(document))):
+            new = out / f".{name}.new"
+            new.write_text(text, encoding="utf-8")
+            new.replace(out / name)
+    except OSError as error:
+        raise InputError(f"cannot write the report ({error.strerror})", where=str(out)) from error
+
+
+def fell_short(document: Mapping[str, Any]) -> bool:
+    """Whether a sweep is one to end with exit code 1: a regression, or not a single model to show."""
+    nothing = not any(e["status"] == "ok" for e in document["models"])
+    return nothing or (bool(document["regressions"]) and not document["accepted"])

@@ -1,0 +1,140 @@
+"""What a request names, read and understood: spec, model, data, script, plan, goal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autoopt.dag import Facts, Plan, compile_plan, pass_infos
+from autoopt.engine.bench import Bench
+from autoopt.engine.context import DataSource, Goal
+from autoopt.engine.data_check import check_data
+from autoopt.engine.environment import cpu
+from autoopt.engine.goal import make_goal
+from autoopt.engine.intake import (
+    admit,
+    data_source,
+    describe_data,
+    describe_script,
+    digest_script,
+    local_script,
+    providers,
+)
+from autoopt.engine.keys import run_identity
+from autoopt.engine.proposing import given_of, proposal_for
+from autoopt.engine.request import RunRequest
+from autoopt.model.candidate import Candidate
+from autoopt.model.inspection import Inspection
+from autoopt.search.base import SearchConfig
+from autoopt.spec import DagSpec
+from autoopt.spec.wish import names_model
+from autoopt.target import Accelerator
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What the user named, read and understood."""
+
+    spec: DagSpec
+    model: str
+    source: Candidate
+    inspection: Inspection
+    evaluation: DataSource
+    calibration: DataSource
+    latency: DataSource
+    script: Path | None
+    script_digest: str
+    accelerator: Accelerator
+    plan: Plan
+    goal: Goal
+    notes: list[str]
+    search: SearchConfig
+    measurement: Mapping[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """The content key of the whole run."""
+        own = {n: p for n, p in self.spec.passes.items() if p.objectives}
+        where = self.spec.all_targets[0].where
+        return run_identity(
+            {
+                "plan": self.plan.digest,
+                "source": self.source.key,
+                "data": [d.digest for d in (self.evaluation, self.calibration, self.latency)],
+                "goal": [[asdict(o) for o in self.goal.objectives], [asdict(c) for c in self.goal.constraints]],
+                "search": asdict(self.search),
+                "target": self.spec.all_targets[0].target().content,
+                **({"target host": where.model_dump()} if where.remote else {}),
+                "script": self.script_digest,
+                "evaluate": self.spec.evaluate,
+                "node objectives": {n: [asdict(o.objective()) for o in p.objectives or ()] for n, p in own.items()},
+                "measurement": dict(self.measurement),
+            }
+        )
+
+    @property
+    def why_pruned(self) -> str:
+        """Reasons for which chains are left out."""
+        return "; ".join(dict.fromkeys(p.reason for p in self.plan.pruned(3)))
+
+
+def take_in(request: RunRequest, spec: DagSpec, bench: Bench) -> Intake:
+    """Read what the request names, and plan."""
+    store, pool = bench.store, bench.pool
+    model = str(request.model or spec.model_path or "")
+    if not model:
+        raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
+    source, inspection = admit(store, pool, model, bench.scratch)
+    cache = store.home / "downloads"
+    evaluation = data_source(spec.data_json("evaluation") if request.data is None else request.data, cache)
+    given = spec.data_json("calibration") if request.calibration is None else request.calibration
+    calibration = data_source(given, cache) or evaluation
+    script = local_script(spec.script_path, cache)
+    target = spec.all_targets[0]
+    there = bench.hosts.runtime_of(target.where)
+    accelerator = target.accelerator(frozenset((there.get("cpu") or cpu())["flags"]))
+    path = store.artifact_path(source.artifact)
+    described = describe_data(pool, evaluation, path)
+    config = evaluation.config or {}
+    states = {**config.get("state", {}), **dict({**spec.measurement, **dict(request.measurement)}.get("state") or {})}
+    odd = check_data(
+        described,
+        inspection,
+        str(config.get("path") or spec.source.file),
+        fed_back=set(states.values()),
+        named="post_process" in config or script is not None,
+    )
+    passes, custom = describe_script(pool, script, accelerator)
+    infos = pass_infos(accelerator, passes)
+    facts = Facts(accelerator, inspection, providers(pool, target, there), has_calibration=bool(calibration))
+    if names_model(request.dag):
+        known = given_of(str(request.dag), inspection, described, bool(calibration), request.wish)
+        proposal = proposal_for(known, request.wish, infos, facts, store)
+        spec, plan = proposal.spec, proposal.plan(infos)
+    else:
+        plan = compile_plan(spec, infos, facts)
+    objectives = [
+        o.objective(custom[o.metric].direction if o.metric in custom else "maximize") for o in spec.objectives
+    ]
+    constraints = None if spec.constraints is None else [c.constraint() for c in spec.constraints]
+    more = [o.metric for p in spec.passes.values() for o in p.objectives or ()]
+    goal, notes = make_goal(objectives, constraints, described, custom, more)
+    return Intake(
+        spec=spec,
+        model=model,
+        source=source,
+        inspection=inspection,
+        evaluation=evaluation,
+        calibration=calibration,
+        latency=data_source(spec.data_json("latency"), cache),
+        script=script,
+        script_digest=digest_script(script),
+        accelerator=accelerator,
+        plan=plan,
+        goal=goal,
+        notes=[*plan.warnings, *odd, *(f"{d.what}: {d.why}" for d in plan.decisions), *plan.learned, *notes],
+        search=SearchConfig(**spec.search.config()).overridden(request.search),
+        measurement={**spec.measurement, **dict(request.measurement)},
+    )

@@ -1,0 +1,47 @@
+"""Runs on a small model with real data and real measurements, kept short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import cnn, mlp, write
+
+from autoopt.api import carry_out
+from autoopt.engine.records import RunResult
+from autoopt.engine.request import RunRequest
+
+SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+Runner = Callable[..., RunResult]
+
+
+@pytest.fixture
+def mlp_file(tmp_path: Path) -> Path:
+    return write(mlp(width=64), tmp_path / "mlp")
+
+
+@pytest.fixture
+def cnn_file(tmp_path: Path) -> Path:
+    return write(cnn(), tmp_path / "cnn")
+
+
+@pytest.fixture
+def calibration(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "x.npz"
+    np.savez(path, x=rng.normal(size=(32, 8)).astype(np.float32))
+    return path
+
+
+@pytest.fixture
+def go(tmp_path: Path) -> Runner:
+    """`go(dag, ...)`: run a DAG given as a mapping, in a store of this test's own."""
+
+    def run(dag: dict[str, Any], *, out: Path | None = None, **options: Any) -> RunResult:
+        request = RunRequest(dag={"name": "t", **dag}, home=tmp_path / "home", measurement=SHORT, **options)
+        return carry_out(request, out=out, engine="inline")
+
+    return run

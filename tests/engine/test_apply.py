@@ -1,0 +1,72 @@
+"""One pass by name, from Python: models in memory, in and out of a worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import parser
+
+import autoopt
+from autoopt.engine.apply import PassFailed, apply_pass, copy_out
+from autoopt.errors import InputError
+from autoopt.outcome import Outcome
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2, 4] x) => (float[2, 4] y) { a = Identity (x)\n y = Relu (a) }"""
+
+
+@pytest.fixture
+def model() -> onnx.ModelProto:
+    return parser.parse_model(TEXT)
+
+
+def test_a_model_goes_in_and_another_comes_out(model: onnx.ModelProto) -> None:
+    made = autoopt.get_pass("eliminate_identity")(model)
+    assert [node.op_type for node in made.graph.node] == ["Relu"]
+    assert len(model.graph.node) == 2
+    assert autoopt.get_pass("identity_elimination")(made) is made
+
+
+def test_a_sequence_takes_names_and_passes_with_parameters(model: onnx.ModelProto) -> None:
+    made = autoopt.Sequence("name_fix", autoopt.get_pass("simplify", engine="onnxscript"))(model)
+    assert [node.op_type for node in made.graph.node] == ["Relu"]
+
+
+def test_what_is_wrong_is_said_before_anything_runs() -> None:
+    with pytest.raises(InputError, match="did you mean 'simplify'"):
+        autoopt.get_pass("simplfy")
+    with pytest.raises(InputError, match="did you mean 'engine'"):
+        autoopt.get_pass("simplify", engin="onnxsim")
+
+
+def test_a_refusal_is_typed(model: onnx.ModelProto) -> None:
+    with pytest.raises(PassFailed, match="loses operators") as caught:
+        autoopt.get_pass("opset_conversion", target_opset=13)(model)
+    assert caught.value.outcome is Outcome.REFUSED
+
+
+def test_all_passes_are_known() -> None:
+    infos = autoopt.get_registered_passes()
+    assert infos["simplify"].parameter("engine").search is not None
+    assert all(info.name == name for name, info in infos.items())
+
+
+def test_a_file_that_is_no_model_is_the_users_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"not a model")
+    with pytest.raises(InputError, match="cannot take the model"):
+        apply_pass("simplify", path, tmp_path / "work")
+
+
+def test_results_are_copied_out_without_replacing_others_files(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"graph")
+    (folder / "model.onnx.data").write_bytes(b"weights")
+    assert [p.name for p in copy_out(folder, tmp_path / "out.onnx")] == ["out.onnx", "model.onnx.data"]
+    with pytest.raises(InputError, match="is there already"):
+        copy_out(folder, tmp_path / "second.onnx")
+    with pytest.raises(InputError, match="must be a file"):
+        copy_out(folder, tmp_path)

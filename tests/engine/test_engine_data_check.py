@@ -1,0 +1,92 @@
+"""Data that does not belong to the model is told before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoopt.errors import InputError
+
+DAG: dict[str, Any] = {
+    "passes": {"tidy": {"pass": "simplify"}},
+    "chains": [["tidy"]],
+    "objectives": [{"metric": "size"}],
+    "constraints": [],
+}
+GOOD = np.ones((20, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"a": GOOD, "b": GOOD}, "no array for the model's input 'x'; the data has: a, b"),
+        ({"x": np.ones((20, 9), np.float32)}, "has shape .20, 9., the model takes .*8"),
+    ],
+)
+def test_wrong_names_and_shapes_are_one_line(
+    go: Any, mlp_file: Path, tmp_path: Path, arrays: dict[str, Any], said: str
+) -> None:
+    np.savez(tmp_path / "d.npz", **arrays)
+    with pytest.raises(InputError, match=said) as caught:
+        go(DAG, model=mlp_file, data=str(tmp_path / "d.npz"))
+    assert str(caught.value).startswith(f"{tmp_path / 'd.npz'}:1: data: ")
+
+
+def test_odd_data_is_noted(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    odd = GOOD.copy()
+    odd[3, 3] = np.nan
+    np.savez(tmp_path / "d.npz", other=odd, labels=np.full(20, 77))
+    notes = " ".join(go(DAG, model=mlp_file, data=str(tmp_path / "d.npz")).notes)
+    assert "'other' is taken for the model's input 'x'" in notes
+    assert "NaN or infinite" in notes
+    assert "are these its labels" in notes
+
+
+def test_a_source_that_the_runtime_refuses_is_no_choice(go: Any, tmp_path: Path) -> None:
+    from builders import regex_segfault, write
+
+    path = write(regex_segfault(), tmp_path / "refused")
+    dag = {**DAG, "passes": {"tidy": {"pass": "name_fix"}}, "objectives": [{"metric": "latency_p50"}]}
+    assert go(dag, model=path).best is None
+
+
+def test_labels_that_no_output_can_equal_are_told(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=GOOD, labels=np.array(["cat", "dog"] * 10))
+    with pytest.raises(InputError, match=r"labels are texts such as 'cat', but the model's outputs are numbers"):
+        go(DAG, model=mlp_file, data=str(tmp_path / "d.npz"))
+
+
+def test_labels_that_are_numbers_as_text_are_fine(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=GOOD, labels=np.array(["0", "1"] * 10))
+    assert go(DAG, model=mlp_file, data=str(tmp_path / "d.npz")).baseline["metrics"]["accuracy"] is not None
+
+
+def test_inputs_that_may_be_absent_or_are_fed_back_need_no_data(go: Any, tmp_path: Path) -> None:
+    from builders import model, tensor, write
+    from onnx import helper
+
+    nodes = [helper.make_node("Add", ["x", "h"], ["y"]), helper.make_node("Identity", ["y"], ["next"])]
+    made = model(nodes, [tensor("x", [1, 8]), tensor("h", [1, 8])], [tensor("y", [1, 8]), tensor("next", [1, 8])], {})
+    np.savez(tmp_path / "d.npz", x=GOOD)
+    data = {"path": str(tmp_path / "d.npz"), "state": {"next": "h"}}
+    assert go(DAG, model=write(made, tmp_path / "state"), data=data).status == "finished"
+    with pytest.raises(InputError, match="no array for the model's input 'h'"):
+        go(DAG, model=tmp_path / "state" / "model.onnx", data=str(tmp_path / "d.npz"))
+
+
+def test_optional_inputs_may_be_absent(go: Any, tmp_path: Path) -> None:
+    from builders import model, tensor, write
+    from onnx import TensorProto, helper
+
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 8]))
+    maybe = helper.make_value_info("maybe", kind)
+    nodes = [helper.make_node("OptionalHasElement", ["maybe"], ["has"]), helper.make_node("Relu", ["x"], ["y"])]
+    outputs = [tensor("y", [1, 8]), tensor("has", [], TensorProto.BOOL)]
+    made = model(nodes, [tensor("x", [1, 8]), maybe], outputs, {})
+    np.savez(tmp_path / "d.npz", x=GOOD)
+    result = go(DAG, model=write(made, tmp_path / "optional"), data=str(tmp_path / "d.npz"))
+    assert result.status == "finished"
+    assert "latency_p50" in result.baseline["metrics"], result.notes

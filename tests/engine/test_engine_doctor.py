@@ -1,0 +1,31 @@
+"""The doctor looks at the real installation, and says what to do about what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoopt.engine.doctor import examine
+from autoopt.settings import Settings
+from autoopt.store import Store
+
+
+def test_this_installation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    Store.open(home=tmp_path / "home").close()
+    found = {finding.check: finding for finding in examine(Settings(tmp_path / "home"))}
+    assert {"python", "versions", "cpu", "disk", "database", "clock", "runtime", "prefect"} <= set(found)
+    assert [f for f in found.values() if f.status == "problem" and f.check != "disk"] == []
+    assert "CPU" in found["runtime"].said
+
+
+def test_what_does_not_work_is_said_without_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://user:canary@127.0.0.1:9/api")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "autoopt.db").write_text("this is no database, and was never one " * 50)
+    found = {finding.check: finding for finding in examine(Settings(tmp_path / "home"))}
+    assert found["prefect"].status == "problem"
+    assert "prefect server start" in found["prefect"].remedy
+    assert found["database"].status == "problem"
+    assert not any("canary" in repr(finding) for finding in found.values())

@@ -1,0 +1,128 @@
+"""Passes and measurements in other interpreters, metrics on the way, objectives of nodes; and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoopt.engine.planning import make_plan
+from autoopt.errors import ConfigError, InputError
+from autoopt.store import Store
+
+SITE = Path(np.__file__).parent.parent
+CHAIN: dict[str, Any] = {
+    "passes": {"tidy": "simplify", "quant": "dynamic_quantization"},
+    "chains": [["tidy", "quant"]],
+    "objectives": [{"metric": "size"}],
+    "constraints": [],
+}
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that has numpy and onnxruntime, and no autoopt."""
+    folder = tmp_path_factory.mktemp("env")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for name in ("numpy", "numpy.libs", "onnxruntime"):
+        if (SITE / name).exists():
+            (site / name).symlink_to(SITE / name)
+    return str(folder / "bin" / "python")
+
+
+def test_passes_and_metrics_in_another_interpreter(go: Any, mlp_file: Path, tmp_path: Path, bare_python: str) -> None:
+    here = go(CHAIN, model=mlp_file)
+    host = {"type": "isolated_ort", "python": bare_python}
+    passes = {"tidy": "simplify", "quant": {"pass": "dynamic_quantization", "host": host}}
+    there = go({**CHAIN, "passes": passes, "target": {"python": bare_python}}, model=mlp_file)
+    assert there.best is not None
+    assert there.best.artifact == here.best.artifact, "the same bytes wherever the pass ran"
+    assert there.pass_runs["executed"] == 1, "only what runs elsewhere is another pass run"
+    assert there.evaluations["reused"] < there.evaluations["executed"], "another runtime measures anew"
+    with Store.open(None, tmp_path / "home") as store:
+        steps = {s.node: s for s in store.lineage(there.best.artifact).steps}
+        trial = store.trials(there.run)[0]
+        record = store.pass_run(trial.pass_runs[-1])
+    assert set(steps) == {"quant"}, "tidy found nothing to do"
+    assert record is not None
+    assert record.environment["pass host"]["onnxruntime"]
+
+
+def test_metrics_of_every_artifact_on_the_way(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    passes = {"shape": "fix_input_shape", "quant": "dynamic_quantization"}
+    dag = {**CHAIN, "passes": passes, "chains": [["shape", "quant"]]}
+    final = go(dag, model=mlp_file)
+    result = go({**dag, "evaluate": "intermediate"}, model=mlp_file)
+    with Store.open(None, tmp_path / "home") as store:
+        (trial,) = store.trials(result.run)
+        (plain,) = store.trials(final.run)
+    (step,) = trial.details["intermediate"]
+    assert step["node"] == "shape"
+    assert step["artifact"] not in (result.best.artifact, result.baseline["artifact"])
+    assert step["metrics"]["size"] > result.best.metrics["size"]
+    assert step["ratios"]["latency_p50"]["value"] > 0
+    assert "intermediate" not in plain.details
+
+
+def test_a_node_with_objectives_of_its_own_decides_by_them(go: Any, mlp_file: Path) -> None:
+    """The run wants the smaller model, the node the larger one: what it hands on shows whose word counted."""
+    quant = {"pass": "dynamic_quantization", "params": {"per_channel": {"search": [False, True]}}}
+    dag = {
+        **CHAIN,
+        "passes": {"quant": quant, "tune": {"pass": "session_tuning", "params": {"execution_mode": "search"}}},
+        "chains": [["quant", "tune"]],
+        "search": {"strategy": "per-chain", "order": "pass-by-pass", "sampler": "exhaustive"},
+    }
+    smaller = go(dag, model=mlp_file)
+    own = {**quant, "objectives": [{"metric": "size", "goal": "maximize"}]}
+    larger = go({**dag, "passes": {**dag["passes"], "quant": own}}, model=mlp_file)
+    assert smaller.best.params["quant"]["per_channel"] is False
+    assert larger.best.params["quant"]["per_channel"] is True
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "text"),
+    [
+        ("measurement: {second: 1}", 4, "did you mean 'seconds'"),
+        ("host: {type: docker}", 4, "is required for type docker"),
+        ("target: {device: cpu, host: {type: python_env, python: /no/python}}", 4, "no such interpreter"),
+        ("target: {device: cpu, python: x, host: {type: docker, image: y}}", 4, "exclude each other"),
+        ("host: {type: python_env, python: /no/python}", 4, "no such interpreter"),
+        ("target: {device: cpu, python: /no/python}", 4, "no such interpreter"),
+    ],
+)
+def test_what_a_run_cannot_do_is_refused_at_its_line(go: Any, tmp_path: Path, more: str, line: int, text: str) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text(f"name: d\npasses: {{a: simplify}}\nchains: [[a]]\n{more}\n")
+    with pytest.raises(ConfigError, match=text) as found:
+        make_plan(file)
+    assert str(found.value).startswith(f"{file}:{line}: ")
+
+
+@pytest.mark.parametrize("where", ["target", "node"])
+def test_a_work_pool_needs_a_server_that_stays(
+    go: Any, mlp_file: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    host = {"type": "work_pool", "work_pool": "far"}
+    quant = {"pass": "dynamic_quantization", **({"host": host} if where == "node" else {})}
+    target = {"target": {"host": host}} if where == "target" else {}
+    with pytest.raises(InputError, match="work pool far needs a Prefect server that stays"):
+        go({**CHAIN, **target, "passes": {"tidy": "simplify", "quant": quant}}, model=mlp_file)
+
+
+def test_objectives_of_a_node_need_an_order_of_passes(tmp_path: Path, mlp_file: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text("name: d\npasses:\n  a: {pass: simplify, objectives: [size]}\nchains: [[a]]\n")
+    with pytest.raises(ConfigError, match="pass-by-pass"):
+        make_plan(file)
+
+
+def test_a_provider_that_is_not_installed_ends_the_run_with_its_name(go: Any, mlp_file: Path) -> None:
+    with pytest.raises(InputError, match="QNNExecutionProvider is not in the installed runtime"):
+        go({**CHAIN, "target": {"execution_provider": "QNNExecutionProvider"}}, model=mlp_file)

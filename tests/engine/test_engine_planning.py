@@ -1,0 +1,56 @@
+"""A plan without a run: what is asked of a worker, and what is remembered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoopt.engine import planning
+from autoopt.engine.planning import make_plan
+from autoopt.errors import InputError
+from autoopt.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "dags/digits/model.onnx"
+DAG = {"name": "d", "passes": {"q": "weight_only_quantization", "s": "simplify"}, "chains": [["q"], ["s"]]}
+
+
+def test_an_inspection_is_kept_beside_the_store_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "settings", lambda: Settings.read({"AUTOOPT_HOME": str(tmp_path)}))
+    assert make_plan(DAG, MODEL).chain_count == 2
+    (kept,) = (tmp_path / "inspections").iterdir()
+    found = json.loads(kept.read_text())
+    assert found["op_counts"]["Gemm"] >= 1
+    kept.write_text(json.dumps({**found, "op_counts": {"Conv": 1}}))
+    assert make_plan(DAG, MODEL).pruned_by_rule == {"inspection": 1}
+    kept.write_text("damaged")
+    assert make_plan(DAG, MODEL).chain_count == 2
+    assert json.loads(kept.read_text()) == found
+
+
+def test_nothing_is_written_where_there_is_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "none"
+    monkeypatch.setattr(planning, "settings", lambda: Settings.read({"AUTOOPT_HOME": str(home)}))
+    make_plan(DAG, MODEL)
+    assert not home.exists()
+
+
+def test_the_installed_runtime_is_asked_for_another_provider_than_the_cpus() -> None:
+    made = make_plan({**DAG, "target": {"execution_provider": "QNNExecutionProvider"}}, MODEL)
+    assert made.pruned_by_rule == {"runtime": 2}
+
+
+def test_passes_of_a_user_script_are_planned(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from typing import Annotated\nfrom autoopt import Categorical, register\n\n"
+        "@register('halve')\ndef halve(model, factor: Annotated[int, Categorical(1, 2, 3), 'x'] = 1):\n    'Halves.'\n"
+        "    return model\n"
+    )
+    dag = {"name": "d", "passes": {"h": {"pass": "halve", "params": "search"}}, "chains": [["h"]]}
+    assert make_plan({**dag, "user_script": str(script)}).point_count == 3
+    script.write_text("raise ValueError('broken')\n")
+    with pytest.raises(InputError, match="broken"):
+        make_plan({**dag, "user_script": str(script)})

@@ -1,0 +1,104 @@
+"""Killed in the middle, begun again: what was finished is not done again, and the result is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from builders import mlp, write
+
+from autoopt.store import Store
+
+DAG = """\
+name: killed
+passes:
+  tidy: {pass: simplify}
+  names: {pass: name_fix}
+  quant:
+    pass: dynamic_quantization
+    params: {weight_type: {search: [QInt8, QUInt8]}, per_channel: {search: [true, false]}}
+chains: [[names, tidy, quant], [tidy]]
+objectives: [{metric: size}]
+constraints: []
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(mlp(width=32), tmp_path)
+    (tmp_path / "dag.yaml").write_text(DAG)
+    return tmp_path
+
+
+def start(folder: Path, *arguments: str, home: str = "home") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "autoopt", *arguments, "--engine", "inline", "--json"],
+        cwd=folder,
+        env={**os.environ, "AUTOOPT_HOME": str(folder / home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> Any:
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    return json.loads(stdout)
+
+
+def killed_after(folder: Path, trial: int) -> None:
+    """Run, and kill -9 the process as soon as it says that this trial has ended."""
+    process = start(folder, "run", "dag.yaml", "--model", "model.onnx")
+    family = [psutil.Process(process.pid)]
+    assert process.stderr is not None
+    for line in process.stderr:
+        if f"trial {trial}:" in line:
+            family += family[0].children(recursive=True)
+            os.kill(process.pid, signal.SIGKILL)
+            break
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    _, alive = psutil.wait_procs(family[1:], timeout=20)
+    assert alive == []
+
+
+def pass_run_ends(folder: Path) -> dict[str, float]:
+    with Store.open(home=folder / "home") as store:
+        keys = [key for run in store.runs() for trial in store.trials(run.id) for key in trial.pass_runs]
+        return {key: record.finished for key, record in store.pass_runs(keys).items()}
+
+
+@pytest.mark.parametrize("command", [["run", "dag.yaml", "--model", "model.onnx"], ["resume"]])
+def test_killed_run_goes_on_without_repeating_anything(folder: Path, command: list[str]) -> None:
+    killed_after(folder, 1)
+    before = pass_run_ends(folder)
+    assert before
+    document = finish(start(folder, *command))
+    result = document[0] if isinstance(document, list) else document
+    after = pass_run_ends(folder)
+    assert {key: after[key] for key in before} == before  # not one was executed again
+    assert result["trials"] == {"total": 5, "ok": 5, "infeasible": 0}
+    assert result["pass_runs"]["reused"] >= len(before)
+    with Store.open(home=folder / "home") as store:
+        assert [run.status for run in store.runs()] == ["finished"]  # the same run went on
+    whole = finish(start(folder, "run", "dag.yaml", "--model", "model.onnx", home="other"))
+    assert whole["best"]["artifact"] == result["best"]["artifact"]
+    assert whole["best"]["params"] == result["best"]["params"]
+
+
+def test_resume_of_what_has_finished_or_changed_is_one_line(folder: Path) -> None:
+    finish(start(folder, "run", "dag.yaml", "--model", "model.onnx"))
+    process = start(folder, "resume", "latest")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "has finished" in stderr
+    assert finish(start(folder, "resume")) == []

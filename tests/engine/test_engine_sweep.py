@@ -1,0 +1,176 @@
+"""Sweeps over models made here: what is done, what is not done again, what is told apart."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import cnn, mlp, write
+
+from autoopt.cli.app import main
+from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
+from autoopt.engine.zoo import items
+from autoopt.errors import ConfigError, InputError
+from autoopt.model.candidate import Candidate
+from autoopt.settings import settings
+from autoopt.spec.zoo import load_zoo
+from autoopt.store import Store
+
+DAG = """\
+name: small
+passes:
+  tidy: {pass: simplify}
+  fold: {pass: batchnorm_folding}
+chains: [[tidy, fold]]
+constraints: []
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0}
+"""
+ZOO = """\
+name: nightly
+dag: dag.yaml
+models:
+  - {path: more.zip, tags: [cnn]}
+  - {path: bad.onnx, tags: [odd]}
+  - {path: mlp, tags: [dense]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(mlp(), tmp_path / "mlp")
+    with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
+        archive.write(write(cnn(), tmp_path / "made"), "deep/net.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"nonsense")
+    (tmp_path / "dag.yaml").write_text(DAG)
+    (tmp_path / "zoo.yaml").write_text(ZOO)
+    return tmp_path
+
+
+def sweep(folder: Path, **options: Any) -> dict[str, Any]:
+    return run_sweep(SweepRequest(zoo=folder / "zoo.yaml", home=folder / "home", **options))
+
+
+def models(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {entry["name"]: entry for entry in document["models"]}
+
+
+def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
+    first = sweep(folder, out=folder / "out")
+    found = models(first)
+    assert [(n, e["status"]) for n, e in found.items()] == [("more", "ok"), ("bad", "refused"), ("mlp", "ok")]
+    assert "not an ONNX model" in found["bad"]["reason"]
+    assert {e["compared"]["verdict"] for e in found.values()} == {"new"}
+    assert not fell_short(first)
+    assert (folder / "out" / "more" / "model.onnx").read_bytes() == Path(found["more"]["best"]["path"]).read_bytes()
+    assert json.loads((folder / "out" / "sweep.json").read_text()) == first
+    assert "not an ONNX model" in (folder / "out" / "sweep.html").read_text()
+
+    again = models(sweep(folder))
+    for name in ("more", "mlp"):
+        assert again[name]["reused"]
+        assert again[name]["pass_runs"]["executed"] == again[name]["evaluations"]["executed"] == 0
+    assert {e["compared"]["verdict"] for e in again.values()} == {"same"}
+
+    night = models(sweep(folder, only="cnn", nightly=True))
+    assert list(night) == ["more"]
+    assert night["more"]["reused"]
+    assert night["more"]["baseline"]["metrics"] != found["more"]["baseline"]["metrics"]  # measured anew
+
+    (folder / "mlp" / "model.onnx").write_bytes(b"broken in the meantime")
+    broken = sweep(folder, only="dense")
+    assert broken["regressions"] == ["mlp"]
+    assert models(broken)["mlp"]["compared"]["verdict"] == "fails"
+    assert fell_short(broken)
+    assert sweep(folder, only="dense")["regressions"] == ["mlp"]  # still compared with the last good one
+    write(mlp(), folder / "mlp")
+    assert models(sweep(folder, only="dense"))["mlp"]["compared"]["verdict"] == "same"
+
+
+def test_the_last_best_is_measured_beside_tonights(folder: Path) -> None:
+    first = models(sweep(folder, only="cnn"))["more"]
+    with Store.open(None, folder / "home") as store:
+        record = store.sweep("latest")
+        other = Candidate(first["baseline"]["artifact"], {"intra_op_num_threads": 1})
+        best = {**first["best"], "artifact": other.artifact, "session_options": dict(other.session_options)}
+        ratio = {"latency_p50": {"value": 0.001, "low": 0.0009, "high": 0.0011}}
+        entry = {**first, "best": {**best, "ratios": ratio, "chain": "tidy"}}
+        store.finish_sweep(record.id, "finished", {**(record.result or {}), "models": [entry]})
+    document = sweep(folder, only="cnn", nightly=True)
+    night = models(document)["more"]
+    assert night["last_best"]["session_options"] == {"intra_op_num_threads": 1}
+    assert night["last_best"]["ratios"]["latency_p50"]["value"] > 0.1
+    assert {(c["what"], c["verdict"]) for c in night["compared"]["changes"] if c["metric"] == "latency_p50"} >= {
+        ("best model", "worse"),
+        ("last best model", "worse"),
+    }
+    assert document["regressions"] == ["more"]
+
+
+def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
+    class Stop(BaseException):
+        pass
+
+    def stop_at_second(event: str, **values: Any) -> None:
+        if event == "phase" and values["name"] == "model bad":
+            raise Stop
+
+    with pytest.raises(Stop):
+        sweep(folder, listener=stop_at_second)
+    heard: list[str] = []
+    document = sweep(
+        folder, resume=True, listener=lambda event, **v: heard.append(v["name"]) if event == "phase" else None
+    )
+    assert heard == ["model bad", "model mlp"]
+    assert list(models(document)) == ["more", "bad", "mlp"]
+    with Store.open(None, folder / "home") as store:
+        assert [s.status for s in store.sweeps()] == ["finished"]
+    with pytest.raises(InputError, match="no sweep of nightly was interrupted"):
+        sweep(folder, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("zoo", "reason"),
+    [
+        ("name: z\nmodels: [mlp]\n", "no DAG is named"),
+        ("name: z\ndag: dag.yaml\ndata: none.npz\nmodels: [mlp]\n", "zoo.yaml:3: data.evaluation: no such file"),
+        ("name: z\ndag: none.yaml\nmodels: [mlp]\n", "zoo.yaml:2: dag: no such file: none.yaml"),
+        ("name: z\ndag: dag.yaml\nmodels: [none.onnx]\n", "no such file"),
+    ],
+)
+def test_mistakes_in_the_zoo_end_the_sweep_before_it_begins(folder: Path, zoo: str, reason: str) -> None:
+    (folder / "zoo.yaml").write_text(zoo)
+    with pytest.raises(ConfigError, match=reason):
+        sweep(folder)
+
+
+def test_a_tag_that_no_model_has(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="no model has the tag 'gpu'"):
+        sweep(folder, only="gpu")
+
+
+def test_a_folder_gives_its_models_and_those_of_its_archives(folder: Path) -> None:
+    (folder / "many" / "deep").mkdir(parents=True)
+    (folder / "more.zip").rename(folder / "many" / "deep" / "more.zip")
+    (folder / "mlp" / "model.onnx").rename(folder / "many" / "plain.onnx")
+    (folder / "many" / ".autoopt").mkdir()
+    (folder / "many" / ".autoopt" / "kept.onnx").touch()
+    (folder / "many" / "broken.zip").write_bytes(b"nonsense")
+    found = items(load_zoo({"name": "z", "dag": str(folder / "dag.yaml"), "models": [str(folder / "many")]}), folder)
+    assert {item.name: bool(item.reason) for item in found} == {"broken": True, "more": False, "plain": False}
+
+
+def test_a_sweep_reaches_hosts_behind_work_pools(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
+    settings.cache_clear()
+    (folder / "dag.yaml").write_text(DAG + "host: {type: work_pool, work_pool: far}\n")
+    command = ["sweep", str(folder / "zoo.yaml"), "--only", "dense", "--engine", "inline", "--out", str(folder / "out")]
+    assert main([*command, "--json"]) == 1
+    settings.cache_clear()
+    entry = models(json.loads(capfd.readouterr().out))["mlp"]
+    assert "work pool far needs a Prefect server that stays" in entry["reason"]

@@ -1,0 +1,182 @@
+"""Runs over several targets: a part for each, the best for each, and the best single model for all."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import mlp, write
+
+from autoopt.api import carry_out, resume
+from autoopt.cli.app import main
+from autoopt.engine.join import join
+from autoopt.engine.plans import make_plans
+from autoopt.engine.records import RunResult
+from autoopt.engine.request import RunRequest
+from autoopt.engine.single import mean
+from autoopt.errors import ConfigError, InputError
+from autoopt.metrics import Estimate
+from autoopt.settings import settings
+from autoopt.spec import load_dag
+from autoopt.store import Store
+
+SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+TARGETS = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
+DAG: dict[str, Any] = {
+    "targets": TARGETS,
+    "passes": {"tidy": "simplify", "quant": "dynamic_quantization"},
+    "chains": [["tidy", "quant"], ["tidy"]],
+    "objectives": [{"metric": "size"}],
+    "constraints": [],
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store and the results of the one run that most tests look at."""
+    return tmp_path_factory.mktemp("targets")
+
+
+@pytest.fixture(scope="module")
+def go_there(place: Path) -> Callable[..., RunResult]:
+    """`go_there(targets)`: run the DAG with these targets in the one store."""
+    model = write(mlp(width=64), place / "mlp")
+
+    def run(targets: list[dict[str, Any]], out: Path | None = None) -> RunResult:
+        dag = {"name": "t", **DAG, "targets": targets}
+        return carry_out(RunRequest(dag=dag, model=model, home=place / "home", measurement=SHORT), out=out)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def found(go_there: Callable[..., RunResult], place: Path) -> RunResult:
+    return go_there(TARGETS, out=place / "out")
+
+
+def test_each_target_has_a_part_and_all_have_one_best(found: RunResult, place: Path) -> None:
+    assert [t.name for t in found.targets] == ["one", "two"]
+    assert [t.target["threads"] for t in found.targets] == [1, 2]
+    assert all(t.result.best is not None and t.result.best.chain == "tidy -> quant" for t in found.targets)
+    single = found.best_single
+    assert single is not None
+    assert set(single.choices) == {"one", "two"}
+    assert single.value.value == pytest.approx(found.best.ratios["size"].value) if found.best else False
+    with Store.open(None, place / "home") as store:
+        parts = {run.id: run for run in store.runs(parent=found.run)}
+        assert set(parts) == {t.result.run for t in found.targets}
+        assert all(run.status == "finished" for run in parts.values())
+        assert store.run(found.run).parent is None
+
+
+def test_passes_are_run_once_and_measured_on_each(found: RunResult) -> None:
+    first, second = (t.result for t in found.targets)
+    assert first.pass_runs["executed"] == 2
+    assert second.pass_runs["executed"] == 0, "the target says nothing to these passes"
+    assert second.evaluations["executed"] > 0
+    assert found.pass_runs == {"executed": 2, "reused": first.pass_runs["reused"] + second.pass_runs["reused"]}
+
+
+def test_models_and_recipes_are_left_for_each_and_for_all(found: RunResult, place: Path) -> None:
+    for folder in ("out", "out/targets/one", "out/targets/two"):
+        recipe = json.loads((place / folder / "recipe.json").read_text())
+        assert (place / folder / "model.onnx").is_file()
+        assert [s["pass"] for s in recipe["steps"]][-1] == "dynamic_quantization"
+    assert found.best is not None
+    assert found.best.path == str(place / "out" / "model.onnx")
+
+
+def test_a_second_identical_run_executes_nothing(found: RunResult, go_there: Callable[..., RunResult]) -> None:
+    again = go_there(TARGETS)
+    assert again.reused
+    assert again.run == found.run
+    assert again.pass_runs["executed"] == again.evaluations["executed"] == 0
+    known = RunResult.from_json(json.loads(json.dumps(found.to_json())))
+    assert known.to_json() == found.to_json()
+    assert again.best_single == known.best_single
+
+
+def test_a_further_target_reuses_the_parts_of_the_others(found: RunResult, go_there: Callable[..., RunResult]) -> None:
+    renamed = [{"name": "single", "threads": 1}, {"name": "three", "threads": 3}]
+    more = go_there(renamed)
+    first, second = (t.result for t in more.targets)
+    assert first.reused
+    assert first.run == found.targets[0].result.run, "what a target is called does not matter"
+    assert not second.reused
+
+
+def test_a_model_that_both_searches_found_is_each_ones_own(found: RunResult) -> None:
+    first, second = found.targets
+    assert first.result.best is not None
+    assert second.result.best is not None
+    assert first.result.best.artifact == second.result.best.artifact
+    assert [first.made_on, second.made_on] == ["one", "two"]
+
+
+def test_lineage_of_a_target_that_gains(
+    found: RunResult, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AUTOOPT_HOME", str(place / "home"))
+    settings.cache_clear()
+    assert main(["lineage", found.run, "--target", "two", "--json"]) == 0
+    settings.cache_clear()
+    steps = json.loads(capfd.readouterr().out)["steps"]  # simplify changes nothing here
+    assert [step["pass"] for step in steps] == ["dynamic_quantization"]
+
+
+def test_chains_of_a_part_done_again_are_joined_anew(
+    found: RunResult, go_there: Callable[..., RunResult], place: Path
+) -> None:
+    home = place / "home"
+    with pytest.raises(InputError, match="has finished"):
+        resume(found.run, out=None, home=home)
+    with join(found.targets[1].result.run, home=home) as joined:  # as Retry of a chain's flow run does
+        joined.redo(next(iter(joined.session.chains)))
+        assert joined.conclude() is not None
+    (anew,) = resume(found.run, out=None, home=home)
+    assert anew.run == found.run
+    assert not anew.reused
+    assert anew.pass_runs["executed"] == anew.evaluations["executed"] == 0
+    assert go_there(TARGETS).reused
+
+
+def test_the_examples_of_the_documentation_are_plans(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "targets.md").read_text()
+    examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    for number, example in enumerate(examples):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(example.replace("/opt/ov/bin/python", sys.executable))
+        plans = make_plans(file)
+        assert len(plans) == 2
+        assert all(plan.chain_count for plan in plans.values())
+
+
+def test_geometric_mean_of_ratios_and_its_interval() -> None:
+    found = mean([Estimate(0.5, 0.4, 0.625), Estimate(2.0, 2.0, 2.0)])
+    assert found.value == pytest.approx(1.0)
+    assert found.low == pytest.approx(0.8**0.5)
+    assert found.high == pytest.approx(1.25**0.5)
+    assert mean([Estimate.exact(0.0), Estimate.exact(1.0)]).value == 0.5
+
+
+def test_names_of_targets_name_folders(tmp_path: Path) -> None:
+    dag = {"name": "t", "passes": {"a": "simplify"}, "chains": [["a"]], "targets": [{"name": "x"}, {"name": ".."}]}
+    with pytest.raises(ConfigError, match="cannot be named"):
+        load_dag(dag)
+
+
+def test_a_target_that_cannot_be_is_left_out_with_the_reason(go_there: Callable[..., RunResult]) -> None:
+    there = {"name": "there", "execution_provider": "QNNExecutionProvider"}
+    result = go_there([TARGETS[0], there])
+    assert [t.name for t in result.targets] == ["one"]
+    assert result.best_single is not None
+    assert result.notes[0].startswith("target there is left out: ")
+    assert "QNNExecutionProvider is not in the installed runtime" in result.notes[0]
+    with pytest.raises(InputError, match=r"target there is left out: .+; target too is left out"):
+        go_there([there, {**there, "name": "too"}])

@@ -1,0 +1,129 @@
+"""Models that kill, hang or make no sense, through the real command: one outcome each, and work goes on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import builders
+import pytest
+from commands import fill, start
+from mutants import mutants
+
+from autoopt.cli.app import main
+from autoopt.engine import bench, intake
+from autoopt.errors import InputError
+from autoopt.settings import settings
+from autoopt.store import Store
+from autoopt.workers import WorkerPool
+
+TESTS = str(Path(__file__).parent.parent)
+DAG = """\
+name: fuzz
+passes: {tidy: {pass: constant_folding}, names: {pass: name_fix}}
+chains: [[names, tidy]]
+objectives: [{metric: size}]
+constraints: []
+limits: {pass_seconds: 5, measure_seconds: 5, memory: 1500000000}
+measurement: {seconds: 0.02, replicas: 1, target_width: 2.0}
+"""
+
+
+@pytest.mark.parametrize("which", ["ADMIT", "INSPECT"])
+def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = builders.write(builders.mlp(), tmp_path / "in")
+    monkeypatch.setattr(intake, which, "jobs:die")
+    with Store.open(None, tmp_path / "home") as store, WorkerPool(size=1, env={"PYTHONPATH": TESTS}) as pool:
+        said = []
+        for _ in range(3):
+            with pytest.raises(InputError) as error:
+                intake.admit(store, pool, model, tmp_path)
+            said.append(str(error.value))
+        assert "in quarantine" not in said[0] + said[1]
+        assert "is in quarantine: it killed its worker 2 times" in said[2]
+        assert len(store.events(kind="worker death")) == 2
+        monkeypatch.undo()
+        with pytest.raises(InputError, match="in quarantine"):
+            intake.admit(store, pool, model, tmp_path)
+        other = builders.write(builders.mlp(seed=3), tmp_path / "other")
+        assert intake.admit(store, pool, other, tmp_path)[1].op_counts
+
+
+def test_a_source_model_that_kills_is_one_line_and_then_in_quarantine(tmp_path: Path) -> None:
+    fill(tmp_path, DAG)
+    builders.write(builders.split_abort(), tmp_path)
+    said = []
+    for _ in range(3):
+        process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--retry-failed")
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == 2, stderr
+        assert len(stderr.splitlines()) == 1
+        said.append(stderr)
+    assert "SIGABRT" in said[0]
+    assert "in quarantine" not in said[1]
+    assert "is in quarantine: it killed its worker 2 times" in said[2]
+
+
+class Shared:
+    """One pool for many commands, so that a command costs no new workers."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self.call, self.warm, self.size = pool.call, pool.warm, pool.size
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a DAG in which commands called in this process share their workers."""
+    fill(tmp_path, DAG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
+    monkeypatch.setattr(intake, "MODEL_SECONDS", 5.0)
+    settings.cache_clear()
+    with WorkerPool(size=2) as pool:
+        monkeypatch.setattr(bench, "WorkerPool", lambda *_, **__: Shared(pool))
+        yield tmp_path
+    settings.cache_clear()
+
+
+def command(model: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, Any]:
+    """The exit code of a run, and its document or its one line."""
+    capfd.readouterr()
+    code = main(["run", "dag.yaml", "--model", str(model), "--engine", "inline", "--json", "--quiet"])
+    out, err = capfd.readouterr()
+    if code == 2:
+        assert (out, err.count("\n")) == ("", 1)
+        assert err[:-1].isprintable()
+        return code, err
+    assert "Traceback" not in err
+    return code, json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(50, 1), *(pytest.param(250, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
+)
+def test_mutants_through_the_command(quick: Path, count: int, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+    codes: Counter[int] = Counter()
+    folder = quick / "mutants"
+    folder.mkdir()
+    for model in mutants(count, seed, folder):
+        code, said = command(model, capfd)
+        codes[code] += 1
+        if code != 2:
+            outcomes = {k: v for k, v in said["trials"].items() if k not in ("total", "infeasible")}
+            assert sum(outcomes.values()) == said["trials"]["total"] == 1
+    assert codes.total() == count
+    assert set(codes) <= {0, 1, 2}
+    assert codes[0] > count / 5
+    assert codes[2] > count / 10
+    assert command(quick / "model.onnx", capfd)[0] == 0
+    with Store.open(None, quick / "home") as store:
+        assert "running" not in {run.status for run in store.runs()}

@@ -1,0 +1,82 @@
+"""Disks that are full, read-only or somebody else's, and databases that are newer, through the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import RUN, fill, finish, left, start
+
+from autoopt.cli.app import main
+from autoopt.settings import settings
+from autoopt.store import Store, filesystem
+
+SCRIPT = Path(__file__).with_name("full_disk.py")
+NAMESPACE = ("unshare", "--mount", "--map-root-user")
+SIZES = ("300k", "1300k", "1700k")
+
+
+def can_mount() -> bool:
+    """Whether this machine lets us have file systems of our own, that nobody else sees."""
+    try:
+        command = [*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs mount namespaces (Linux, unshare)")
+def test_a_full_disk_is_one_line_and_the_run_then_as_if_nothing_had_been(tmp_path: Path) -> None:
+    fill(tmp_path, width=8192)  # half a megabyte
+    command = [*NAMESPACE, sys.executable, str(SCRIPT), str(tmp_path), *SIZES]
+    env = {**os.environ, "PYTHONPATH": str(SCRIPT.parent.parent)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    said = [stderr.splitlines() for _, stderr in found["small"]]
+    assert [code for code, _ in found["small"]] == [3] * len(SIZES), said
+    assert all("full" in lines[-1] or "No space left" in lines[-1] for lines in said)
+    assert all(line.startswith("[") for lines in said for line in lines[:-1])  # progress
+    assert any(len(lines) > 1 for lines in said)  # one was in the middle of a run
+    assert found["large"][0] == found["verified"][0] == 0, found["large"]
+    finish(start(fill(tmp_path / "roomy", width=8192), *RUN))
+    assert found["left"] == left(tmp_path / "roomy" / "home")
+
+    assert {command: code for command, (code, _) in found["read"].items() if code} == {}
+    code, stderr = found["written"]
+    assert (code, len(stderr.splitlines())) == (3, 1)
+    assert "ead-only" in stderr
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fill(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
+    settings.cache_clear()
+    with Store.open(None, tmp_path / "home"):
+        return tmp_path / "home"
+
+
+@pytest.mark.parametrize("command", [RUN, ("runs",), ("best",), ("store", "stats"), ("resume", "--engine", "inline")])
+def test_what_the_store_cannot_be_on_or_of_is_one_line(
+    command: tuple[str, ...], home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal() -> str:
+        code = main(command)
+        out, err = capfd.readouterr()
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        return err
+
+    with monkeypatch.context() as patch:
+        patch.setattr(filesystem, "filesystem_of", lambda *_: "nfs4")
+        assert "SQLite does not work on the network file system nfs4; set AUTOOPT_HOME" in refusal()
+    with sqlite3.connect(home / "autoopt.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'fffff'")
+    assert "upgrade autoopt" in refusal()

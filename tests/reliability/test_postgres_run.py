@@ -1,0 +1,51 @@
+"""Whole runs with the database on a PostgreSQL server that goes down in the middle of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import RUN, fill, finish, left, start, until
+from postgres import Server
+
+from autoopt.store import Store
+from autoopt.store.verify import verify
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(server: Server, tmp_path: Path) -> None:
+    fill(tmp_path)
+    running, said = start(tmp_path, *RUN, AUTOOPT_DB_URL=server.url), ""
+    for moment in ("trial 0:", "trial 2:"):
+        said += until(running, moment)
+        server.crash()
+        server.start()
+    document = finish(running, said=said)
+    assert document["trials"] == {"total": 4, "ok": 4, "infeasible": 3}
+    found = left(tmp_path / "home", server.url)
+    with Store.open(server.url, tmp_path / "home") as store:
+        assert verify(store).ok
+        assert [run.status for run in store.runs()] == ["finished"]
+    finish(start(fill(tmp_path / "sqlite"), *RUN))
+    assert found == left(tmp_path / "sqlite" / "home")
+
+
+def test_a_run_killed_beside_postgresql_is_continued(server: Server, tmp_path: Path) -> None:
+    fill(tmp_path, width=48)  # the server's database holds the other model's results
+    killed = start(tmp_path, *RUN, AUTOOPT_DB_URL=server.url, AUTOOPT_FAULT="between ask and tell:2")
+    killed.communicate(timeout=300)
+    assert killed.returncode == -9
+    (document,) = finish(start(tmp_path, "resume", "--engine", "inline", "--json", AUTOOPT_DB_URL=server.url))
+    assert document["pass_runs"]["reused"] > 0
+    found = left(tmp_path / "home", server.url)
+    finish(start(fill(tmp_path / "sqlite", width=48), *RUN))
+    assert found == left(tmp_path / "sqlite" / "home")

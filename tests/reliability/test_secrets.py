@@ -1,0 +1,202 @@
+"""A canary as password, everywhere a password may be: no command says it, and nothing that is kept holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from commands import DAG, Prefect, fill, start
+from postgres import Server
+
+CANARY = "c4n4ry-4nd-s3cr3t"
+RUN = ("run", "dag.yaml", "--model", "model.onnx", "--json")
+COMMANDS = (
+    ("plan", "dag.yaml", "--model", "model.onnx"), ("init", "model.onnx"), ("runs",), ("best",), ("best", "--json"),
+    ("lineage",), ("lineage", "--json"), ("report", "--out", "report.html"), ("compare", "latest", "latest"),
+    ("replay", "out/recipe.json", "--model", "model.onnx"), ("doctor",), ("doctor", "--json"), ("resume",),
+    ("store", "verify"), ("store", "gc"), ("store", "stats"), ("store", "stats", "--json"),
+    ("store", "export", "--out", "run.tar"), ("sweep", "zoo.yaml", "--engine", "inline", "--out", "swept"),
+)  # fmt: skip
+
+
+def said(folder: Path, *arguments: str, **env: str) -> str:
+    process = start(folder, *arguments, **env)
+    text = "\n".join(process.communicate(timeout=300))
+    assert process.returncode == 0 or arguments[0] in ("doctor", "sweep"), text
+    return text
+
+
+def holders(*folders: Path) -> list[str]:
+    """Files below `folders` in which the canary is."""
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return [str(path) for path in files if CANARY.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    made.sql(f"CREATE ROLE bird LOGIN PASSWORD '{CANARY}'", "CREATE DATABASE cage OWNER bird")
+    yield made
+    made.close()
+
+
+@pytest.mark.service
+def test_no_command_says_or_keeps_a_password(server: Server, prefect_server: Prefect, tmp_path: Path) -> None:
+    fill(tmp_path)
+    (tmp_path / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: [model.onnx]\n")
+    env = {
+        "AUTOOPT_DB_URL": f"postgresql://bird:{CANARY}@127.0.0.1:{server.port}/cage?options=-cwork_mem%3D4MB",
+        "PREFECT_API_URL": prefect_server.url.replace("://", f"://bird:{CANARY}@"),
+    }
+    killed = start(tmp_path, *RUN, **env, AUTOOPT_FAULT="between ask and tell:2")
+    texts = {"killed": "\n".join(killed.communicate(timeout=300))}
+    resumed = start(tmp_path, "resume", "--json", **env)
+    texts["resume"] = "\n".join(resumed.communicate(timeout=300))
+    assert (killed.returncode, resumed.returncode) == (-9, 0), texts
+    texts |= {" ".join(arguments): said(tmp_path, *arguments, **env) for arguments in COMMANDS}
+    assert [command for command, text in texts.items() if CANARY in text] == []
+    assert [command for command, text in texts.items() if "internal error" in text] == []
+    assert holders(tmp_path, prefect_server.folder) == []
+    kept = server.dump("cage")
+    assert "names -> tidy -> quant" in kept["chain"]
+    assert [table for table, rows in kept.items() if CANARY in rows] == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://bird:{CANARY}@127.0.0.1:9/cage", f"postgresql://127.0.0.1:9/cage?password={CANARY}",
+        f"mysql://bird:{CANARY}@host/x", f"postgresql://bird:{CANARY}@[::1/cage", f"sqlite://bird:{CANARY}@/",
+    ],
+)  # fmt: skip
+def test_no_error_says_a_password(url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from autoopt.cli.app import main
+    from autoopt.settings import settings
+
+    fill(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        for name, value in (
+            ("AUTOOPT_DB_URL", url),
+            ("PREFECT_API_URL", url),
+            ("AUTOOPT_HOME", str(tmp_path / "home")),
+        ):
+            patch.setenv(name, value)
+        settings.cache_clear()
+        for arguments in (RUN, ("runs",), ("resume",), ("store", "stats"), ("doctor",)):
+            code = main([*arguments])
+            out, err = capfd.readouterr()
+            assert code in (1, 2, 3)
+            assert CANARY not in out + err
+            assert err.count("\n") <= 1, err
+    settings.cache_clear()
+    assert holders(tmp_path) == []
+
+
+class Signed(SimpleHTTPRequestHandler):
+    """Gives files until there is one named `over`."""
+
+    def do_GET(self) -> None:
+        if Path(self.directory, "over").exists():
+            self.send_error(403)
+        else:
+            super().do_GET()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """The address of a web server on a folder `site`."""
+    (tmp_path / "site").mkdir()
+    handler = partial(Signed, directory=str(tmp_path / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        Thread(target=web.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
+
+
+SCRIPT = """\
+from autoopt import register
+
+@register("marked")
+def marked(model):
+    model.doc_string = "marked"
+    return model
+"""
+
+
+def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, tmp_path: Path) -> None:
+    """Model, data and script come from addresses with a signature, which is over when the run is resumed."""
+    folder, web = fill(tmp_path / "run"), tmp_path / "site"
+    (folder / "model.onnx").rename(web / "net.onnx")
+    (web / "script.py").write_text(SCRIPT)
+    np.savez(web / "data.npz", x=np.ones((8, 8), np.float32))
+    script = f"user_script: {site}/script.py?signature={CANARY}\n"
+    (folder / "dag.yaml").write_text(script + DAG.replace("{pass: name_fix}", "{pass: marked}"))
+    url, data = f"{site}/net.onnx?signature={CANARY}", f"{site}/data.npz?signature={CANARY}"
+    run = ("run", "dag.yaml", "--model", url, "--data", data, "--engine", "inline", "--json")
+    killed = start(folder, *run, AUTOOPT_FAULT="between ask and tell:2")
+    text = "\n".join(killed.communicate(timeout=120))
+    assert killed.returncode == -9, text
+    (web / "over").touch()
+    text += said(folder, "resume", "--engine", "inline")
+    shown = said(folder, "runs", "--json") + said(folder, "report", "--out", "report.html")
+    assert "net.onnx" in shown
+    assert CANARY not in text + shown
+    (web / "over").unlink()
+    (folder / "zoo.yaml").write_text(f"name: z\ndag: dag.yaml\nmodels: ['{url}', '{site}/no.zip?{CANARY}']\n")
+    swept = said(folder, "sweep", "zoo.yaml", "--engine", "inline", "--out", "swept")
+    assert "net" in swept
+    assert CANARY not in swept
+    (folder / "zoo.yaml").unlink()
+    (folder / "dag.yaml").unlink()  # the user's own words
+    assert holders(folder) == []
+
+
+BAD = (
+    "http://bird:{0}@127.0.0.1:9/net.onnx", "http://127.0.0.1:9/net.onnx?sig={0}", "http://{0}@127.0.0.1:9/net.onnx",
+    "http://bird:{0}@127.0.0.1:9x/net.onnx", "zip://net.onnx::http://bird:{0}@127.0.0.1:9/z.zip",
+    "nothing://bird:{0}@127.0.0.1/net.onnx",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", BAD)
+def test_no_error_says_what_is_secret_in_an_address(
+    address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from autoopt.cli.app import main
+    from autoopt.settings import settings
+
+    url = address.format(CANARY)
+    fill(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
+        settings.cache_clear()
+        given = ("--model", "model.onnx", "--engine", "inline", "--quiet")
+        for arguments in (
+            ("run", "dag.yaml", "--model", url, "--engine", "inline", "--quiet"), ("run", url), ("plan", url),
+            ("run", url.replace("net.onnx", "dag.yaml")), ("plan", "dag.yaml", "--model", url), ("init", url),
+            ("run", "dag.yaml", *given, "--data", url), ("sweep", url),
+        ):  # fmt: skip
+            code = main([*arguments])
+            out, err = capfd.readouterr()
+            assert code == 2, err
+            assert CANARY not in out + err
+            assert err.count("\n") == 1, err
+    settings.cache_clear()
+    assert holders(tmp_path) == []
+
+
+def test_a_prefect_server_that_is_not_there_is_one_line_without_its_password(tmp_path: Path) -> None:
+    process = start(fill(tmp_path), *RUN, "--quiet", PREFECT_API_URL=f"http://bird:{CANARY}@127.0.0.1:9/api")
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (3, "")
+    assert err.count("\n") == 1, err
+    assert "127.0.0.1:9/api" in err
+    assert CANARY not in err
+    assert holders(tmp_path) == []

@@ -1,0 +1,55 @@
+import io
+from typing import Any
+
+from autoopt.report.lineage import lineage_lines, write_lineage
+
+
+def step(name: str, before: str, after: str, **values: Any) -> dict[str, Any]:
+    return {"pass": name, "params": {}, "input": before, "output": after, "outcome": "ok", "seconds": 0.5, **values}
+
+
+ENVIRONMENT = {"os": "Linux", "host": "", "libraries": {"onnx": "1.23.2", "numpy": "2.4.6"}}
+DOCUMENT = {
+    "artifact": "c" * 64,
+    "source": "a" * 64,
+    "steps": [
+        step("fold", "a" * 64, "b" * 64, environment=ENVIRONMENT),
+        step("static", "b" * 64, "c" * 64, environment=ENVIRONMENT, params={"per_channel": True}),
+    ],
+}
+
+
+def test_every_step_in_order_with_its_parameters_and_the_environment_once() -> None:
+    assert lineage_lines(DOCUMENT) == [
+        f"source    {'a' * 12}",
+        "  with os Linux, libraries (onnx 1.23.2, numpy 2.4.6)",
+        f"  1. fold  {'a' * 12} -> {'b' * 12}  ok, 0.50 s",
+        f"  2. static  {'b' * 12} -> {'c' * 12}  ok, 0.50 s  per_channel=true",
+        f"artifact  {'c' * 64}",
+    ]
+
+
+def test_reports_of_analyses_are_shown_and_nothing_harms_the_terminal() -> None:
+    stream = io.StringIO()
+    write_lineage({**DOCUMENT, "steps": [step("x\x1b[2J", "a", "a", reports={"ops": {"Conv": 2}})]}, stream)
+    assert '     ops: {"Conv": 2}\n' in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_the_source_alone_has_no_steps() -> None:
+    assert lineage_lines({"artifact": "aa", "source": "aa", "steps": []}) == ["source    aa", "artifact  aa"]
+
+
+def test_conversion_given_up_parameters_and_analyses_are_shown() -> None:
+    attempts = [{"params": {"block": 64}, "reason": "64 does not divide 48"}]
+    document = {
+        **DOCUMENT,
+        "converted": step("torch_export", "e" * 64, "a" * 64, reports={"conversion": {"status": "same"}}),
+        "steps": [step("blocks", "a" * 64, "c" * 64, params={"block": 16}, attempts=attempts)],
+        "analyses": [step("operator_counts", "a" * 64, "a" * 64, reports={"operator_counts": {"Conv": 2}})],
+    }
+    lines = lineage_lines(document)
+    assert lines[1].startswith(f"  converted by torch_export  {'e' * 12} -> {'a' * 12}")
+    assert lines[2] == '     conversion: {"status": "same"}'
+    assert "     gave up block=64: 64 does not divide 48" in lines
+    assert lines[-3:-1] == [f"  operator_counts of {'a' * 12}", '     operator_counts: {"Conv": 2}']

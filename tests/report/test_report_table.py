@@ -1,0 +1,44 @@
+import io
+
+from autoopt.report.table import Table, plain, write_lines, write_table
+
+TABLE = Table(("name", "value"), (("a [bold]x[/bold]", "1"), ("b", "22")), title="t", right=frozenset({1}), strong=1)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_plain_is_aligned_and_one_line_a_row() -> None:
+    assert plain(TABLE).splitlines() == [
+        "t",
+        "name              value",
+        "a [bold]x[/bold]      1",
+        "b                    22",
+    ]
+
+
+def test_plain_never_wraps_or_breaks_rows() -> None:
+    text = plain(Table(("a",), (("x " * 500 + "\nsecond\x1b[2J",),)))
+    assert len(text.splitlines()) == 2
+    assert "\x1b" not in text
+
+
+def test_no_escape_codes_where_it_is_no_terminal() -> None:
+    stream = io.StringIO()
+    write_table(TABLE, stream)
+    assert stream.getvalue() == plain(TABLE)
+
+
+def test_a_terminal_gets_the_same_cells_and_no_markup_of_ours() -> None:
+    stream = Terminal()
+    write_table(TABLE, stream)
+    assert "a [bold]x[/bold]" in stream.getvalue()
+    assert "22" in stream.getvalue()
+
+
+def test_lines_keep_their_indent_and_lose_control_characters() -> None:
+    stream = io.StringIO()
+    write_lines(["  a  b", "c\x1b[1m\nd"], stream)
+    assert stream.getvalue() == "  a  b\nc?[1m?d\n"

@@ -1,0 +1,65 @@
+import pytest
+
+from autoopt.metrics import Estimate
+from autoopt.report.words import (
+    bytes_text,
+    counts_text,
+    metric_text,
+    number_text,
+    params_text,
+    ratio_text,
+    seconds_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("latency_p50", 0.1778, "0.1778 ms"),
+        ("latency_p50", 37.21, "37.2 ms"),
+        ("size", 408782, "409 kB"),
+        ("accuracy", 0.995, "0.9950"),
+        ("cosine", 1.0, "1.0000"),
+        ("max_abs_error", 0.0, "0"),
+        ("psnr", 29.333, "29.3 dB"),
+        ("my_metric", 1.2345, "1.23"),
+    ],
+)
+def test_metric_text(name: str, value: float, text: str) -> None:
+    assert metric_text(name, value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (12.3e9, "12.3 GB"), (5e12, "5000 GB")]
+)
+def test_bytes_text(value: float, text: str) -> None:
+    assert bytes_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (1e-9, "1e-09"), (-2.5, "-2.50"), (123456, "123456"), (1e7, "1e+07")]
+)
+def test_number_text(value: float, text: str) -> None:
+    assert number_text(value) == text
+
+
+def test_ratio_text_has_its_interval_unless_exact() -> None:
+    assert ratio_text(Estimate(0.3, 0.29, 0.312)) == "0.300x (0.290..0.312)"
+    assert ratio_text(Estimate.exact(0.25)) == "0.250x"
+
+
+def test_params_text_is_by_node_and_leaves_out_empty_nodes() -> None:
+    assert (
+        params_text({"a": {}, "b": {"x": True, "y": [1, "z"]}, "c": {"w": "QInt8"}})
+        == 'b: x=true, y=[1, "z"]; c: w=QInt8'
+    )
+
+
+def test_control_characters_cannot_reach_a_terminal() -> None:
+    assert "\x1b" not in params_text({"n\x1b[31m": {"p": "\x1b]0;title\x07"}})
+
+
+def test_counts_and_seconds() -> None:
+    assert counts_text({"total": 3, "ok": 2, "refused": 1, "failed": 0}) == "3: 2 ok, 1 refused"
+    assert counts_text({"total": 0}) == "0"
+    assert seconds_text({"total": 41.25, "search": 30.0, "idle": 0.0}) == "41.2 s (search 30.0)"
