@@ -1,0 +1,208 @@
+"""Runs as deployed flow runs: the model's run asks and tells, the chains' runs carry out the rows of their trials.
+
+All that is known of a run is in the store, so each of them can be retried or started anew, on any machine that reaches
+it, and does only what the store lacks.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import StateType
+from prefect.deployments import run_deployment
+from prefect.runtime import flow_run
+from prefect.states import Cancelling
+
+from autoopt.engine.context import RunContext
+from autoopt.engine.executor import Work
+from autoopt.engine.records import RunResult, TrialResult
+from autoopt.engine.session import Session
+from autoopt.engine.trial import ended, result_of
+from autoopt.outcome import Outcome
+from autoopt.store import TrialRecord
+
+CHAIN_DEPLOYMENT = "tune_chain/autoopt"
+POLL_SECONDS = 0.5
+LOOK_SECONDS = 3.0
+"""How often the states of the chains' flow runs are looked at."""
+ROUNDS_WITHOUT_PROGRESS = 3
+"""How many flow runs of a chain may end without finishing a trial before its trials count as crashed."""
+
+
+@dataclass
+class _Chain:
+    """What the model's run knows of a chain's flow runs."""
+
+    name: str
+    flow_run: UUID | None = None
+    rounds: int = 0
+    fruitless: int = 0
+    waiting: dict[int, Future[TrialResult]] = field(default_factory=dict)
+
+
+class DeployedExecutor:
+    """An `Executor` that has trials carried out by deployed runs of `tune_chain`, and waits for their rows.
+
+    To be made in the flow run of the model, so that the chains' runs are its children. A context manager; leaving it
+    cancels the chains' runs that are still going on.
+    """
+
+    def __init__(self, ctx: RunContext, tags: list[str], *, deployment: str = CHAIN_DEPLOYMENT) -> None:
+        self._ctx, self._tags, self._deployment = ctx, tags, deployment
+        self._context = contextvars.copy_context()
+        self._queue: str | None = None
+        self._chains: dict[str, _Chain] = {}
+        self._counted: set[str] = set()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="chains", daemon=True)
+
+    def __enter__(self) -> DeployedExecutor:
+        self._queue = _own_queue()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        with get_client(sync_client=True) as client:
+            for chain in self._chains.values():
+                if chain.flow_run is not None and chain.waiting:
+                    with suppress(Exception):  # the server may be what has failed; the runs then see it in the store
+                        client.set_flow_run_state(chain.flow_run, Cancelling(message="the model's run has ended"))
+
+    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
+        future: Future[TrialResult] = Future()
+        with self._lock:
+            self._chains.setdefault(chain, _Chain(name)).waiting[number] = future
+        return future
+
+    def _watch(self) -> None:
+        looked = 0.0
+        while not self._over.wait(POLL_SECONDS):
+            try:
+                self._hand_in()
+                if time.monotonic() - looked > LOOK_SECONDS or self._unserved():
+                    self._look()
+                    looked = time.monotonic()
+            except Exception as error:  # the search ends with it
+                self._fail_all(error)
+                return
+
+    def _fail_all(self, error: Exception) -> None:
+        with self._lock:
+            for chain in self._chains.values():
+                for future in chain.waiting.values():
+                    future.set_exception(error)
+                chain.waiting.clear()
+
+    def _unserved(self) -> bool:
+        with self._lock:
+            return any(c.waiting and c.flow_run is None for c in self._chains.values())
+
+    def _hand_in(self) -> None:
+        """Give back what has been done."""
+        with self._lock:
+            wanted = {number for c in self._chains.values() for number in c.waiting}
+        if not wanted:
+            return
+        rows = self._ctx.store.trials(self._ctx.run)
+        for row in rows:
+            if row.number in wanted and row.status == "done":
+                chain = self._chains[row.chain]
+                chain.fruitless = 0
+                self._count(row)
+                with self._lock:
+                    future = chain.waiting.pop(row.number)
+                future.set_result(result_of(row))
+
+    def _count(self, row: TrialRecord) -> None:
+        """Book what another process executed or reused for a trial."""
+        passes = {k: r.run for k, r in self._ctx.store.pass_runs(row.pass_runs).items()}
+        measured = {k: r.run for k, r in self._ctx.store.evaluations(row.evaluations).items()}
+        for kind, keys, runs in (("pass_runs", row.pass_runs, passes), ("evaluations", row.evaluations, measured)):
+            for key in keys:
+                fresh = runs.get(key) == self._ctx.run and key not in self._counted
+                self._counted.add(key)
+                self._ctx.counts.add(kind, executed=fresh)
+
+    def _look(self) -> None:
+        """Start flow runs for chains whose trials nobody will carry out."""
+        with self._lock:
+            needy = {key: c for key, c in self._chains.items() if c.waiting}
+        for key, chain in needy.items():
+            if chain.flow_run is not None:
+                state = _state(chain.flow_run)
+                if state not in _ENDED:
+                    continue
+                chain.flow_run = None
+                chain.fruitless += 1
+                if chain.fruitless >= ROUNDS_WITHOUT_PROGRESS or state is StateType.CANCELLED:
+                    self._give_up(key, chain, state)
+                    continue
+            self._start(key, chain)
+
+    def _start(self, key: str, chain: _Chain) -> None:
+        chain.rounds += 1
+        parameters = {"run": self._ctx.run, "chain": key, "round": chain.rounds}
+
+        def start() -> UUID:
+            name = chain.name if chain.rounds == 1 else f"{chain.name} · round {chain.rounds}"
+            tags = [*self._tags, f"chain:{key}"]
+            made: Any = run_deployment(
+                self._deployment,
+                parameters=parameters,
+                flow_run_name=name,
+                tags=tags,
+                timeout=0,
+                work_queue_name=self._queue,
+            )
+            return UUID(str(made.id))
+
+        chain.flow_run = self._context.copy().run(start)
+
+    def _give_up(self, key: str, chain: _Chain, state: StateType) -> None:
+        """The trials of a chain whose runs do not come to anything count as crashed; a retry does them again."""
+        with self._lock:
+            waiting = dict(chain.waiting)
+        store, run = self._ctx.store, self._ctx.run
+        for row in store.trials(run):
+            if row.number in waiting and store.claim("trial", row.key):
+                message = f"the flow run of the chain ended {state.value.lower()}"
+                result = TrialResult(chain=key, point=row.point, outcome=Outcome.CRASHED, message=message)
+                store.finish_trial(ended(row, result), owner=store.owner)
+
+
+_ENDED = (StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED)
+
+
+def _own_queue() -> str | None:
+    """The work queue of the deployed run that this process carries out: its chains go to the same machines."""
+    above = flow_run.root_flow_run_id
+    if not above:
+        return None
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(UUID(str(above))).work_queue_name
+
+
+def _state(flow_run: UUID) -> StateType | None:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(flow_run).state_type
+
+
+def search_deployed(session: Session, tags: list[str]) -> RunResult:
+    """The search of a prepared run, its chains as deployed flow runs."""
+    with DeployedExecutor(session.ctx, tags) as executor:
+        return session.search(executor)
+
+
+Search = Callable[[Session], RunResult]

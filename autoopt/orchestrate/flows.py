@@ -1,0 +1,195 @@
+"""Prefect flow runs made from a run: one per chain under one for the model, trials as task runs.
+
+The engine's loop asks and tells in a thread of its own; each trial it hands out becomes a task run inside the flow run
+of its chain. Prefect shows and records; the store is the truth, so nothing of a result passes through Prefect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from prefect import flow, tags, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+
+from autoopt.engine.executor import Executor, Work
+from autoopt.engine.records import RunResult, TrialResult
+from autoopt.orchestrate.artifacts import show_chain, show_result
+from autoopt.orchestrate.naming import flow_run_name
+from autoopt.store import Store
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class _Order:
+    """One trial on its way into the flow run of its chain."""
+
+    chain: str
+    name: str
+    number: int
+    work: Work
+    future: Future[TrialResult]
+
+
+ROUND = 100
+"""Trials in one flow run of a chain: the server digests some 20 task runs a second, and its pages show 200 rows."""
+
+
+class FlowExecutor:
+    """An `Executor` that hands each trial to the event loop in which the chains' flow runs live."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, orders: asyncio.Queue[_Order | None]) -> None:
+        self._loop, self._orders = loop, orders
+
+    def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
+        future: Future[TrialResult] = Future()
+        order = _Order(chain, name, number, work, future)
+        self._loop.call_soon_threadsafe(self._orders.put_nowait, order)
+        return future
+
+
+@task(name="trial", task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False)
+async def _trial(label: str, order_id: int) -> State[Any]:
+    """One trial; its state says what became of it, its result stays in the store."""
+    order = _orders_under_way[order_id]
+    result = await asyncio.to_thread(order.work)
+    order.future.set_result(result)
+    said = f"{result.outcome}: {result.message}" if result.message else _summary(result)
+    return Completed(message=said) if result.outcome.good else Failed(message=said)
+
+
+_orders_under_way: dict[int, _Order] = {}
+
+
+async def _carry_out(order: _Order) -> TrialResult | None:
+    _orders_under_way[id(order)] = order
+    try:
+        trial: Any = _trial  # its stub has no overload for a coroutine that returns its state
+        await trial(f"trial {order.number}", id(order), return_state=True)
+    except BaseException as error:
+        if not order.future.done():
+            order.future.set_exception(error)
+        raise
+    finally:
+        del _orders_under_way[id(order)]
+        if not order.future.done():  # Prefect itself failed before the work ran
+            order.future.set_exception(RuntimeError("the task run ended without a result"))
+    return None if order.future.exception() else order.future.result()
+
+
+async def _chain(queue: asyncio.Queue[_Order | None], width: int, show: Callable[[], None]) -> State[Any]:
+    """A chain's flow run: takes trials until there are no more, up to `width` at a time, and shows them at the end."""
+    results: list[TrialResult] = []
+
+    async def take() -> None:
+        while (order := await queue.get()) is not None:
+            result = await _carry_out(order)
+            if result is not None:
+                results.append(result)
+        queue.put_nowait(None)
+
+    await asyncio.gather(*(take() for _ in range(width)))
+    if results:
+        await asyncio.to_thread(show)
+    good = sum(r.outcome.good for r in results)
+    said = f"{good} of {len(results)} trials ok"
+    return Completed(message=said) if good else Failed(message=said)
+
+
+class Chains(Generic[Result]):
+    """The flow runs of one model's chains, each started when its first trial is handed out, a new one every `ROUND`."""
+
+    def __init__(self, width: int, show: Callable[[str], None]) -> None:
+        """`width`: trials at once; `show`: shows a chain, by its id, in the flow run under way."""
+        self._width, self._show = width, show
+        self._queues: dict[str, asyncio.Queue[_Order | None]] = {}
+        self._counts: Counter[str] = Counter()
+        self._runs: list[asyncio.Task[Any]] = []
+
+    async def serve(self, loop_work: Callable[[Executor], Result]) -> Result:
+        """Run the engine's loop in a thread and its trials in chain flow runs; returns the loop's result."""
+        orders: asyncio.Queue[_Order | None] = asyncio.Queue()
+        executor = FlowExecutor(asyncio.get_running_loop(), orders)
+        job = asyncio.create_task(asyncio.to_thread(loop_work, executor))
+        job.add_done_callback(lambda _: orders.put_nowait(None))
+        while (order := await orders.get()) is not None:
+            if self._counts[order.chain] % ROUND == 0:
+                self._start(order)
+            self._counts[order.chain] += 1
+            self._queues[order.chain].put_nowait(order)
+        for queue in self._queues.values():
+            queue.put_nowait(None)
+        await asyncio.gather(*self._runs, return_exceptions=True)
+        return await job
+
+    def _start(self, order: _Order) -> None:
+        if order.chain in self._queues:
+            self._queues[order.chain].put_nowait(None)  # the round before has all its trials
+        queue: asyncio.Queue[_Order | None] = asyncio.Queue()
+        self._queues[order.chain] = queue
+        round_ = self._counts[order.chain] // ROUND + 1
+        name = order.name if round_ == 1 else f"{order.name} · round {round_}"
+        width, show = self._width, partial(self._show, order.chain)
+
+        async def tune_chain(chain: str, passes: str) -> State[Any]:
+            return await _chain(queue, width, show)
+
+        run = flow(name="tune_chain", flow_run_name="{passes}", validate_parameters=False)(tune_chain)
+        with tags(flow_run_name(f"chain:{order.chain}")):
+            self._runs.append(asyncio.ensure_future(run(order.chain, name, return_state=True)))
+
+
+def run_as_flow(
+    loop_work: Callable[[Executor], RunResult],
+    *,
+    run: str,
+    model: str,
+    dag: str,
+    width: int,
+    store: Store,
+    tags_of_run: Sequence[str] = (),
+    begun: Callable[[str], None] = lambda flow_run: None,
+) -> RunResult:
+    """Carry out a run as flow `optimize_model` with its chains as sub-flows; blocks until it is done.
+
+    The engine's errors come out as they are. `begun` is called with the id of the flow run.
+    """
+    outcome: list[RunResult | BaseException] = []
+
+    async def optimize_model(run: str, model: str, dag: str) -> State[Any]:
+        try:
+            begun(str(flow_run.id))
+            result = await Chains[RunResult](width, partial(show_chain, store, run)).serve(loop_work)
+        except BaseException as error:
+            outcome.append(error)
+            return Failed(message=f"{type(error).__name__}: {error}")
+        outcome.append(result)
+        await asyncio.to_thread(show_result, store, result)
+        return Completed(message=result.status)
+
+    name = flow_run_name(f"{model} · {dag}")
+    parent = flow(name="optimize_model", flow_run_name=name, validate_parameters=False)(optimize_model)
+    with tags(*tags_of_run):
+        asyncio.run(parent(run, model, dag, return_state=True))  # type: ignore[arg-type]  # a coroutine: an async flow
+    if not outcome:
+        raise RuntimeError("the flow run ended before the search began")
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _summary(result: TrialResult) -> str:
+    shown = [
+        f"{name} {estimate.value:.4g}x" for name, estimate in result.ratios.items() if name in ("latency_p50", "size")
+    ]
+    shown += [f"breaks: {reason}" for reason in result.reasons[:1] if result.violation > 0]
+    return ", ".join([str(result.outcome), *shown])

@@ -1,0 +1,225 @@
+"""Hosts behind Prefect work pools: each call is a deployed flow run that a worker of the pool carries out.
+
+What a call reads and makes travels through an exchange folder (see `autoopt.workers.parcel`) beside the artifacts; of
+Prefect only states are asked. The worker runs the same function in a killable process of its own, behind the
+measurement gate of its machine. A `docker` host is a work pool of type docker with the image as job variable.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from autoopt.engine.environment import cpu, environment
+from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.server import DEFAULTS, api_url, without_userinfo
+from autoopt.outcome import Outcome
+from autoopt.settings import settings
+from autoopt.spec.targets import HostSpec
+from autoopt.workers import CallResult, Gate, WorkerPool
+from autoopt.workers.parcel import Exchange, pack, pack_answer, unpack, unpack_answer
+from autoopt.workers.process import Cancelled
+
+FLOW = "remote_call"
+DOCKER_POOL = "autoopt-docker"
+"""The work pool of `docker` hosts that name none."""
+POLL_SECONDS = 0.5
+START_SECONDS = 300.0
+"""How long a flow run may wait for a worker of the pool."""
+GRACE_SECONDS = 120.0
+"""How much longer than its limit a call may take: the start of the flow run's process, files, the gate there."""
+ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+class PrefectHost:
+    """A host (see `autoopt.workers.hosts.Host`) whose calls are flow runs of a work pool. Thread-safe."""
+
+    remote = True
+
+    def __init__(self, host: HostSpec, home: Path, *, start_seconds: float = START_SECONDS) -> None:
+        """
+        Raises:
+            InputError: no Prefect server that stays is known, or it has no such pool.
+        """
+        url = api_url(home)
+        self.pool = host.work_pool or DOCKER_POOL
+        self.name = f"work pool {self.pool}"
+        if url is None:
+            remedy = "start 'autoopt serve' in this folder, or set PREFECT_API_URL"
+            raise InputError(f"{self.name} needs a Prefect server that stays", remedy=remedy)
+        os.environ["PREFECT_API_URL"] = url  # before Prefect is first imported, which reads its settings
+        for name, value in DEFAULTS.items():
+            os.environ.setdefault(name, value)
+        self._queue = host.queue or None
+        self._variables = {"image": host.image} if host.image else {}
+        self._start_seconds = start_seconds
+        shared = settings().artifacts_url
+        self._place = f"exchange/{uuid.uuid4().hex[:12]}"
+        self._folder = None if shared else str(home)
+        self._exchange = Exchange(f"{shared or home}/{self._place}")
+        self._over = threading.Event()
+        self._deployment = self._deployed(without_userinfo(url))
+
+    def _deployed(self, url: str) -> uuid.UUID:
+        """The deployment of the calls' flow into the pool, made or renewed."""
+        import httpx
+        from prefect.client.orchestration import get_client
+        from prefect.deployments.runner import RunnerDeployment
+        from prefect.exceptions import ObjectNotFound
+        from prefect.types.entrypoint import EntrypointType
+
+        from flows.remote_call import remote_call
+
+        try:
+            with get_client(sync_client=True) as client:
+                client.read_work_pool(self.pool)
+            made: Any = RunnerDeployment.from_flow(
+                remote_call, name=self.pool, work_pool_name=self.pool, entrypoint_type=EntrypointType.MODULE_PATH
+            )
+            return uuid.UUID(str(made.apply()))
+        except ObjectNotFound:
+            remedy = f"'prefect work-pool create {self.pool} --type process' (or docker) makes it; then start a worker"
+            raise InputError(f"the Prefect server has no {self.name}", where=url, remedy=remedy) from None
+        except httpx.TransportError as error:
+            raise SystemFailure(f"the Prefect server does not answer ({error})", where=url) from None
+
+    def run_pass(
+        self,
+        payload: dict[str, Any],
+        timeout: float | None,
+        memory: int | None = None,
+        cancel: threading.Event | None = None,
+    ) -> CallResult:
+        return self.call("autoopt.passes.runner:run", payload, timeout, memory, cancel)
+
+    def evaluate_model(
+        self,
+        meter: str,
+        payload: dict[str, Any],
+        timeout: float | None,
+        memory: int | None = None,
+        cancel: threading.Event | None = None,
+    ) -> CallResult:
+        return self.call(meter, payload, timeout, memory, cancel)
+
+    def runtime(self) -> CallResult:
+        return self.call("autoopt.model.worker:runtime", {}, timeout=60.0)
+
+    def call(
+        self,
+        function: str,
+        payload: dict[str, Any],
+        timeout: float | None = 60.0,
+        memory: int | None = None,
+        cancel: threading.Event | None = None,
+        alone: bool = False,
+    ) -> CallResult:
+        """As `WorkerPool.call`, on the pool's machine; `alone`: nothing else of autoopt runs there meanwhile.
+
+        Raises:
+            Cancelled: `cancel` was set, or the host was closed.
+            SystemFailure: no worker takes the call, or files cannot be exchanged.
+        """
+        call = uuid.uuid4().hex
+        asked = {"call": function, "payload": pack(payload, self._exchange), "seconds": timeout, "memory": memory}
+        self._exchange.write(call, "asked.json", {**asked, "alone": alone})
+        began = time.monotonic()
+        said = self._carried_out(call, timeout, lambda: self._over.is_set() or (cancel is not None and cancel.is_set()))
+        answer = self._exchange.read(call, "answer.json")
+        if answer is None:
+            timed_out = said == "timeout"
+            outcome = Outcome.TIMEOUT if timed_out else Outcome.CRASHED
+            message = f"more than {timeout:.0f} s" if timed_out and timeout else f"the flow run of the call {said}"
+            return CallResult(outcome, message=message, seconds=time.monotonic() - began)
+        value = unpack_answer(answer, str(payload.get("output", "")), self._exchange)
+        if function.endswith(":runtime") and isinstance(value, dict):
+            value = {**value, **answer["machine"]}
+        return CallResult(Outcome(answer["outcome"]), value, answer["message"], answer["seconds"], answer["details"])
+
+    def _carried_out(self, call: str, timeout: float | None, cancelled: Callable[[], bool]) -> str:
+        """Submit the call's flow run and wait for its end; how it ended."""
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client:
+            parameters = {"call": call, "place": self._place, "folder": self._folder}
+            run = client.create_flow_run_from_deployment(
+                self._deployment,
+                parameters=parameters,
+                name=f"call {call[:8]}",
+                work_queue_name=self._queue,
+                job_variables=self._variables,
+            ).id
+            submitted, begun = time.monotonic(), None
+            while True:
+                found = client.read_flow_run(run)
+                state, now = found.state_type.value if found.state_type else "", time.monotonic()
+                if state in ENDED:
+                    return f"ended {state.lower()}"
+                if begun is None and state == "RUNNING":
+                    begun = now
+                reason = ""
+                if cancelled():
+                    reason = "cancelled"
+                elif begun is None and now - submitted > self._start_seconds:
+                    reason = "waiting"
+                elif begun is not None and timeout is not None and now - begun > timeout + GRACE_SECONDS:
+                    reason = "timeout"
+                if reason:
+                    self._cancel(client, run)
+                if reason == "cancelled":
+                    raise Cancelled("cancelled")
+                if reason == "waiting":
+                    remedy = f"start one there: 'prefect worker start --pool {self.pool}'"
+                    said = f"no worker of {self.name} took a call in {self._start_seconds:.0f} s"
+                    raise SystemFailure(said, remedy=remedy)
+                if reason:
+                    return reason
+                time.sleep(POLL_SECONDS)
+
+    @staticmethod
+    def _cancel(client: Any, run: uuid.UUID) -> None:
+        from prefect.states import Cancelling
+
+        with suppress(Exception):  # the server may be what has failed
+            client.set_flow_run_state(run, Cancelling(message="the caller waits no longer"))
+
+    def close(self) -> None:
+        """End the calls that are waiting, and remove what was exchanged."""
+        self._over.set()
+        with suppress(SystemFailure):
+            self._exchange.clear()
+
+
+def carry_out(call: str, place: str, folder: str | None) -> str:
+    """On the worker's side: carry out one call and leave its answer; returns the outcome in one line.
+
+    Args:
+        folder: what `place` is below; None: this machine's AUTOOPT_ARTIFACTS_URL.
+
+    Raises:
+        InputError: the call is not there.
+    """
+    root = folder or settings().artifacts_url
+    if not root:
+        raise InputError("calls come through the shared artifacts", remedy="set AUTOOPT_ARTIFACTS_URL for the worker")
+    exchange = Exchange(f"{root}/{place}")
+    asked = exchange.read(call, "asked.json")
+    if asked is None:
+        raise InputError(f"there is no call {call}", where=exchange.safe_url)
+    gate = Gate()
+    with tempfile.TemporaryDirectory(prefix="autoopt-call-") as work, WorkerPool(size=1) as pool:
+        payload = unpack(asked["payload"], exchange, Path(work))
+        with gate.measuring() if asked["alone"] else gate.working():
+            called = pool.call(asked["call"], payload, timeout=asked["seconds"], memory=asked["memory"])
+        answer = pack_answer(called.value, Path(work), exchange)
+    said: Mapping[str, Any] = {"outcome": str(called.outcome), "message": called.message, "seconds": called.seconds}
+    machine = {"cpu": {k: list(v) if k == "flags" else v for k, v in cpu().items()}, "environment": environment()}
+    exchange.write(call, "answer.json", {**said, **answer, "details": called.details[-2000:], "machine": machine})
+    return f"{called.outcome} {called.message}".strip()

@@ -1,0 +1,200 @@
+"""`autoopt serve`: a Prefect server and workers as child processes, ended together."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.server import DEFAULTS, NOTE, SERVER, without_userinfo
+
+START_SECONDS = 120.0
+SERVER_NAME = "server"
+RESTARTS = 5
+"""How often a worker that has ended is started again."""
+GRACE_SECONDS = 15.0
+"""How long processes get to end by themselves."""
+
+
+@dataclass
+class Served:
+    """Everything that one `autoopt serve` has started. A context manager; leaving it ends all of it."""
+
+    home: Path
+    host: str = "127.0.0.1"
+    port: int = 4200
+    say: Callable[[str], None] = print
+    api: str = ""
+    queues: Sequence[str] = ()
+    """The only work queues to work for; all where there is none."""
+    _limits: dict[str, int | None] = field(default_factory=dict)
+    _ends: dict[str, int] = field(default_factory=dict)
+    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __enter__(self) -> Served:
+        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        for name, value in {**DEFAULTS, "PREFECT_HOME": str(self.home / "prefect")}.items():
+            os.environ.setdefault(name, value)
+        os.environ["AUTOOPT_HOME"] = str(self.home)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(ValueError):  # a thread other than the main one has no signals to ignore
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)  # impatience must not leave anything behind
+        with suppress(FileNotFoundError):
+            (self.home / NOTE).unlink()
+        end([child for name, child in self._children.items() if name != SERVER_NAME])
+        end(
+            [child for name, child in self._children.items() if name == SERVER_NAME]
+        )  # workers report to it until the end
+
+    def server(self) -> str:
+        """The API of the server in PREFECT_API_URL, or of one that is started here.
+
+        Raises:
+            InputError: the port is taken, or the address is open to others and there is no password.
+            SystemFailure: the server does not come up.
+        """
+        given = os.environ.get("PREFECT_API_URL")
+        if given:
+            self.api = given
+            self._wait()
+            self.say(f"Prefect server: {without_userinfo(given)} (from PREFECT_API_URL)")
+        else:
+            self._check_address()
+            shown = f"[{self.host}]" if ":" in self.host else self.host
+            self.api = os.environ["PREFECT_API_URL"] = f"http://{shown}:{self.port}/api"
+            os.environ["PREFECT_SERVER_UI_API_URL"] = self.api
+            os.environ["PREFECT_UI_URL"] = self.api.removesuffix("/api")  # for links in notifications
+            command = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
+            self._start(
+                SERVER_NAME, command, PREFECT_API_URL="", **{k: os.environ.get(k, v) for k, v in SERVER.items()}
+            )
+            self._wait()
+            self.say(f"Prefect server: http://{shown}:{self.port}")
+        note = json.dumps({"api": self.api, "pid": os.getpid()})
+        new = self.home / f"{NOTE}.new"
+        new.touch(mode=0o600)
+        new.write_text(note)
+        new.replace(self.home / NOTE)
+        return self.api
+
+    def worker(self, pool: str, limit: int | None = None) -> None:
+        """A worker for a pool, and what it runs, at most `limit` at once."""
+        self._limits[pool] = limit
+        name = f"{pool}-{socket.gethostname()}-{os.getpid()}"
+        command = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name]
+        for queue in self.queues:
+            command += ["--work-queue", queue]
+        if limit is not None:
+            command += ["--limit", str(limit)]
+        frequency = os.environ.get("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")
+        self._start(pool, command, PREFECT_FLOWS_HEARTBEAT_FREQUENCY=frequency, PREFECT_WORKER_QUERY_SECONDS="2")
+        self.say(f"worker for pool {pool}: process {self._children[pool].pid}, log {self.log(pool)}")
+
+    def log(self, name: str) -> Path:
+        """The log of one of the processes."""
+        return self.home / "logs" / f"{name}.log"
+
+    def watch(self) -> None:
+        """Start workers that have ended anew; return only when told to, by a signal.
+
+        Raises:
+            SystemFailure: the server has ended by itself, or a worker again and again.
+        """
+        while True:
+            for name, child in list(self._children.items()):
+                if child.poll() is None:
+                    continue
+                self._ends[name] = self._ends.get(name, 0) + 1
+                if name == SERVER_NAME or self._ends[name] > RESTARTS:
+                    raise SystemFailure(f"the {name} has ended with {child.returncode}", where=str(self.log(name)))
+                self.say(f"the worker for pool {name} has ended with {child.returncode}; it is started again")
+                self.worker(name, self._limits[name])
+            time.sleep(0.5)
+
+    def _start(self, name: str, command: list[str], **env: str) -> None:
+        environment = {k: v for k, v in {**os.environ, **env}.items() if v}
+        with self.log(name).open("ab") as log:
+            self._children[name] = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us; we end them in order
+            )
+
+    def _check_address(self) -> None:
+        try:
+            closed = ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            closed = self.host == "localhost"
+        if not closed and not os.environ.get("PREFECT_SERVER_API_AUTH_STRING"):
+            remedy = "set PREFECT_SERVER_API_AUTH_STRING (user:password), or stay on 127.0.0.1"
+            raise InputError(f"{self.host} is open to others, and there is no password", remedy=remedy)
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.host, self.port))
+            except OSError as error:
+                remedy = "give another --port, or set PREFECT_API_URL to the server that is there"
+                raise InputError(f"cannot listen on port {self.port} ({error.strerror})", remedy=remedy) from None
+
+    def _wait(self) -> None:
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            child = self._children.get(SERVER_NAME)
+            if child is not None and child.poll() is not None:
+                break
+            with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(f"{self._plain}/health", timeout=5):
+                return
+            if child is None:
+                break
+            time.sleep(0.2)
+        raise SystemFailure("the Prefect server does not answer", where=without_userinfo(self.api))
+
+    @property
+    def _plain(self) -> str:
+        return without_userinfo(self.api)
+
+
+def end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes and all that came of them: asked first, killed after a while."""
+    families = []
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            families += psutil.Process(child.pid).children(recursive=True)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGINT)
+    until = time.monotonic() + GRACE_SECONDS
+    for child in children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.1, until - time.monotonic()))
+    for left in families:
+        with suppress(psutil.NoSuchProcess):
+            left.terminate()
+    _, alive = psutil.wait_procs(families, timeout=GRACE_SECONDS)
+    for process in [*alive, *(child for child in children if child.poll() is None)]:
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            process.kill()
+        process.wait()

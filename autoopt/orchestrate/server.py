@@ -1,0 +1,128 @@
+"""Prefect's start-up, begun early in the background so that its 3 to 16 seconds overlap with other work.
+
+The environment is set before `prefect` is first imported; what the user has set stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+DEFAULTS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # its start-up made "database is locked" errors likely
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # progress is ours to show; the UI keeps Prefect's logs
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_CLI_PROMPT": "false",
+}
+
+SERVER = {"PREFECT_SERVER_FLOW_RUN_GRAPH_MAX_NODES": "300"}
+"""For a server that stays: the page of a sweep over 1,000 models hung for 10 s while it drew the graph of them all."""
+
+
+class PrefectStart:
+    """Imports Prefect and brings up its API (the one in PREFECT_API_URL, else an ephemeral server) in a thread."""
+
+    def __init__(self) -> None:
+        for name, value in DEFAULTS.items():
+            os.environ.setdefault(name, value)
+        self.shared = bool(os.environ.get("PREFECT_API_URL"))
+        self.seconds = 0.0
+        """How long the start-up took, in all."""
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._start, name="prefect-start", daemon=True)
+        self._thread.start()
+
+    def _start(self) -> None:
+        began = time.monotonic()
+        try:
+            import asyncio
+
+            from prefect.client.orchestration import get_client
+
+            async def reach() -> None:
+                async with get_client() as client:
+                    error = await client.api_healthcheck()
+                    if error is not None:
+                        raise error
+
+            asyncio.run(reach())
+            if not self.shared:
+                _end_with_us()
+        except BaseException as error:  # handed to the thread that waits
+            self._error = error
+        self.seconds = time.monotonic() - began
+
+    @property
+    def ready(self) -> bool:
+        """Whether the start-up has ended, well or badly."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> float:
+        """Wait until the API answers; returns the seconds spent waiting here.
+
+        Raises:
+            SystemFailure: the API cannot be reached.
+        """
+        from autoopt.errors import SystemFailure
+
+        began = time.monotonic()
+        self._thread.join()
+        if self._error is not None:
+            where = os.environ.get("PREFECT_API_URL", "") if self.shared else ""
+            reason = f"{type(self._error).__name__}: {self._error}"
+            raise SystemFailure(
+                f"the Prefect {'server' if self.shared else 'ephemeral server'} does not answer ({reason})",
+                where=without_userinfo(where),
+                remedy="start it with 'prefect server start', or run with --engine inline",
+            )
+        return time.monotonic() - began
+
+
+def _end_with_us() -> None:
+    """See to it that the ephemeral server ends when this process does, even if that is killed: a shell waits for the
+    end of a pipe that only this process holds open, and then ends what is still the server."""
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "prefect.server.api.server:create_app" in child.cmdline():
+                script = 'read _; grep -qs prefect.server "/proc/$0/cmdline" && kill "$0"'
+                command = ["sh", "-c", script, str(child.pid)]
+                quiet = subprocess.DEVNULL
+                _watchers.append(
+                    subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
+                )
+
+
+_watchers: list[subprocess.Popen[bytes]] = []
+"""Hold the pipes open."""
+
+
+def without_userinfo(url: str) -> str:
+    """`url` without user and password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+NOTE = "serve.json"
+"""In the home: where the server of `autoopt serve` is, while it runs."""
+
+
+def api_url(home: Path) -> str | None:
+    """The API of the Prefect server at hand: PREFECT_API_URL, else that of an `autoopt serve` with this home."""
+    given = os.environ.get("PREFECT_API_URL")
+    if given:
+        return given
+    with suppress(OSError, ValueError, KeyError):
+        note = json.loads((home / NOTE).read_text())
+        if Path(f"/proc/{note['pid']}").exists() or not Path("/proc/self").exists():
+            return str(note["api"])
+    return None

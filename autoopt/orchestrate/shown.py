@@ -1,0 +1,79 @@
+"""A sweep as its flow run shows it while it goes on: how far it is, and the state of each model."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
+
+from autoopt.errors import one_line
+from autoopt.report.document import estimate
+
+EVERY_SECONDS = 2.0
+"""The table is renewed at most so often: of 1,000 models it is 150 kB."""
+
+
+class SweepShown:
+    """Artifacts `progress` and `models` of the flow run under way; `event` takes the events of the engine."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._progress: UUID | None = None
+        self._table: UUID | None = None
+        self._renewed = 0.0
+        self._done = 0
+
+    def event(self, event: str, **values: Any) -> None:
+        """One event of the engine; those of single trials are not for here."""
+        if event == "models":
+            self._begin(values["names"])
+        elif event == "model_begins" and values["name"] in self._rows:
+            self._rows[values["name"]]["state"] = "running"
+            self._renew()
+        elif event == "model_ends":
+            self._rows[values["entry"]["name"]] = row(values["entry"])
+            self._done += 1
+            self._renew()
+
+    def _begin(self, names: list[str]) -> None:
+        self._rows = {name: {"model": name, "state": "waiting"} for name in names}
+        described = f"{len(names)} models of the sweep"
+        made: Any = create_progress_artifact(progress=0.0, key="progress", description=described)
+        self._progress = made
+        table: Any = create_table_artifact(
+            key="models", table=list(self._rows.values()), description=f"{described}; `autoopt best RUN` shows one"
+        )
+        self._table = table
+
+    def _renew(self) -> None:
+        over = self._done == len(self._rows)
+        if self._progress is None or self._table is None or (not over and self._fresh()):
+            return
+        self._renewed = time.monotonic()
+        update_progress_artifact(self._progress, progress=100.0 * self._done / len(self._rows))
+        with get_client(sync_client=True) as client:
+            client.update_artifact(self._table, ArtifactUpdate(data=json.dumps(list(self._rows.values()))))
+
+    def _fresh(self) -> bool:
+        return time.monotonic() - self._renewed < EVERY_SECONDS
+
+
+def row(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A model that is done, as the table shows it."""
+    best = entry.get("best") or {}
+    shown: dict[str, Any] = {"model": entry["name"], "state": entry["status"]}
+    shown["since last good"] = entry["compared"]["verdict"]
+    shown["best chain"] = best.get("chain", "")
+    for name in ("latency_p50", "size"):
+        found = (best.get("ratios") or {}).get(name)
+        shown[f"{name} ratio"] = round(estimate(found).value, 4) if found else ""
+    shown["run"] = entry.get("run", "")
+    shown["artifact"] = str(best.get("artifact", ""))[:12]
+    shown["said"] = one_line(str(entry.get("reason") or ""))
+    return shown

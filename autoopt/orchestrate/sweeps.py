@@ -1,0 +1,124 @@
+"""Sweeps as flow runs: one for the sweep, below it one for each model, below those their chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+
+from autoopt.engine.context import Listener
+from autoopt.engine.records import RunResult
+from autoopt.engine.session import Session
+from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
+from autoopt.errors import AutooptError
+from autoopt.orchestrate.flows import run_as_flow
+from autoopt.orchestrate.models import search_shown
+from autoopt.orchestrate.naming import flow_run_name, tags_of
+from autoopt.orchestrate.reconcile import close, remember
+from autoopt.orchestrate.remote import PrefectHost
+from autoopt.orchestrate.shown import SweepShown
+from autoopt.report.sweep import summary, sweep_markdown
+
+Document = dict[str, Any]
+
+
+def sweep_as_flow(request: SweepRequest) -> Document:
+    """Carry out a sweep in this process as flow `sweep`; the engine's errors come out as they are."""
+    outcome: list[Document | BaseException] = []
+
+    def sweep(zoo: str) -> State[Any]:
+        try:
+            outcome.append(run_sweep(replace(request, listener=_both(request.listener)), _search_here))
+        except BaseException as error:
+            outcome.append(error)
+            return Failed(message=f"{type(error).__name__}: {error}")
+        return _shown(outcome[0])  # type: ignore[arg-type]
+
+    name = flow_run_name(f"sweep {Path(str(request.zoo)).name}")
+    made: Callable[..., Any] = flow(name="sweep", flow_run_name=name, validate_parameters=False)(sweep)
+    made(str(request.zoo), return_state=True)
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _both(listener: Listener) -> Listener:
+    """Events for the flow run's artifacts too."""
+    shown = SweepShown()
+
+    def listen(event: str, **values: Any) -> None:
+        listener(event, **values)
+        shown.event(event, **values)
+
+    return listen
+
+
+def _search_here(session: Session) -> RunResult:
+    ctx = session.ctx
+    close(ctx.store, ctx.run)
+    return run_as_flow(
+        session.search,
+        run=ctx.run,
+        model=session.name,
+        dag=ctx.plan.name,
+        width=ctx.workers,
+        begun=remember(ctx.store, ctx.run),
+        tags_of_run=tags_of(session),
+        store=ctx.store,
+    )
+
+
+def nightly(
+    zoo: str, dag: str | None, only: str | None, out: str | None, workers: int, data_root: str | None = None
+) -> State[Any]:
+    """A nightly sweep in the flow run under way, chains as deployed runs; a retry goes on where the last one ended."""
+    request = SweepRequest(
+        zoo=Path(zoo),
+        dag=dag,
+        only=only,
+        out=Path(out) if out else None,
+        nightly=True,
+        resume=flow_run.run_count > 1,
+        workers=workers,
+        data_root=data_root,
+        listener=SweepShown().event,
+        opener=PrefectHost,
+    )
+    try:
+        document = run_sweep(request, _search_below)
+    except AutooptError as error:
+        return Failed(message=str(error))
+    return _shown(document)
+
+
+def _search_below(session: Session) -> RunResult:
+    """A model's search in a sub-flow of its own, its chains as deployed runs."""
+    found: list[RunResult] = []
+
+    def optimize_model(run: str) -> State[Any]:
+        found.append(search_shown(session))
+        return Completed(message=found[0].status)
+
+    name = flow_run_name(f"{session.name} · {session.ctx.plan.name}")
+    made: Callable[..., Any] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
+    from prefect import tags
+
+    with tags(*tags_of(session)):
+        state = made(session.ctx.run, return_state=True)
+    if not found:
+        state.result(raise_on_failure=True)
+    return found[0]
+
+
+def _shown(document: Document) -> State[Any]:
+    """The comparison as an artifact; the state says whether something got worse."""
+    create_markdown_artifact(key="sweep", markdown=sweep_markdown(document), description="The sweep and what changed")
+    said = "; ".join(summary(document))
+    return Failed(message=said) if fell_short(document) else Completed(message=said)

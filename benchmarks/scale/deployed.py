@@ -1,0 +1,131 @@
+"""How well trials are scheduled as deployed flow runs: chains of passes that only sleep, under `autoopt serve`.
+
+    python -m benchmarks.scale.deployed [--trials 24] [--seconds 20] [--workers 1 2 4]
+
+Prints, for each number of workers: seconds of the search (from the first chain's flow run to the last trial's end), its
+efficiency (seconds slept, shared among the workers, in proportion), and the overhead for each trial, chain and model.
+A worker is a process that carries out one trial at a time: the pool's limit and the run's `workers` are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.scale.sleepers import SCRIPT, dag, model
+
+Row = dict[str, Any]
+
+
+@contextmanager
+def serve(folder: Path, limit: int) -> Iterator[str]:
+    """`autoopt serve` with a home in `folder`; the address of its API."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "AUTOOPT_"))}
+    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port), "--limit", str(limit)]
+    process = subprocess.Popen(
+        command, cwd=folder, env={**inherited, "AUTOOPT_HOME": str(folder / "home")}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout
+        for line in process.stdout:
+            if line.startswith("ready"):
+                break
+        yield f"http://127.0.0.1:{port}/api"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(90)
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def one(folder: Path, workers: int, trials: int, seconds: float) -> dict[str, float]:
+    """Seconds of one run, from what Prefect has recorded of it."""
+    folder.mkdir()
+    (folder / "sleepers_script.py").write_text(SCRIPT)
+    model(folder / "model.onnx")
+    given = {"dag": dag(folder, trials, seconds), "model": str(folder / "model.onnx"), "workers": workers}
+    with serve(folder, workers) as api, httpx.Client(base_url=api, timeout=60) as client:
+        known = client.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
+        made = client.post(f"/deployments/{known}/create_flow_run", json={"parameters": given}).raise_for_status()
+        run: Row = made.json()
+        asked = _time(run["created"])
+        while run["state_type"] not in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"):
+            time.sleep(1)
+            run = client.get(f"/flow_runs/{run['id']}").raise_for_status().json()
+        assert run["state_type"] == "COMPLETED", run["state"]
+        below = {"flow_runs": {"parent_flow_run_id": {"any_": [run["id"]]}}}
+        chains: list[Row] = client.post("/flow_runs/filter", json=below).raise_for_status().json()
+        found = {c["id"]: _trials(client, c["id"]) for c in chains}
+    ordered = [sorted(each) for each in found.values() if each]
+    assert sum(map(len, ordered)) == trials, ordered
+    first, last = min(_time(c["created"]) for c in chains), max(end for each in ordered for _, end in each)
+    served = [c for c in chains if found[c["id"]]]
+    later = sum(each[-1][1] - each[0][1] - (len(each) - 1) * seconds for each in ordered)
+    return {
+        "search": last - first,
+        "model": (first - asked) + (_time(run["end_time"]) - last),
+        "process": _mean(_time(c["start_time"]) - _time(c["created"]) for c in served),
+        "join": _mean(min(found[c["id"]])[0] - _time(c["start_time"]) for c in served),
+        "first": _mean(each[0][1] - each[0][0] - seconds for each in ordered),
+        "trial": later / max(1, trials - len(ordered)),
+        "flow runs": len(chains),
+    }
+
+
+def _mean(values: Iterable[float]) -> float:
+    return statistics.fmean(values)
+
+
+def _trials(client: httpx.Client, chain: str) -> list[tuple[float, float]]:
+    body = {"task_runs": {"flow_run_id": {"any_": [chain]}}}
+    rows: list[Row] = []
+    for _ in range(60):  # the server takes in the task runs' events a little later
+        rows = client.post("/task_runs/filter", json=body).raise_for_status().json()
+        if rows and all(r["end_time"] for r in rows):
+            break
+        time.sleep(0.5)
+    return [(_time(r["start_time"]), _time(r["end_time"])) for r in rows if r["name"].startswith("trial")]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    asked = parser.parse_args()
+    print(f"deployed: {asked.trials} trials of {asked.seconds} s, 4 chains", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        for workers in asked.workers:
+            took = one(Path(name) / str(workers), workers, asked.trials, asked.seconds)
+            ideal = asked.trials * asked.seconds / workers
+            print(
+                f"{workers} workers: search {took['search']:.1f} s, efficiency {ideal / took['search']:.3f}; a chain: "
+                f"{took['process']:.1f} s until its process runs, {took['join']:.1f} s until its first trial, "
+                f"{took['first']:.1f} s more for the first ({took['flow runs']:.0f} flow runs); "
+                f"{1000 * took['trial']:.0f} ms for each further trial; {took['model']:.1f} s a model",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Deployable Prefect entry points: one page each, no decisions."""

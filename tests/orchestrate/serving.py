@@ -1,0 +1,167 @@
+"""A whole `autoopt serve` for tests, and what is asked of its server."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+Json = dict[str, Any]
+ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """Ours, without what would lead to another server or store; with a measurement gate of the test's own."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "AUTOOPT_"))}
+    gate = folder / "tmp"
+    gate.mkdir(exist_ok=True)
+    return {**inherited, "AUTOOPT_HOME": str(folder / "home"), "TMPDIR": str(gate), **more}
+
+
+@dataclass
+class Serving:
+    """An `autoopt serve` in `folder`."""
+
+    folder: Path
+    url: str
+    process: subprocess.Popen[str]
+    said: list[str]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def get(self, path: str) -> Json:
+        answer: Json = httpx.get(f"{self.url}/api/{path}", timeout=30).raise_for_status().json()
+        return answer
+
+    def find(self, what: str, **query: Any) -> list[Json]:
+        rows = httpx.post(f"{self.url}/api/{what}/filter", json={"limit": 200, **query}, timeout=30)
+        found: list[Json] = rows.raise_for_status().json()
+        return found
+
+    def start(self, deployment: str, **parameters: Any) -> str:
+        known = self.get(f"deployments/name/{deployment}")["id"]
+
+        def create() -> httpx.Response | None:
+            asked = {"parameters": parameters}
+            made = httpx.post(f"{self.url}/api/deployments/{known}/create_flow_run", json=asked, timeout=30)
+            return None if made.status_code == 503 else made  # its database is busy; clients ask again
+
+        return str(eventually(create).raise_for_status().json()["id"])
+
+    def set_state(self, flow_run: str, state: Json) -> None:
+        asked = {"state": state, "force": False}
+        httpx.post(f"{self.url}/api/flow_runs/{flow_run}/set_state", json=asked, timeout=30).raise_for_status()
+
+    def cancel(self, flow_run: str) -> None:
+        self.set_state(flow_run, {"type": "CANCELLING"})
+
+    def named(self, name: str) -> Json | None:
+        """The latest flow run of that name."""
+        return next((r for r in self.find("flow_runs", sort="START_TIME_DESC") if r["name"] == name), None)
+
+    def children_of(self, flow_run: str) -> list[Json]:
+        """The flow runs below a flow run, by start."""
+        under = {"flow_runs": {"parent_flow_run_id": {"any_": [flow_run]}}, "sort": "START_TIME_ASC"}
+        return self.find("flow_runs", **under)
+
+    def ended(self, flow_run: str, seconds: float = 120) -> Json:
+        """The flow run once it has ended."""
+        return eventually(lambda: self._if_ended(flow_run), seconds)
+
+    def _if_ended(self, flow_run: str) -> Json | None:
+        row = self.get(f"flow_runs/{flow_run}")
+        return row if row["state_type"] in ENDED else None
+
+    def autoopt(self, *arguments: str) -> Json:
+        """A command in the same folder, by its JSON document."""
+        command = [sys.executable, "-m", "autoopt", *arguments, "--json"]
+        env = environment(self.folder)
+        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
+        assert done.returncode in (0, 1), done.stderr
+        document: Json = json.loads(done.stdout)
+        return document
+
+
+def eventually(what: Callable[[], Any], seconds: float = 60) -> Any:
+    """What `what` gives once it is something; the bound only ends a test that would hang."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = what()
+        if found:
+            return found
+        threading.Event().wait(0.3)
+    raise AssertionError("it did not happen in time")
+
+
+@contextmanager
+def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
+    """`autoopt serve` on a free port; ended by an interrupt, after which none of its processes may be left."""
+    port = free_port()
+    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port), *options]
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment(folder, **env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    lines: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+    said: list[str] = []
+    try:
+        while not any(line.startswith("ready") for line in said):
+            said.append(lines.get(timeout=120))
+            assert said[-1], f"serve ended: {said}"
+        yield Serving(folder, f"http://127.0.0.1:{port}", process, said)
+    finally:
+        family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        process.send_signal(signal.SIGINT)
+        process.wait(90)
+        left = [p for p in {*family, *belonging(folder)} if alive(p)]
+        for one in left:
+            one.kill()
+        assert not left, f"left behind: {left}"
+
+
+def belonging(folder: Path, word: str = "") -> list[psutil.Process]:
+    """Processes started with the folder's environment, whoever their parent is, with `word` in their command."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            ours = process.environ().get("TMPDIR") == str(folder / "tmp")
+            if ours and word in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether it runs; one that has ended and was not collected does not."""
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+    assert process.stdout
+    for line in process.stdout:
+        lines.put(line)
+    lines.put("")

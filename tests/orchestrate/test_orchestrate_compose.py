@@ -1,0 +1,173 @@
+"""The container stack: its file, and the same services without containers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from builders import mlp, write
+from ruamel.yaml import YAML
+from serving import alive, belonging, environment, eventually, free_port
+
+ROOT = Path(__file__).parents[2]
+SECRETS = {"POSTGRES_PASSWORD": "p1", "PREFECT_AUTH": "me:canary", "S3_ACCESS_KEY": "a1", "S3_SECRET_KEY": "s1s1s1s1"}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text())
+    return loaded
+
+
+def interpolated(text: str, given: dict[str, str]) -> str:
+    """`${NAME:?…}` and `${NAME:-default}` as docker-compose reads them."""
+    return re.sub(r"\$\{(\w+):([?-])([^}]*)\}", lambda m: given.get(m[1]) or (m[3] if m[2] == "-" else ""), str(text))
+
+
+def test_every_service_is_pinned_checked_and_closed(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert re.search(r":\d+\.\d+", service["image"]), name
+        once = service.get("restart") == "no"
+        assert once or "healthcheck" in service, name
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), name
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert source in compose["volumes"] or source.startswith(("./", "${")), name
+
+
+def test_no_secret_has_a_default(compose: dict[str, Any]) -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    assert set(re.findall(r"\$\{(\w+):\?", text)) == set(SECRETS)
+    assert not [name for name in SECRETS if re.search(rf"\$\{{{name}(:-|\}})", text)]
+    example = (ROOT / ".env.example").read_text()
+    assert all(re.search(rf"^{name}=$", example, re.MULTILINE) for name in SECRETS)
+
+
+def test_the_image_is_built_in_stages_and_not_run_by_root() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert sum(line.startswith("FROM ") for line in lines) == 2
+    assert "USER autoopt" in lines
+    assert lines.index("USER autoopt") < next(i for i, line in enumerate(lines) if line.startswith("CMD"))
+    assert not [line for line in lines if line.startswith("ENTRYPOINT")]  # work pools give a whole command
+
+
+@pytest.mark.service
+def test_docker_compose_takes_the_file(tmp_path: Path) -> None:
+    command = shutil.which("docker-compose")
+    if command is None:
+        pytest.skip("there is no docker-compose")
+    (tmp_path / "empty").touch()
+    call = [command, "--env-file", str(tmp_path / "empty"), "-f", str(ROOT / "docker-compose.yml"), "config", "-q"]
+    path = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    assert subprocess.run(call, env={**path, **SECRETS}, capture_output=True).returncode == 0
+    refused = subprocess.run(call, env=path, capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert "set it in .env" in refused.stderr
+
+
+@pytest.fixture
+def databases() -> Iterator[tuple[str, str]]:
+    """Empty databases for Prefect and autoopt on a running PostgreSQL; their names."""
+    import psycopg
+
+    server = os.environ.get("AUTOOPT_TEST_POSTGRES_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
+    names = tuple(f"{kind}_{uuid.uuid4().hex[:8]}" for kind in ("prefect", "autoopt"))
+    try:
+        connection = psycopg.connect(server, autocommit=True, connect_timeout=3)
+        socket.create_connection(("127.0.0.1", 6379), 3).close()
+    except OSError as error:
+        pytest.skip(f"PostgreSQL or Redis does not answer: {error}")
+    except psycopg.OperationalError as error:
+        pytest.skip(f"PostgreSQL does not answer: {error}")
+    for name in names:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    yield names[0], names[1]
+    for name in names:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")  # type: ignore[arg-type]
+    connection.close()
+
+
+def settings_of(compose: dict[str, Any], service: str, port: int, databases: tuple[str, str]) -> dict[str, str]:
+    """A service's environment as the file has it, with addresses of this machine."""
+    env = {k: interpolated(v, SECRETS) for k, v in compose["services"][service]["environment"].items()}
+    swaps = {
+        "prefect:p1@postgres:5432/prefect": f"postgres@127.0.0.1:5432/{databases[0]}",
+        "prefect:p1@postgres:5432/autoopt": f"postgres@127.0.0.1:5432/{databases[1]}",
+        "http://server:4200": f"http://127.0.0.1:{port}",
+        "http://127.0.0.1:4200": f"http://127.0.0.1:{port}",
+    }
+    for old, new in swaps.items():
+        env = {k: v.replace(old, new) for k, v in env.items()}
+    env |= {"PREFECT_REDIS_MESSAGING_HOST": "127.0.0.1", "PREFECT_REDIS_MESSAGING_DB": "13"}
+    return {k: v for k, v in env.items() if k not in ("AUTOOPT_HOME", "AUTOOPT_GATE", "AWS_ENDPOINT_URL")}
+
+
+@pytest.mark.service
+def test_the_same_services_without_containers(
+    compose: dict[str, Any], databases: tuple[str, str], tmp_path: Path
+) -> None:
+    port = free_port()
+    write(mlp(), tmp_path / "mlp")
+    dag = {"name": "quick", "passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
+    dag["measurement"] = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+
+    def command(service: str) -> tuple[list[str], dict[str, str]]:
+        words = [interpolated(w, SECRETS) for w in compose["services"][service]["entrypoint"]]
+        words = [{"0.0.0.0": "127.0.0.1", "4200": str(port)}.get(w, w) for w in words if w != "--with-healthcheck"]
+        program = [sys.executable, *words[1:]] if words[0] == "python" else [sys.executable, "-m", *words]
+        own = settings_of(compose, service, port, databases)
+        return program, environment(tmp_path, PREFECT_HOME=str(tmp_path / f"prefect-{service}"), **own)
+
+    with ExitStack() as stack:
+
+        def start(service: str) -> None:
+            program, env = command(service)
+            log = stack.enter_context((tmp_path / f"{service}.log").open("wb"))
+            process = subprocess.Popen(program, env=env, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+            stack.callback(process.wait, 30)
+            stack.callback(process.terminate)
+
+        def once(service: str) -> None:
+            program, env = command(service)
+            subprocess.run(program, env=env, cwd=tmp_path, check=True, capture_output=True, timeout=180)
+
+        once("migrate")
+        start("server")
+        api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=("me", "canary"), timeout=30)
+        eventually(lambda: _healthy(api), 120)
+        assert httpx.post(f"{api.base_url}flow_runs/filter", json={}).status_code == 401  # nobody without the password
+        start("background")
+        once("deploy")
+        for service in ("models", "chains"):
+            start(service)
+        known = api.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
+        given = {"parameters": {"dag": dag, "model": str(tmp_path / "mlp" / "model.onnx")}}
+        run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
+        ended = eventually(lambda: _ended(api, run), 180)
+        assert ended["state_type"] == "COMPLETED", ended["state"]
+    assert not list(filter(alive, belonging(tmp_path)))
+    logs = "".join(p.read_text(errors="replace") for p in tmp_path.glob("*.log"))
+    assert "canary" not in logs
+
+
+def _healthy(api: httpx.Client) -> bool:
+    with suppress(httpx.TransportError):
+        return api.get("/health").is_success
+    return False
+
+
+def _ended(api: httpx.Client, run: str) -> Any:
+    row = api.get(f"/flow_runs/{run}").raise_for_status().json()
+    return row if row["state_type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED") else None

@@ -1,0 +1,43 @@
+"""What the operating guide and prefect.yaml say is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from guide import GUIDE, example
+from ruamel.yaml import YAML
+
+from autoopt.cli.app import main
+from autoopt.spec.zoo import load_zoo
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_zoo_of_the_guide_is_one() -> None:
+    assert len(load_zoo(YAML(typ="safe").load(example("zoo.yaml"))).models) == 5
+
+
+def test_pictures_are_there() -> None:
+    for name in re.findall(r"\]\((images/[^)]+)\)", GUIDE):
+        assert (ROOT / "docs" / name).stat().st_size < 100_000
+
+
+def test_options_of_sweep_are_those_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["sweep", "--help"])
+    shown = capsys.readouterr().out
+    for option in ("--only", "--resume", "--nightly", "--accept", "--schedule"):
+        assert option in shown
+        assert f"`{option}" in GUIDE
+
+
+def test_prefect_yaml_names_the_flows() -> None:
+    deployments = YAML(typ="safe").load((ROOT / "prefect.yaml").read_text())["deployments"]
+    for deployment in deployments:
+        file, _, name = deployment["entrypoint"].partition(":")
+        assert f"def {name}(" in (ROOT / file).read_text()
+        assert deployment["work_pool"]["name"] in ("autoopt-models", "autoopt-chains")
+    flows = {path.stem for path in (ROOT / "flows").glob("[a-z]*.py")}
+    named = {Path(deployment["entrypoint"].partition(":")[0]).stem for deployment in deployments}
+    assert named == flows - {"remote_call"}  # which a run deploys itself into the pool that its DAG names

@@ -1,0 +1,85 @@
+"""The job templates of work pools fit what Prefect knows of each type of pool."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import prefect.server.api.collections_data as collections
+import pytest
+from jsonschema import Draft202012Validator
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.utilities.templating import apply_values, find_placeholders
+from ruamel.yaml import YAML
+
+FOLDER = Path(__file__).parents[2] / "scripts" / "pools"
+TYPES = ("azure-container-instance", "docker", "kubernetes", "process")
+
+
+def shipped() -> dict[str, Any]:
+    """The base job templates that Prefect itself ships, by type."""
+    text = Path(collections.__path__[0], "views", "aggregate-worker-metadata.json").read_text()
+    workers = [worker for package in json.loads(text).values() for worker in package.values()]
+    return {worker["type"]: worker["default_base_job_configuration"] for worker in workers}
+
+
+def ours(kind: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((FOLDER / f"{kind}.json").read_text())
+    return loaded
+
+
+def without_default(variable: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in variable.items() if key != "default"}
+
+
+def test_each_template_has_a_test() -> None:
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(TYPES)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_template_fits_its_pool(kind: str) -> None:
+    template, theirs = ours(kind), shipped()[kind]
+    WorkPoolCreate(name="autoopt-chains", type=kind, base_job_template=template)  # refuses unknown placeholders
+    Draft202012Validator.check_schema(template["variables"])
+    assert set(template["job_configuration"]) == set(theirs["job_configuration"])
+    variables = template["variables"]["properties"]
+    known = theirs["variables"]["properties"]
+    assert {name: without_default(v) for name, v in variables.items()} == {
+        name: without_default(v) for name, v in known.items()
+    }
+    defaults = {name: v["default"] for name, v in variables.items() if "default" in v}
+    checked = {**template["variables"], "required": []}
+    assert not list(Draft202012Validator(checked).iter_errors(defaults))
+    named = {p.name for p in find_placeholders(template["job_configuration"])}
+    assert named <= set(variables)
+
+
+def test_a_kubernetes_job_is_one_that_measures_alone() -> None:
+    template = ours("kubernetes")
+    values = {name: v.get("default") for name, v in template["variables"]["properties"].items() if "default" in v}
+    made = apply_values(template["job_configuration"], {**values, "command": ["prefect", "flow-run", "execute"]})
+    job = made["job_manifest"]
+    assert (job["apiVersion"], job["kind"], job["spec"]["backoffLimit"]) == ("batch/v1", "Job", 0)
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["resources"]["requests"] == container["resources"]["limits"] == {"cpu": "2", "memory": "4Gi"}
+    assert container["command"] + container["args"] == ["/usr/bin/env", "prefect", "flow-run", "execute"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted == {"data": "/data", "gate": "/tmp"}
+    assert {volume["name"] for volume in pod["volumes"]} == set(mounted)
+    assert pod["terminationGracePeriodSeconds"] <= 30
+
+
+def test_templates_name_the_image_of_the_compose_file() -> None:
+    compose = YAML(typ="safe").load((FOLDER.parents[1] / "docker-compose.yml").read_text())
+    image = compose["x-autoopt"]["image"]
+    for kind in ("docker", "kubernetes", "azure-container-instance"):
+        assert ours(kind)["variables"]["properties"]["image"]["default"] == image
+
+
+def test_no_template_holds_a_secret() -> None:
+    for kind in TYPES:
+        env = ours(kind)["variables"]["properties"]["env"].get("default", {})
+        assert not [name for name in env if re.search("KEY|PASSWORD|SECRET|AUTH|DB_URL", name)]

@@ -1,0 +1,280 @@
+"""`autoopt serve` as an operator uses it: run, watch, fail, retry, cancel, kill, sweep by schedule."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import psutil
+import pytest
+from browsing import browsing
+from builders import cnn, mlp, write
+from guide import example
+from serving import Serving, alive, belonging, environment, eventually, serving
+
+from autoopt.store import Store, TrialRecord
+
+pytestmark = pytest.mark.service
+
+SCRIPT = '''\
+import time
+from pathlib import Path
+
+from autoopt import register
+
+HERE = Path(__file__).parent
+
+
+@register("fragile")
+def fragile(model, size: int = 1):
+    """Fails while there is a file `broken`, hangs while there is a file `slow`."""
+    with (HERE / "calls.txt").open("a") as calls:
+        calls.write(f"{size}\\n")
+    if (HERE / "slow").exists():
+        time.sleep(600)
+    if size > 2 and (HERE / "broken").exists():
+        raise RuntimeError("the disk it needs is away")
+    model.graph.node[0].doc_string = f"size {size}"
+    return model
+'''
+DAG = """\
+name: fragile
+user_script: script.py
+passes:
+  tidy: {pass: name_fix}
+  weak: {pass: fragile, params: {size: {search: [3, 4]}}}
+  slow: {pass: fragile, params: {size: 1}}
+chains: CHAINS
+constraints: []
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0}
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("serve")
+    write(cnn(), folder / "cnn")
+    write(mlp(), folder / "mlp")
+    (folder / "script.py").write_text(SCRIPT)
+    with serving(folder) as found:
+        yield found
+    assert not (folder / "home" / "serve.json").exists()
+
+
+def dag(served: Serving, chains: str) -> str:
+    path = served.folder / "dag.yaml"
+    text = DAG.replace("CHAINS", chains)
+    unused = [node for node in ("tidy", "weak", "slow") if node not in chains]
+    path.write_text("\n".join(line for line in text.splitlines() if line.strip().split(":")[0] not in unused))
+    return str(path)
+
+
+def calls(served: Serving) -> list[str]:
+    path = served.folder / "calls.txt"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_it_says_what_it_started(served: Serving) -> None:
+    said = "".join(served.said)
+    for word in (
+        served.url,
+        "optimize_model/autoopt",
+        "tune_chain/autoopt",
+        "nightly_sweep/autoopt",
+        "worker for pool",
+    ):
+        assert word in said
+    assert {p["name"] for p in served.find("work_pools")} == {"autoopt-models", "autoopt-chains"}
+    assert [a["name"] for a in served.find("automations")] == ["autoopt: crash flow runs without a heartbeat"]
+    listening = [c for c in psutil.net_connections("inet") if c.status == "LISTEN" and c.laddr.port == served.port]
+    assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
+
+
+def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
+    (served.folder / "broken").touch()
+    asked = {"dag": dag(served, "[[tidy, weak]]"), "model": str(served.folder / "cnn/model.onnx")}
+    with browsing(served.url, served.folder / "shots") as browser:
+        browser.run_form(served.get("deployments/name/optimize_model/autoopt")["id"], asked)
+        browser.wait_for("source model; overrides")
+        browser.shot("start")
+        browser.press("Submit")
+        model = eventually(lambda: served.named("cnn · dag"))["id"]
+        browser.open(f"runs/flow-run/{model}")
+        browser.wait_for("cnn · dag")
+        assert served.ended(model)["state_type"] == "COMPLETED"  # the source model itself is the best so far
+        browser.wait_for("Completed")
+        browser.wait_for("Retry")
+        assert {t.partition(":")[0] for t in served.get(f"flow_runs/{model}")["tags"]} >= {"model", "dag", "target"}
+        chain = served.children_of(model)[0]
+        assert (chain["name"], chain["state_type"]) == ("tidy -> weak", "FAILED")
+        before, rows = served.autoopt("best"), trials(served)
+        assert before["best"]["chain"] == "source"
+        assert [t.outcome for t in rows] == ["failed", "failed"]
+        tried = len(calls(served))
+
+        (served.folder / "broken").unlink()
+        browser.open(f"runs/flow-run/{chain['id']}")
+        browser.wait_for("Failed")
+        browser.shot("failed")
+        browser.press("Retry")
+        browser.confirm("Retry", lambda: served.get(f"flow_runs/{chain['id']}")["state_type"] != "FAILED")
+        assert eventually(lambda: served.get(f"flow_runs/{chain['id']}")["run_count"] == 2)
+        assert served.ended(chain["id"])["state_type"] == "COMPLETED"
+        browser.wait_for("Completed")
+        browser.shot("retried")
+        plot = next(a for a in served.find("artifacts") if a["type"] == "image" and a["flow_run_id"] == chain["id"])
+        browser.open(f"artifacts/artifact/{plot['id']}")
+        assert eventually(lambda: (640, 320) in browser.images())
+        browser.shot("best-so-far")
+    assert len(calls(served)) == tried + 2  # the two that had failed, once each
+    assert [t.outcome for t in trials(served)] == ["ok", "ok"]
+    after = served.autoopt("best")
+    assert after["run"] == before["run"]
+    assert after["trials"]["ok"] == 2  # the run's result was made anew
+
+    retry(served, chain["id"])
+    assert eventually(lambda: served.get(f"flow_runs/{chain['id']}")["run_count"] == 3)
+    assert served.ended(chain["id"])["state_type"] == "COMPLETED"
+    assert len(calls(served)) == tried + 2  # what is finished is not repeated
+
+
+def trials(served: Serving) -> tuple[TrialRecord, ...]:
+    with Store.open(None, served.folder / "home") as store:
+        return store.trials(store.run("latest").id)
+
+
+def retry(served: Serving, flow_run: str) -> None:
+    """What the Retry button sends."""
+    served.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry"})
+
+
+def test_cancel_ends_the_workers_and_leaves_the_store_right(served: Serving) -> None:
+    (served.folder / "slow").touch()
+    run = served.start(
+        "optimize_model/autoopt", dag=dag(served, "[[slow]]"), model=str(served.folder / "cnn/model.onnx")
+    )
+    eventually(lambda: "1" in calls(served), 150)
+    workers = belonging(served.folder, "workers/child.py")
+    assert workers
+    served.cancel(run)
+    assert served.ended(run, 30)["state_type"] == "CANCELLED"
+    chain = served.children_of(run)[0]["id"]
+    assert served.ended(chain, 30)["state_type"] == "CANCELLED"
+    assert eventually(lambda: not any(map(alive, workers)), 30)
+    (served.folder / "slow").unlink()
+    with Store.open(None, served.folder / "home") as store:
+        record = store.run("latest")
+        assert record.status == "cancelled"
+        assert [t.status for t in store.trials(record.id)] == ["pending"]
+        assert store.claim_trial(record.id) is not None  # nobody holds it
+
+
+def test_a_chain_that_is_killed_is_started_again(served: Serving) -> None:
+    (served.folder / "slow").touch()
+    before = len(calls(served))
+    run = served.start(
+        "optimize_model/autoopt", dag=dag(served, "[[tidy, slow]]"), model=str(served.folder / "mlp/model.onnx")
+    )
+    eventually(lambda: len(calls(served)) > before, 150)
+    (served.folder / "slow").unlink()
+    chain = served.children_of(run)[0]
+    os.kill(_process_of(served, chain["id"]), signal.SIGKILL)
+    assert served.ended(chain["id"], 120)["state_type"] == "CRASHED"
+    assert served.ended(run)["state_type"] == "COMPLETED"
+    names = [c["name"] for c in served.children_of(run)]
+    assert names == ["tidy -> slow", "tidy -> slow · round 2"]
+    assert served.autoopt("best")["trials"]["ok"] == 1
+
+
+def _process_of(served: Serving, flow_run: str) -> int:
+    for process in belonging(served.folder):
+        ours = process.environ().get("PREFECT__FLOW_RUN_ID") == flow_run
+        if ours and "workers/child.py" not in " ".join(process.cmdline()):
+            return process.pid
+    raise AssertionError("no process of this flow run")
+
+
+def test_a_sweep_by_schedule(served: Serving) -> None:
+    folder = served.folder
+    (folder / "nightly.yaml").write_text(
+        "name: night\ndag: quick.yaml\nmodels:\n  - {path: mlp, tags: [dense]}\n  - cnn\n"
+    )
+    lines = ["name: quick", "passes: [name_fix, constant_folding]", "chains: [[name_fix, constant_folding]]"]
+    (folder / "quick.yaml").write_text(
+        "\n".join([*lines, "constraints: []", "measurement: {seconds: 0.2, replicas: 2}"])
+    )
+    made = served.autoopt("sweep", "nightly.yaml", "--schedule", "0 2 * * *")
+    assert made["deployment"] == "nightly_sweep/night"
+    deployment = served.get(f"deployments/name/{made['deployment']}")
+    assert [s["schedule"]["cron"] for s in deployment["schedules"] if s["active"]] == ["0 2 * * *"]
+    scheduled = served.find("flow_runs", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}, sort="START_TIME_ASC")
+    assert scheduled is not None
+
+    run = served.start(made["deployment"])
+    ended = served.ended(run, 180)
+    assert ended["state_type"] == "COMPLETED", ended["state"]
+    models = served.children_of(run)
+    assert {m["name"] for m in models} == {"mlp · quick", "cnn · quick"}
+    assert all(served.children_of(m["id"]) for m in models)
+    artifacts = {a["key"]: a for a in served.find("artifacts", artifacts={"flow_run_id": {"any_": [run]}})}
+    assert "2 models: 2 ok" in artifacts["sweep"]["data"]
+    assert (folder / "out" / "sweep.html").exists()
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, list[str]]]:
+    """A webhook receiver: its address, and the bodies it has been sent."""
+    bodies: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", bodies
+        server.shutdown()
+
+
+def test_a_regression_calls_a_webhook(served: Serving) -> None:
+    folder = served.folder
+    write(mlp(width=256), folder / "wide")
+    (folder / "watched.yaml").write_text("name: watched\ndag: watched-dag.yaml\nmodels: [wide]\n")
+    lines = ["name: watched", "objectives: [{metric: size}]", "constraints: []"]
+    lines += ["measurement: {seconds: 0.2, replicas: 2}"]
+
+    def dag_of(made_by: str) -> None:
+        (folder / "watched-dag.yaml").write_text("\n".join([*lines, f"passes: [{made_by}]", f"chains: [[{made_by}]]"]))
+
+    def night(made_by: str) -> dict[str, Any]:
+        dag_of(made_by)
+        return served.ended(served.start("nightly_sweep/watched"), 240)
+
+    with receiver() as (url, bodies):
+        env = environment(folder, PREFECT_API_URL=f"{served.url}/api")
+        script = example("notify.py", "python")
+        subprocess.run([sys.executable, "-c", script, url], env=env, check=True, timeout=60)
+        dag_of("name_fix")
+        served.autoopt("sweep", "watched.yaml", "--schedule", "0 2 * * *")
+        assert night("dynamic_quantization")["state_type"] == "COMPLETED"
+        assert not bodies
+        worse = night("name_fix")
+        assert worse["state_type"] == "FAILED"
+        assert "regressions: wide" in worse["state"]["message"]
+        eventually(lambda: bodies, 60)
+    told = json.loads(bodies[0])["text"]
+    assert worse["state"]["message"] in told
+    assert served.url in told

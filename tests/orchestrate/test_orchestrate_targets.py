@@ -1,0 +1,97 @@
+"""Runs over several targets with Prefect, through a kill, and with a target behind a work pool."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import mlp, write
+from fsspec.core import url_to_fs
+from object_store import bucket
+from remote_pool import POOL, free_port, server, worker
+
+from autoopt.api import carry_out, resume
+from autoopt.engine.request import RunRequest
+from autoopt.store import Store
+
+pytestmark = pytest.mark.service
+SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+DAG: dict[str, Any] = {
+    "name": "t",
+    "targets": [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}],
+    "passes": {"tidy": "simplify", "quant": {"pass": "dynamic_quantization", "params": {"per_channel": "search"}}},
+    "chains": [["tidy", "quant"], ["tidy"]],
+    "constraints": [],
+    "measurement": SHORT,
+}
+CHILD = """
+import json, sys
+from pathlib import Path
+from autoopt.api import carry_out
+from autoopt.engine.request import RunRequest
+result = carry_out(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])), out=None)
+found = {t.name: t.result.best.metrics for t in result.targets}
+print(json.dumps({"targets": found, "size": result.best.ratios["size"].value}))
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write(mlp(width=64), tmp_path / "mlp")
+
+
+def test_each_target_is_a_flow_run(model: Path, tmp_path: Path) -> None:
+    request = RunRequest(dag=DAG, model=model, home=tmp_path / "home")
+    result = carry_out(request, out=tmp_path / "out", engine="prefect")
+    assert [t.result.trials["ok"] for t in result.targets] == [3, 3]
+    again = carry_out(request, out=None, engine="prefect")
+    assert again.reused
+    assert again.run == result.run
+
+
+def test_a_killed_run_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    child = subprocess.Popen([sys.executable, "-c", CHILD, json.dumps(DAG), str(model), str(home)])
+    until = time.monotonic() + 120
+    with Store.open(None, home) as store:
+        while time.monotonic() < until and len(store.runs(status="finished")) < 1:
+            assert child.poll() is None
+            time.sleep(0.1)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        before = {run.id for run in store.runs(status="finished")}
+    (result,) = resume("latest", out=None, home=home)
+    assert len(before) == 1, "the first target was done"
+    assert result.targets[0].result.run in before
+    assert result.targets[0].result.reused
+    assert all(t.result.best is not None for t in result.targets)
+
+
+def test_a_target_behind_a_work_pool(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two machines have nothing in common but the server and a bucket. The run has a process of its own: Prefect
+    keeps to the server that a process began with."""
+    home = tmp_path / "home"
+    far = {"name": "far", "host": {"type": "work_pool", "work_pool": POOL}}
+    dag = {**DAG, "targets": [{"name": "here"}, far], "chains": [["tidy"]], "objectives": [{"metric": "size"}]}
+    dag["passes"] = {"tidy": {"pass": "dynamic_quantization", "host": far["host"]}}
+    with bucket(monkeypatch) as url, server(tmp_path, free_port()) as env:
+        shared = {"AUTOOPT_ARTIFACTS_URL": url}
+        asks = {**os.environ, **shared, "PREFECT_API_URL": env["PREFECT_API_URL"], "PREFECT_HOME": env["PREFECT_HOME"]}
+        with worker(tmp_path, {**env, **shared}):
+            words = [sys.executable, "-c", CHILD, json.dumps(dag), str(model), str(home)]
+            done = subprocess.run(words, env=asks, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+        left = url_to_fs(url)[0].glob(f"{url}/exchange/**")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert list(found["targets"]) == ["here", "far"]
+    assert found["size"] < 1
+    assert "latency_p50" in found["targets"]["far"]
+    assert not left, "nothing is left behind"
+    assert not (home / "exchange").exists()
