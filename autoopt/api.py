@@ -1,0 +1,154 @@
+"""The Python face: `plan`, `run`, `resume` with the words of the command line; results are typed records."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from autoopt.engine.context import Listener, silent
+from autoopt.engine.executor import InlineExecutor
+from autoopt.engine.prepare import prepare
+from autoopt.engine.records import RunResult
+from autoopt.engine.request import RunRequest
+from autoopt.engine.session import Session
+from autoopt.engine.targets import outdated
+from autoopt.errors import InputError, SystemFailure
+from autoopt.settings import settings
+from autoopt.spec.targets import HostSpec
+from autoopt.store import Store
+from autoopt.workers.hosts import Host
+
+Engine = Literal["prefect", "inline"]
+
+
+def run(
+    dag: Any,
+    *,
+    model: str | Path | None = None,
+    data: Any = None,
+    out: str | Path | None = "out",
+    engine: Engine = "inline",
+    **options: Any,
+) -> RunResult:
+    """Find the best model: plan, search, measure, record; leave it in `out` with its recipe.
+
+    Args:
+        dag: path of a dag.yaml or JSON file, a dict, or a `DagSpec`.
+        model: path or URL of the source model; overrides the DAG's.
+        data: evaluation data (path or data config); overrides the DAG's.
+        out: folder for `model.onnx`, `session.json`, `recipe.json`; of several targets for those of the best single
+            model, and `targets/<name>/` for the best of each; None writes nothing.
+        engine: `inline` carries trials out in threads; `prefect` as flow runs.
+        options: further fields of `RunRequest` (`workers`, `search`, `limits`, `home`, ...).
+
+    Returns:
+        The result. `best` is None where nothing meets the constraints.
+
+    Raises:
+        InputError: what the user gave is wrong.
+        SystemFailure: the machine, the database or Prefect failed.
+    """
+    return carry_out(RunRequest(dag=dag, model=model, data=data, **options), out=out, engine=engine)
+
+
+def resume(
+    run: str | None = None,
+    *,
+    out: str | Path | None = "out",
+    engine: Engine = "inline",
+    listener: Listener = silent,
+    home: Path | None = None,
+    data_root: str | Path | None = None,
+) -> list[RunResult]:
+    """Continue one run (by id, the beginning of it, or `latest`), or all that were interrupted and that nobody is at.
+
+    What had been done is not done again; the budget of minutes goes on where it was. Of all that were interrupted, one
+    that cannot go on is marked as failed. A finished one over several targets is joined anew where chains of a target
+    were done again since. Flow runs that a dead process left Running are closed.
+
+    Raises:
+        InputError: no such run, it has finished, or what it was about has changed.
+    """
+    with Store.open(settings().db_url, home or settings().home) as store:
+        records = [store.run(run)] if run else [r for r in store.runs(status="running") if r.parent is None]
+        open_ones = [r for r in records if run or store.claim("run", r.id)]
+        _close_flow_runs(store, engine, listener)
+        results = []
+        for record in open_ones:
+            if record.status == "finished" and not outdated(record, store):
+                raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
+            request = RunRequest.from_json(record.settings["request"])
+            if "://" in str(request.model):
+                request = replace(request, model=store.artifact_path(record.model))
+            request = replace(request, resume=record.id, listener=listener, home=home)
+            if data_root is not None:
+                request = replace(request, data_root=data_root)
+            try:
+                results.append(carry_out(request, out=out, engine=engine))
+            except InputError as error:
+                if run:
+                    raise
+                store.finish_run(record.id, "failed", {"error": str(error)})  # the others can still go on
+                listener("note", text=str(error))
+    return results
+
+
+def carry_out(request: RunRequest, *, out: str | Path | None = "out", engine: Engine = "inline") -> RunResult:
+    """`run` for a whole request."""
+    request = replace(request, opener=request.opener or open_remote)
+    with prepare(request) as session:
+        result = session.carry_out(lambda one: _search(one, engine))
+        return result if out is None else session.export(result, Path(out))
+
+
+def open_remote(host: HostSpec, home: Path) -> Host:
+    """A host behind a Prefect work pool."""
+    from autoopt.orchestrate.remote import PrefectHost
+
+    return PrefectHost(host, home)
+
+
+def _search(session: Session, engine: Engine) -> RunResult:
+    if engine == "inline":
+        with InlineExecutor(session.ctx.workers) as executor:
+            return session.search(executor)
+    from autoopt.orchestrate.server import PrefectStart
+
+    start = PrefectStart()
+    session.work_ahead(lambda: start.ready)
+    waited = start.wait()
+    session.ctx.counts.took("prefect start", start.seconds)
+    session.ctx.counts.took("prefect start waited for", waited)
+    from autoopt.orchestrate.flows import run_as_flow
+    from autoopt.orchestrate.naming import tags_of
+    from autoopt.orchestrate.reconcile import close, remember
+
+    ctx = session.ctx
+    close(ctx.store, ctx.run)
+    return run_as_flow(
+        session.search,
+        run=ctx.run,
+        model=session.name.partition(" · ")[0],
+        dag=" · ".join([ctx.plan.name, *filter(None, [session.name.partition(" · ")[2]])]),
+        width=ctx.workers,
+        store=ctx.store,
+        tags_of_run=tags_of(session),
+        begun=remember(ctx.store, ctx.run),
+    )
+
+
+def _close_flow_runs(store: Store, engine: Engine, listener: Listener) -> None:
+    """See to it that Prefect does not call Running what a dead process left; without Prefect at hand that waits."""
+    from autoopt.orchestrate.reconcile import close, left_behind
+    from autoopt.orchestrate.server import PrefectStart
+
+    if left_behind(store) and (engine == "prefect" or os.environ.get("PREFECT_API_URL")):
+        try:
+            PrefectStart().wait()
+            closed = close(store)
+        except SystemFailure as error:  # the run itself can go on, and its next resume tries again
+            listener("note", text=str(error))
+        else:
+            listener("note", text=f"{closed} flow runs of processes that died are marked as crashed")

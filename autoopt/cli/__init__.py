@@ -1,0 +1,1 @@
+"""The command line: parse, one call, render. Only the command that is asked for is imported."""

@@ -1,0 +1,97 @@
+"""`autoopt apply`: one pass on one model."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autoopt.cli.output import AsJson, print_json
+from autoopt.errors import InputError, one_line
+
+
+def apply(
+    name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.")],
+    model: Annotated[Path, typer.Argument(help="The model (.onnx).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the new model.")],
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", help="NAME=VALUE; the value as JSON or plain text.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Calibration data.")] = None,
+    data_root: Annotated[
+        str | None, typer.Option(help="Folder or URL that relative paths of `data` parameters start from.")
+    ] = None,
+    user_script: Annotated[str | None, typer.Option(help="Python file that registers passes.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, gpu or npu.")] = "cpu",
+    execution_provider: Annotated[str, typer.Option(help="Execution provider of the target.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run one pass on a model."""
+    from autoopt.engine.apply import PassFailed, apply_pass, copy_out
+    from autoopt.target import DEFAULT_EP, Accelerator
+
+    accelerator = Accelerator(device, execution_provider or DEFAULT_EP.get(device, DEFAULT_EP["cpu"]))
+    with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
+        try:
+            step = apply_pass(
+                name,
+                model,
+                Path(folder),
+                parse_params(param or []),
+                data=data,
+                data_root=data_root,
+                user_script=user_script,
+                accelerator=accelerator,
+            )
+        except PassFailed as error:
+            sys.stderr.write(one_line(str(error)) + "\n")
+            raise typer.Exit(1) from error
+        files = copy_out(Path(step["model"]), out)
+    if as_json:
+        kept = {k: v for k, v in step.items() if k not in ("path", "model", "node")}
+        print_json({**kept, "files": [str(file) for file in files]})
+    else:
+        _show(step, files)
+
+
+def parse_params(given: list[str]) -> dict[str, Any]:
+    """`["a=1", "b=text"]` -> `{"a": 1, "b": "text"}`.
+
+    Raises:
+        InputError: no `=`, or a name given twice.
+    """
+    params: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--param {text!r}: must be NAME=VALUE")
+        if name in params:
+            raise InputError(f"--param {name!r} is given twice")
+        try:
+            params[name] = json.loads(value)
+        except ValueError:
+            params[name] = value
+    return params
+
+
+def _show(step: dict[str, Any], files: list[Path]) -> None:
+    print(f"{step['pass']}: {step['outcome']} in {step['seconds']:.2f} s")
+    for attempt in step["attempts"]:
+        print(f"  tried {json.dumps(attempt['params'])}: {one_line(attempt['reason'])}")
+    print(f"  parameters {json.dumps(step['params'])}")
+    found = step["equivalence"]
+    if found:
+        error = found.get("max_abs_error")
+        text = f", largest difference {error:.3g}" if error is not None else ""
+        reason = one_line(found.get("reason", ""))
+        print(f"  checked ({found.get('tolerance')}): {found.get('status')}{text} {reason}".rstrip())
+    for name, report in step["reports"].items():
+        print(f"  {name}: {one_line(json.dumps(report))[:2000]}")
+    if step["session_options"]:
+        print(f"  session options {json.dumps(step['session_options'])}")
+    for file in files:
+        print(f"  wrote {file}")

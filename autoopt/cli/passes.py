@@ -1,0 +1,159 @@
+"""`autoopt passes`: list the passes, show one, answer for other products' names, write a new one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autoopt.cli.output import AsJson, print_json
+from autoopt.errors import one_line
+from autoopt.target import DEFAULT_EP, Accelerator
+
+app = typer.Typer(no_args_is_help=True)
+UserScript = Annotated[str | None, typer.Option(help="Python file that registers passes.")]
+Device = Annotated[str, typer.Option(help="cpu, gpu or npu.")]
+Provider = Annotated[str, typer.Option(help="Execution provider of the target.")]
+
+
+@app.command("list")
+def list_passes(
+    user_script: UserScript = None,
+    device: Device = "cpu",
+    execution_provider: Provider = "",
+    as_json: AsJson = False,
+) -> None:
+    """List all passes by family, unavailable ones and broken plug-ins with the reason."""
+    from autoopt.report.table import Table, write_table
+
+    entries = _entries(user_script, device, execution_provider)
+    if as_json:
+        print_json(entries)
+        return
+    rows = tuple((e["name"], e["family"], _state(e), e["summary"]) for e in entries)
+    write_table(Table(("pass", "family", "searched", "what it does"), rows), sys.stdout)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name or alias of a pass.")],
+    user_script: UserScript = None,
+    device: Device = "cpu",
+    execution_provider: Provider = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show one pass: parameters, what it needs and excludes."""
+    from autoopt.registry import registry
+
+    entries = {entry["name"]: entry for entry in _entries(user_script, device, execution_provider)}
+    entry = entries[name] if name in entries else entries[registry().resolve(name)]
+    if as_json:
+        print_json(entry)
+    else:
+        _write_entry(entry)
+
+
+@app.command()
+def compat(
+    name: Annotated[str | None, typer.Argument(help="Name of a pass of PopRT or Olive; all without it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what does here what a pass of PopRT or Olive does."""
+    from autoopt.passes.compat import answer, answers
+    from autoopt.report.table import Table, write_table
+
+    found = [answer(name)] if name else list(answers().values())
+    if as_json:
+        print_json(found[0].to_json() if name else [each.to_json() for each in found])
+    elif name:
+        print(f"{found[0].name} ({found[0].product}): {found[0].text}")
+    else:
+        rows = tuple((each.name, each.product, each.text) for each in found)
+        write_table(Table(("pass", "of", "here"), rows), sys.stdout)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the pass, as in dag.yaml.")],
+    folder: Annotated[Path, typer.Option(help="Where to write the two files.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Write a working pass with its test, to start from."""
+    from autoopt.passes.scaffold import new_pass
+
+    files = [str(path) for path in new_pass(name, folder)]
+    if as_json:
+        print_json({"pass": name, "files": files})
+    else:
+        print("\n".join(f"wrote {file}" for file in files))
+
+
+def _entries(user_script: str | None, device: str, execution_provider: str) -> list[dict[str, Any]]:
+    """All passes as documents; those of a user script are asked of a worker."""
+    from autoopt.passes.document import broken, to_document
+    from autoopt.registry import registry
+
+    accelerator = Accelerator(device, execution_provider or DEFAULT_EP.get(device, DEFAULT_EP["cpu"]))
+    if user_script:
+        return _asked(user_script, accelerator)
+    known = registry()
+    entries = [to_document(known.info(name, accelerator)) for name in known.names()]
+    return entries + [broken(failure) for failure in known.failures]
+
+
+def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
+    from autoopt.errors import InputError
+    from autoopt.passes.document import broken, to_document
+    from autoopt.registry import Failure, info_from_json
+    from autoopt.workers import WorkerPool
+
+    payload = {
+        "user_script": str(Path(user_script).resolve()),
+        "accelerator": {"device": accelerator.device, "execution_provider": accelerator.execution_provider},
+    }
+    with WorkerPool(size=1) as pool:
+        told = pool.call("autoopt.passes.runner:describe", payload, timeout=60.0)
+    if told.value is None:
+        raise InputError(told.message, where=user_script)
+    entries = [to_document(info_from_json(info)) for info in told.value["passes"]]
+    return entries + [broken(Failure(**failure)) for failure in told.value["failures"]]
+
+
+def _state(entry: dict[str, Any]) -> str:
+    """What is searched by default, or why the pass is not available."""
+    if not entry["available"]:
+        return f"unavailable: {entry['missing']}"
+    return ", ".join(p["name"] for p in entry["parameters"] if p["search"] is not None) or "-"
+
+
+def _write_entry(entry: dict[str, Any]) -> None:
+    from autoopt.passes.document import shown
+    from autoopt.report.table import Table, write_table
+
+    print(f"{entry['name']} ({entry['family']}): {one_line(entry['summary'])}")
+    if not entry["available"]:
+        print(f"  unavailable: {entry['missing']}")
+    print(
+        f"  tolerance: {entry['tolerance']}; from {entry['origin']}; libraries: {', '.join(entry['libraries']) or '-'}"
+    )
+    for label in ("requires", "conflicts", "accelerators", "needs_ops", "aliases"):
+        if entry[label]:
+            print(f"  {label.replace('_', ' ')}: {', '.join(entry[label])}")
+    rows = tuple(
+        (
+            parameter["name"],
+            parameter["type"],
+            "required" if parameter["required"] else _plain(shown(parameter["default"])),
+            _plain(shown(parameter["search"], listed=True)) if parameter["search"] is not None else "-",
+            parameter["description"],
+        )
+        for parameter in entry["parameters"]
+    )
+    if rows:
+        write_table(Table(("parameter", "type", "default", "search", "what it does"), rows), sys.stdout)
+
+
+def _plain(markdown: str) -> str:
+    return markdown.replace("`", "").replace("*", "")

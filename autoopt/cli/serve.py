@@ -1,0 +1,68 @@
+"""`autoopt serve`: everything an operator needs on one machine."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autoopt.settings import settings
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than loopback need a password.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many chains at once here; else two per core.")
+    ] = None,
+    zoo: Annotated[Path | None, typer.Option(help="Also schedule a nightly sweep over this zoo.yaml.")] = None,
+    cron: Annotated[str, typer.Option(help="When to sweep over --zoo.")] = "0 2 * * *",
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Work only for this work queue, such as cpu, cuda; may be repeated."),
+    ] = None,
+) -> None:
+    """Bring up the Prefect server (or use the one in PREFECT_API_URL), workers and deployments; Ctrl-C ends all."""
+    from autoopt.orchestrate.deployments import check_queues
+    from autoopt.orchestrate.serve import Served
+
+    check_queues(queue or ())
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell's `&` has the latter ignored, by our children too
+        signal.signal(number, stop)
+    say = _say
+    with Served(settings().home, host, port, say, queues=tuple(queue or ())) as served:
+        served.server()
+        _deploy(served, limit, zoo, cron)
+        say(f"store: {settings().home}")
+        say("ready; Ctrl-C ends it")
+        try:
+            served.watch()
+        except KeyboardInterrupt:
+            say("ending")
+
+
+def _deploy(served: Any, limit: int | None, zoo: Path | None, cron: str) -> None:
+    import os
+
+    from autoopt.engine.sweep import SweepRequest
+    from autoopt.orchestrate.deployments import CHAINS, MODELS, deploy_all, schedule_sweep
+
+    names = deploy_all(served.queues)
+    if zoo is not None:
+        request, first = SweepRequest(zoo=zoo, out=Path("out").absolute()), next(iter(served.queues), None)
+        names.append(schedule_sweep(request, cron, first)["deployment"])
+    served.say(f"deployments: {', '.join(names)}")
+    served.worker(MODELS)
+    served.worker(CHAINS, limit or 2 * (os.cpu_count() or 2))
+
+
+def _say(text: str) -> None:
+    typer.echo(text)

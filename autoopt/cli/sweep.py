@@ -1,0 +1,102 @@
+"""`autoopt sweep`: a zoo of models, once or every night."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autoopt.cli.output import AsJson, print_json, stdout_kept
+from autoopt.cli.run import DataRoot, EngineName, Quiet, Workers
+
+
+def sweep(
+    zoo: Annotated[Path, typer.Argument(metavar="ZOO", help="A zoo.yaml or JSON file.")],
+    dag: Annotated[str | None, typer.Option(help="Instead of the zoo's own DAG; a model's own stays.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last sweep, which was interrupted.")] = False,
+    nightly: Annotated[
+        bool, typer.Option("--nightly", help="Measure every source and every last best model anew.")
+    ] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="What is worse counts as good from now on.")] = False,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="CRON", help='Deploy it to Prefect as nightly sweep: "0 2 * * *".')
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="With --schedule: on machines that work for this queue.")
+    ] = None,
+    data_root: DataRoot = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the best models and the report.")] = Path("out"),
+    engine: EngineName = "prefect",
+    workers: Workers = 2,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run over a zoo of models and compare with the last good sweep; what has not changed is not done again.
+
+    Leaves the best models, sweep.json and sweep.html in out/. Exit code 1 on a regression.
+    """
+    from autoopt.engine.zoo import check_zoo
+
+    check_zoo(zoo, only, dag, data_root)  # before anything is started for it
+    from autoopt.api import open_remote
+    from autoopt.engine.sweep import SweepRequest, fell_short
+
+    request = SweepRequest(
+        zoo=zoo,
+        dag=dag,
+        only=only,
+        resume=resume,
+        nightly=nightly,
+        accept=accept,
+        out=out,
+        workers=workers,
+        data_root=data_root,
+        opener=open_remote,
+    )
+    if schedule is not None:
+        return _schedule(request, schedule, queue, as_json)
+    with ExitStack() as stack:
+        stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
+        document = _carry_out(request, engine, quiet)
+        if as_json:
+            print_json(document, stream)
+        else:
+            from autoopt.report.sweep import write_sweep
+
+            write_sweep(document, sys.stdout)
+            typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
+    return 1 if fell_short(document) else 0
+
+
+def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
+    from dataclasses import replace
+
+    from autoopt.report.progress import Progress
+
+    with Progress(sys.stderr, quiet=quiet) as progress:
+        request = replace(request, listener=progress.event)
+        if engine == "inline":
+            from autoopt.engine.sweep import run_sweep
+
+            return run_sweep(request)
+        from autoopt.orchestrate.server import PrefectStart
+
+        PrefectStart().wait()  # sets Prefect's environment before anything imports it
+        from autoopt.orchestrate.sweeps import sweep_as_flow
+
+        return sweep_as_flow(request)
+
+
+def _schedule(request: Any, cron: str, queue: str | None, as_json: bool) -> int:
+    from autoopt.orchestrate.deployments import schedule_sweep
+
+    made = schedule_sweep(request, cron, queue)
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(f"deployed {made['deployment']}, {made['cron']}; see {made['url']}")
+    return 0

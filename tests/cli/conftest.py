@@ -1,0 +1,119 @@
+"""A store with one finished run in it, and the command line called in this process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from autoopt.cli.app import main
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.settings import settings
+from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
+
+
+class Said(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Said]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder whose `.autoopt` is the home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AUTOOPT_HOME", raising=False)
+    monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
+    settings.cache_clear()
+    yield tmp_path / ".autoopt"
+    settings.cache_clear()
+
+
+@pytest.fixture
+def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Call:
+    """`call("best", "--json")` in the empty folder."""
+
+    def run(*arguments: str) -> Said:
+        capfd.readouterr()
+        code = main(arguments)
+        out, err = capfd.readouterr()
+        return Said(code, out, err)
+
+    return run
+
+
+def put(store: Store, folder: Path, content: bytes) -> str:
+    """An artifact with these bytes; its digest."""
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(content)
+    return store.put_artifact(folder)
+
+
+@pytest.fixture
+def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
+    """One finished run: source -> fold -> static, two trials. Returns its result document."""
+    with Store.open(None, home) as store:
+        source, folded, best = (put(store, tmp_path / name, name.encode()) for name in ("source", "folded", "best"))
+        store.add_model(ModelRecord(artifact=source, name="cnn"))
+        steps = [
+            (source, folded, "batchnorm_folding", {}),
+            (folded, best, "static_quantization", {"per_channel": True}),
+        ]
+        for before, after, name, params in steps:
+            store.finish_pass_run(
+                PassRunRecord(
+                    key=f"{before}{name}",
+                    pass_name=name,
+                    params=params,
+                    input=Candidate(before),
+                    output=Candidate(after),
+                    outcome=Outcome.OK,
+                    seconds=0.5,
+                    environment={"onnx": "1.23.2"},
+                )
+            )
+        run = store.create_run(
+            RunRecord(id="", name="cnn · quick", identity="i", model=source, settings={"dag": "quick"}),
+            [ChainRecord(id="c" * 8, name="fold -> static")],
+        )
+        choice = {
+            "artifact": best,
+            "session_options": {},
+            "chain": "fold -> static",
+            "point": {"static": {"per_channel": True}},
+            "metrics": {"latency_p50": 0.05, "size": 100},
+            "ratios": {"latency_p50": {"value": 0.3, "low": 0.29, "high": 0.31}},
+        }
+        result = {
+            "run": run.id,
+            "status": "finished",
+            "baseline": {"artifact": source, "metrics": {"latency_p50": 0.16, "size": 400}},
+            "best": choice,
+            "pareto": [choice],
+            "trials": {"total": 2, "ok": 1, "refused": 1},
+            "pass_runs": {"executed": 2, "reused": 0},
+            "evaluations": {"executed": 2, "reused": 0},
+            "seconds": {"total": 4.0},
+        }
+        trials = [
+            TrialRecord(run=run.id, number=n, chain="c" * 8, point={"static": {"per_channel": not n}}) for n in (0, 1)
+        ]
+        store.add_trials(trials)
+        good = {
+            "ratios": {"latency_p50": Estimate(0.3, 0.29, 0.31)},
+            "candidate": Candidate(best),
+            "pass_runs": (f"{folded}static_quantization",),
+        }
+        store.finish_trial(TrialRecord(**{**vars(trials[0]), "status": "done", "outcome": Outcome.OK, **good}))
+        store.finish_trial(
+            TrialRecord(**{**vars(trials[1]), "status": "done", "outcome": Outcome.REFUSED, "message": "odd"})
+        )
+        store.finish_run(run.id, "finished", result)
+    return result

@@ -1,0 +1,74 @@
+"""`autoopt apply`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import parser
+
+from autoopt.cli.app import main
+from autoopt.cli.apply import parse_params
+from autoopt.errors import InputError
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2, 4] x) => (float[2, 4] y) { a = Identity (x)\n y = Relu (a) }"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    onnx.save(parser.parse_model(TEXT), tmp_path / "in.onnx")
+    return str(tmp_path / "in.onnx")
+
+
+def test_one_pass_from_file_to_file(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.onnx"
+    assert main(["apply", "simplify", model, "-o", str(out), "--param", "engine=onnxscript", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["outcome"], told["params"]["engine"], told["files"]) == ("ok", "onnxscript", [str(out)])
+    assert [node.op_type for node in onnx.load(out).graph.node] == ["Relu"]
+
+
+def test_people_see_what_happened(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["apply", "identity_elimination", model, "-o", str(tmp_path / "out.onnx")]) == 0
+    text = capsys.readouterr().out
+    assert "identity_elimination: ok" in text
+    assert "checked (lossless): same" in text
+
+
+def test_a_refusal_falls_short(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["apply", "opset_conversion", model, "-o", str(tmp_path / "o"), "-p", "target_opset=13"]) == 1
+    assert "loses operators" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nowhere"], "unknown pass 'nowhere'"),
+        (["simplify", "-p", "engine=onnxsmi"], "did you mean 'onnxsim'"),
+        (["simplify", "-p", "engine"], "must be NAME=VALUE"),
+        (["simplify", "--user-script", "nowhere.py"], "nowhere.py"),
+    ],
+)
+def test_wrong_input(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    assert main(["apply", arguments[0], model, "-o", str(tmp_path / "o"), *arguments[1:]]) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+
+
+def test_values_are_json_or_text() -> None:
+    assert parse_params(["a=1", "b=true", "c=text", 'd=["x"]', "e=k=v"]) == {
+        "a": 1,
+        "b": True,
+        "c": "text",
+        "d": ["x"],
+        "e": "k=v",
+    }
+    with pytest.raises(InputError, match="given twice"):
+        parse_params(["a=1", "a=2"])

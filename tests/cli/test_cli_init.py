@@ -1,0 +1,182 @@
+"""`autoopt init`, and `plan` and `run` of a bare model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import cnn, mlp, model, tensor, write
+from onnx import TensorProto, helper
+
+from autoopt.settings import settings
+from autoopt.spec import load_dag
+
+Call = Any
+
+
+@pytest.fixture
+def cnn_file(home: Path) -> Path:
+    return write(cnn(), home.parent / "net")
+
+
+@pytest.fixture
+def data(home: Path) -> str:
+    items = np.random.default_rng(0).standard_normal((16, 1, 8, 8)).astype(np.float32)
+    np.savez(home.parent / "items.npz", x=items)
+    return "items.npz"
+
+
+def trees(folder: Path) -> Path:
+    """A regressor of one tree with two leaves."""
+    node = helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        "trees",
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_falsenodeids=[2, 0, 0],
+        nodes_featureids=[0, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_nodeids=[0, 1, 2],
+        nodes_treeids=[0, 0, 0],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_values=[0.5, 0.0, 0.0],
+        target_ids=[0, 0],
+        target_nodeids=[1, 2],
+        target_treeids=[0, 0],
+        target_weights=[1.0, 2.0],
+    )
+    opsets = [helper.make_opsetid("ai.onnx.ml", 3)]
+    outputs = [tensor("y", ["n", 1], TensorProto.FLOAT)]
+    return write(model([node], [tensor("x", ["n", 2])], outputs, {}, opset_imports=opsets), folder)
+
+
+def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, cnn_file: Path, data: str) -> None:
+    said = call("init", "net/model.onnx", "--data", data, "--level", "2", "--json")
+    assert said.code == 0, said.err
+    document = json.loads(said.out)
+    assert document["file"] == "net.yaml"
+    assert document["point_count"] < document["points_before"]
+    assert {"what": "level 2", "why": "lossy passes that need no data, few values each"} in document["decided"]
+    text = Path("net.yaml").read_text()
+    assert "# no static: level 2 takes only passes that need no calibration data" in text
+    assert "#   without engine onnxsim: level 2 leaves this value to level 3" in text
+    spec = load_dag("net.yaml")
+    assert (spec.model, spec.data.evaluation) == ("net/model.onnx", "items.npz")
+    planned = json.loads(call("plan", "net.yaml", "--json").out)
+    assert (planned["chain_count"], planned["point_count"]) == (document["chain_count"], document["point_count"])
+    Path("net.yaml").write_text("mine")
+    again = call("init", "net/model.onnx")
+    assert (again.code, again.err) == (2, "net.yaml: exists already; --force replaces it\n")
+    assert Path("net.yaml").read_text() == "mine"
+    assert call("init", "net/model.onnx", "--force").code == 0
+    assert "static_quantization" not in Path("net.yaml").read_text(), "no data: nothing lossy"
+
+
+def test_it_says_what_it_decided_and_why(call: Call, cnn_file: Path, data: str) -> None:
+    said = call("init", "net/model.onnx", "--data", data, "--ep", "cuda", "--precision", "fp16")
+    assert said.code == 0, said.err
+    assert "not on this machine: CUDAExecutionProvider is not in the installed runtime" in said.out
+    assert "fp16: half: half precision uses the tensor cores" in said.out
+    assert "next: autoopt plan net.yaml; autoopt run net.yaml" in said.out
+    assert load_dag("net.yaml").all_targets[0].execution_provider == "CUDAExecutionProvider"
+
+
+def test_plan_of_a_bare_model_shows_every_cut(call: Call, cnn_file: Path, data: str) -> None:
+    data_json = json.loads(call("plan", "net/model.onnx", "--data", data, "--json", "--limit", "500").out)
+    assert data_json["dag"] == "net"
+    assert data_json["chain_count"] == len(data_json["chains"]) > 10
+    assert data_json["points_before"] > data_json["point_count"]
+    assert {c["param"] for c in data_json["cut"]} >= {"op_types"}
+    assert all(p["rule"] and p["reason"] for p in data_json["pruned"])
+    assert data_json["nodes"]["fold"] == "batchnorm_folding"
+    text = call("plan", "net/model.onnx", "--data", data, "--level", "1").out
+    assert "decided: level 1: passes that are equal up to rounding" in text
+    assert "cut: simplify.engine='onnxsim': level 1 leaves this value to level 3" in text
+    assert "level 1 takes only passes that are equal up to rounding, not static_quantization [level]" in text
+
+
+def test_trees_are_not_quantised(call: Call, home: Path) -> None:
+    trees(home.parent / "forest")
+    said = call("init", "forest/model.onnx", "--fidelity", "--json")
+    assert said.code == 0, said.err
+    assert "quantization" not in "".join(
+        line for line in Path("forest.yaml").read_text().split("\n") if "#" not in line
+    )
+    assert any("trees" in d["why"] for d in json.loads(said.out)["decided"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("run", "no.onnx"), "no.onnx: no such model file"),
+        (("plan", "no.onnx"), "no.onnx: no such model file"),
+        (("init", "no.onnx"), "no.onnx: no such model file"),
+        (("init", "net/model.onnx", "--ep", "cudaa"), "execution_provider: unknown execution provider"),
+        (("init", "net/model.onnx", "--precision", "int9"), "did you mean 'int8'?"),
+        (("init", "net/model.onnx", "--data", "no.npz"), "no.npz"),
+        (("run", "net/model.onnx", "--level", "7"), "level: must be 0 to 3, not 7"),
+        (("plan", "d.yaml", "--level", "1"), "level: goes with a bare model, not with a DAG"),
+        (("run", "d.yaml", "--ep", "cpu", "--model", "net/model.onnx"), "ep: goes with a bare model"),
+        (
+            ("run", "net/model.onnx", "--ep", "qnn", "--engine", "inline"),
+            "QNNExecutionProvider is not in the installed",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(call: Call, cnn_file: Path, arguments: tuple[str, ...], text: str) -> None:
+    Path("d.yaml").write_text("name: d\npasses: {a: simplify}\nchains: [[a]]\n")
+    said = call(*arguments)
+    assert said.code == 2, said.out
+    assert said.err.count("\n") == 1
+    assert text in said.err
+
+
+def test_run_of_a_bare_model_finds_a_model_and_teaches_the_next_plan(call: Call, home: Path) -> None:
+    write(mlp(width=256), home.parent / "first")
+    write(mlp(width=250, seed=1), home.parent / "second")
+    options = ("--engine", "inline", "--fidelity", "--precision", "int8", "--trials", "3", "-q", "--json")
+    said = call("run", "first/model.onnx", *options)
+    assert said.code in (0, 1), said.err
+    result = json.loads(said.out)
+    assert result["trials"]["total"] == 3
+    assert any("int8: dynamic" in note for note in result["notes"])
+    assert json.loads(call("run", "first/model.onnx", *options).out)["reused"]
+    settings.cache_clear()
+    taught = json.loads(call("plan", "second/model.onnx", "--fidelity", "--json").out)["learned"]
+    better = (
+        result["best"] is not None and result["best"]["passes"] and result["best"]["ratios"]["latency_p50"]["value"] < 1
+    )
+    assert bool(taught) is bool(better)
+    if taught:
+        assert "best on first (similarity " in taught[0]["reason"]
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize(
+    ("name", "offered", "absent"),
+    [
+        ("cifar10_resnet8", {"static_quantization", "dynamic_quantization"}, {"transformer_fusion", "ir_upgrade"}),
+        ("superres_espcn_x3", {"static_quantization"}, {"dynamic_quantization", "weight_only_quantization"}),
+        ("basic_pitch", {"pad_folding", "static_quantization"}, {"weight_only_quantization"}),
+        ("sms_transformer", {"transformer_fusion", "weight_only_quantization"}, {"pad_folding"}),
+        ("mnist_cntk", {"ir_upgrade", "opset_conversion"}, {"transformer_fusion"}),
+        ("dtln_stage1", {"opset_conversion", "dynamic_quantization"}, {"pad_folding"}),
+        ("tab_diabetes_rf", {"session_tuning"}, {"dynamic_quantization", "static_quantization"}),
+    ],
+)
+def test_real_models_get_what_suits_them(call: Call, name: str, offered: set[str], absent: set[str]) -> None:
+    zoo = settings().test_zoo
+    if zoo is None:
+        pytest.skip("AUTOOPT_TEST_ZOO is not set")
+    folder = zoo / name
+    said = call("init", str(folder / "model.onnx"), "--data", str(folder / "evaluation.npz"))
+    assert said.code == 0, said.err
+    used = {node.pass_name for node in load_dag(f"{name}.yaml").passes.values()}
+    assert offered <= used
+    assert not absent & used
+    assert json.loads(call("plan", f"{name}.yaml", "--json").out)["chain_count"] > 3

@@ -1,0 +1,46 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("what", ["latest", "run", "digest", "file"])
+def test_the_steps_to_the_best_model_however_it_is_named(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path, what: str
+) -> None:
+    best = filled["best"]["artifact"]
+    (tmp_path / "copy.onnx").write_bytes(b"best")
+    named = {"latest": "latest", "run": filled["run"], "digest": best[:10], "file": "copy.onnx"}[what]
+    code, out, err = call("lineage", named, "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["artifact"] == best
+    assert document["source"] == filled["baseline"]["artifact"]
+    assert [step["pass"] for step in document["steps"]] == ["batchnorm_folding", "static_quantization"]
+    assert document["steps"][1]["params"] == {"per_channel": True}
+    assert set(document["steps"][0]) >= {"pass", "params", "input", "output", "outcome", "seconds", "environment"}
+
+
+def test_a_model_with_external_data_is_known_by_the_recipe_beside_it(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "model.onnx").write_bytes(b"graph only")
+    recipe = {"result": filled["best"]["artifact"], "session_options": {}}
+    (out / "recipe.json").write_text(json.dumps(recipe))
+    assert json.loads(call("lineage", "out/model.onnx", "--json").out)["artifact"] == filled["best"]["artifact"]
+
+
+def test_it_is_readable(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    out = call("lineage").out
+    assert "1. batchnorm_folding" in out
+    assert "per_channel=true" in out
+
+
+@pytest.mark.parametrize("what", ["0" * 64, "unknown"])
+def test_what_nobody_knows_is_wrong_input(call: Callable[..., Any], filled: dict[str, Any], what: str) -> None:
+    code, out, err = call("lineage", what)
+    assert (code, out, err.count("\n")) == (2, "", 1)

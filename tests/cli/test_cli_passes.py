@@ -1,0 +1,79 @@
+"""`autoopt passes`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoopt.cli.app import main
+
+SCRIPT = '''"""One pass of my own."""
+
+from autoopt import register
+
+
+@register("mine")
+def mine(model, number: int = 3):
+    """Does nothing."""
+    return model
+'''
+
+
+def test_the_list_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes", "list", "--json"]) == 0
+    entries = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert entries["dynamic_quantization"]["aliases"] == [
+        "dynamic_int8",
+        "OnnxDynamicQuantization",
+        "IncDynamicQuantization",
+    ]
+    assert (
+        "pip install 'autoopt[nncf]'" in entries["nncf_quantization"]["missing"]
+        or (entries["nncf_quantization"]["available"])
+    )
+
+
+def test_people_see_names_and_what_is_searched(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes", "list"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("bnb4_quantization "))
+    assert "quant_type, block_size" in line
+
+
+def test_one_pass_by_its_alias(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes", "show", "static_int8"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("static_quantization (quantize): ")
+    assert "requires: quant_pre_process" in text
+    assert 'with quant_format = "QDQ", weight_type = "QUInt8": "QUInt8"' in text
+
+
+def test_an_unknown_pass_is_the_users_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes", "show", "statik_quantization"]) == 2
+    assert "did you mean 'static_quantization'?" in capsys.readouterr().err
+
+
+def test_passes_of_a_script_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    assert main(["passes", "show", "mine", "--user-script", str(tmp_path / "mine.py"), "--json"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    assert (entry["summary"], entry["parameters"][0]["default"]) == ("Does nothing.", 3)
+    (tmp_path / "bad.py").write_text("import nothing_of_that_name")
+    assert main(["passes", "list", "--user-script", str(tmp_path / "bad.py")]) == 2
+    assert "nothing_of_that_name" in capsys.readouterr().err
+
+
+def test_other_products_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes", "compat", "replace_pow"]) == 0
+    assert capsys.readouterr().out == 'replace_pow (PopRT): local_rewrites with rules: ["replace_pow"]\n'
+    assert main(["passes", "compat", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) > 100
+    assert main(["passes", "compat", "replace_powr"]) == 2
+
+
+def test_a_new_pass_is_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes", "new", "my_pass", "--folder", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [Path(file).name for file in told["files"]] == ["my_pass.py", "test_my_pass.py"]
+    assert main(["passes", "new", "my_pass", "--folder", str(tmp_path)]) == 2

@@ -1,0 +1,111 @@
+"""The real command, in a process of its own, on the demo model."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DIGITS = Path(__file__).parents[2] / "dags" / "digits"
+MODEL = ["--model", str(DIGITS / "model.onnx")]
+DAG: dict[str, Any] = {
+    "name": "small",
+    "model": str(DIGITS / "model.onnx"),
+    "data": {"evaluation": str(DIGITS / "evaluation.npz"), "calibration": str(DIGITS / "calibration.npz")},
+    "passes": {
+        "names": {"pass": "name_fix"},
+        "constants": {"pass": "constant_folding"},
+        "fold": {"pass": "batchnorm_folding"},
+    },
+    "chains": [["names"], ["constants", "fold"]],  # the names are fine: one of the two trials is the source itself
+    "measurement": {"seconds": 0.3, "replicas": 2, "target_width": 1.0},
+}
+
+
+def autoopt(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("AUTOOPT_HOME", "AUTOOPT_DB", "PREFECT"))}
+    command = [sys.executable, "-m", "autoopt", *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "dag.json").write_text(json.dumps(DAG))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> subprocess.CompletedProcess[str]:
+    """One finished run."""
+    return autoopt(folder, "run", "dag.json", "--engine", "inline", "--json")
+
+
+def test_stdout_is_one_document_and_progress_goes_to_stderr(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert set(document) >= {
+        "run", "status", "baseline", "best", "pareto", "trials", "pass_runs", "evaluations", "seconds"
+    }  # fmt: skip
+    assert document["trials"]["total"] == 2
+    assert document["best"]["ratios"]["latency_p50"]["value"] < 1
+    assert ": constants -> fold: latency_p50" in done.stderr
+
+
+def test_the_best_model_and_its_recipe_are_left(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    best = json.loads(done.stdout)["best"]
+    assert (folder / best["path"]).read_bytes() == (folder / "out" / "model.onnx").read_bytes()
+    recipe = json.loads((folder / "out" / "recipe.json").read_text())
+    assert [step["pass"] for step in recipe["steps"]][-1] == "batchnorm_folding"
+    assert json.loads((folder / "out" / "session.json").read_text()) == best["session_options"]
+
+
+def test_the_same_again_executes_nothing_and_says_so(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    again = autoopt(folder, "run", "dag.json", "--engine", "inline")
+    assert again.returncode == 0
+    assert "nothing was executed" in again.stdout
+    assert "pass runs 0 executed" in again.stdout
+    assert again.stderr == ""
+
+
+def test_the_store_answers_for_it(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    run = json.loads(done.stdout)["run"]
+    assert json.loads(autoopt(folder, "best", "--json").stdout)["run"] == run
+    assert [r["run"] for r in json.loads(autoopt(folder, "runs", "--json").stdout)] == [run]
+    steps = json.loads(autoopt(folder, "lineage", "out/model.onnx", "--json").stdout)["steps"]
+    assert [step["pass"] for step in steps][-2:] == ["constant_folding", "batchnorm_folding"]
+
+
+def test_when_nothing_meets_the_constraints_it_is_1(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    strict = {**DAG, "constraints": [{"metric": "size", "max": 1000}, {"metric": "accuracy", "min": 0}]}
+    (folder / "strict.json").write_text(json.dumps(strict))
+    fell_short = autoopt(folder, "run", "strict.json", "--engine", "inline", "--json", "--quiet", "--out", "none")
+    assert fell_short.returncode == 1
+    assert json.loads(fell_short.stdout)["best"] is None
+    assert fell_short.stderr == ""
+    assert not (folder / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        ("name: x\npasses:\n  a: {pass: simplfy}\nchains: [[a]]\n", MODEL, "bad.yaml:3: passes.a.pass: unknown pass"),
+        ("name: x\nname: y\n", [], "bad.yaml:2: "),
+        ("name: x\npasses:\n  a: {pass: simplify}\nchains: [[a]]\n", [], "bad.yaml:1: model: "),
+        ("name: x\npasses:\n  a: {pass: simplify}\nchains: [[a]]\n", ["--model", "none.onnx"], "none.onnx"),
+        (None, [], "bad.yaml"),
+        (json.dumps(DAG), ["--search", "trails=3"], "search: unknown field 'trails'"),
+        (json.dumps(DAG), ["--search", "trials"], "--search: must be NAME=VALUE"),
+        (json.dumps(DAG), ["--search", 'order=["fold"]'], "strategy: per-chain"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_one_line(tmp_path: Path, text: str | None, arguments: list[str], said: str) -> None:
+    if text is not None:
+        (tmp_path / "bad.yaml").write_text(text)
+    failed = autoopt(tmp_path, "run", "bad.yaml", *arguments)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr.count("\n") == 1
+    assert said in failed.stderr

@@ -1,0 +1,34 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def test_without_a_store_each_command_says_how_one_comes_about(call: Callable[..., Any], home: Path) -> None:
+    for arguments in (["runs"], ["best"], ["lineage", "x"], ["report"], ["compare", "a", "b"]):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "")
+        assert err == f"{home}: no store here; 'autoopt run' makes one; AUTOOPT_HOME moves it\n"
+    assert not home.exists()
+
+
+def test_runs_lists_them(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    code, out, _ = call("runs")
+    assert code == 0
+    assert filled["run"][:12] in out
+    assert "fold -> static [static: per_channel=true]" in out
+    (row,) = json.loads(call("runs", "--json").out)
+    assert (row["run"], row["model"], row["status"]) == (filled["run"], "cnn", "finished")
+
+
+def test_best_shows_the_result_as_it_was(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    assert "0.300x (0.290..0.310)" in call("best").out
+    code, out, err = call("best", filled["run"][:6], "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == filled
+
+
+def test_an_unknown_run_is_wrong_input(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    code, out, err = call("best", "nosuchrun")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "nosuchrun" in err

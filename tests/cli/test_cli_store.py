@@ -1,0 +1,70 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoopt.cli.store import size
+from autoopt.errors import InputError
+from autoopt.settings import settings
+
+
+def test_verify_tells_a_damaged_artifact(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
+    assert call("store", "verify").code == 0
+    best = filled["best"]["artifact"]
+    model = home / "artifacts" / best[:2] / best / "model.onnx"
+    model.chmod(0o644)
+    model.write_bytes(b"worse")
+    code, out, err = call("store", "verify", "--json")
+    assert (code, err) == (1, "")
+    assert [p["digest"] for p in json.loads(out)["problems"]] == [best]
+    assert best in call("store", "verify").out
+
+
+def test_gc_only_talks_until_told_to(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    code, out, err = call("store", "gc", "--keep-runs", "0", "--max-size", "1k")
+    assert (code, err) == (0, "")
+    assert out.startswith("would remove 1 runs")
+    assert out.endswith("nothing was done; --yes does it\n")
+    assert json.loads(call("runs", "--json").out)
+    assert json.loads(call("store", "gc", "--keep-runs", "0", "--yes", "--json").out)["runs"] == [filled["run"]]
+    assert json.loads(call("runs", "--json").out) == []
+
+
+def test_stats_counts(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    found = json.loads(call("store", "stats", "--json").out)
+    assert (found["rows"]["trial"], found["pass_runs"]) == (2, {"ok": 2})
+    assert "trial" in call("store", "stats").out
+
+
+def test_a_run_moves_to_another_home(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("store", "export", "--out", "moved.tar").out == "wrote moved.tar\n"
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "other"))
+    settings.cache_clear()
+    assert json.loads(call("store", "import", "moved.tar", "--json").out) == {"run": filled["run"]}
+    assert json.loads(call("best", "--json").out) == filled
+    assert json.loads(call("lineage", "--json").out)["steps"]
+
+
+def test_what_is_no_export_is_wrong_input(call: Callable[..., Any], home: Path, tmp_path: Path) -> None:
+    (tmp_path / "junk.tar").write_bytes(b"junk")
+    for name in ("junk.tar", "absent.tar"):
+        code, out, err = call("store", "import", name)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert name in err
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("500", 500), ("20G", 20 * 10**9), ("1.5 TB", 1500 * 10**9), ("3kB", 3000)]
+)
+def test_sizes(text: str, value: int) -> None:
+    assert size(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "many", "-1G", "nan", "1e999", "G"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(InputError, match="no size"):
+        size(text)
