@@ -33,7 +33,7 @@ test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, 
 	$(BIN)/pytest -m "service and not soak"
 
 soak: install  ## the long variants
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak -o timeout=7200
 
 clean:  ## remove what was made here
 	rm -rf $(VENV) out .autoopt

@@ -13,8 +13,10 @@ from autoopt.settings import settings
 
 
 def pytest_configure() -> None:
-    """Processes that tests start end by an interrupt, also where these tests run in a shell's background."""
+    """Processes that tests start end by the usual signals, also where whoever started these tests ignores them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import select
 import time
 from pathlib import Path
 
 import psutil
 
 
-def pids_from(fifo: Path) -> list[int]:
-    return [int(word) for word in fifo.read_text().split()]
+def pids_from(fifo: Path, seconds: float = 60.0) -> list[int]:
+    """What a process writes into a named pipe.
+
+    Raises:
+        AssertionError: nobody did within the bound.
+    """
+    text = ""
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        deadline = time.monotonic() + seconds
+        while not text.endswith("\n"):
+            ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"nobody wrote to {fifo}"
+            read = os.read(reader, 4096).decode()
+            assert read, f"who opened {fifo} wrote nothing"
+            text += read
+    finally:
+        os.close(reader)
+    return [int(word) for word in text.split()]
 
 
 def all_gone(pids: list[int], seconds: float = 10.0) -> bool:

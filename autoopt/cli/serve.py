@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,11 +31,6 @@ def serve(
 
     check_queues(queue or ())
 
-    def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGINT):  # a shell's `&` has the latter ignored, by our children too
-        signal.signal(number, stop)
     say = _say
     with Served(settings().home, host, port, say, queues=tuple(queue or ())) as served:
         served.server()

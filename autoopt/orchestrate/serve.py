@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import Any
 
 import psutil
 
@@ -31,9 +32,23 @@ GRACE_SECONDS = 15.0
 """How long processes get to end by themselves."""
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _at_signals(handler: Any) -> dict[int, Any]:
+    """Handle the signals that end a process so from now on; how they were handled before."""
+    with suppress(ValueError):  # a thread other than the main one has no signals
+        return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    return {}
+
+
 @dataclass
 class Served:
-    """Everything that one `autoopt serve` has started. A context manager; leaving it ends all of it."""
+    """Everything that one `autoopt serve` has started. A context manager; leaving it ends all of it.
+
+    Within, SIGINT and SIGTERM raise KeyboardInterrupt.
+    """
 
     home: Path
     host: str = "127.0.0.1"
@@ -45,8 +60,11 @@ class Served:
     _limits: dict[str, int | None] = field(default_factory=dict)
     _ends: dict[str, int] = field(default_factory=dict)
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _handlers: dict[int, Any] = field(default_factory=dict)
+    """What the process did at a signal before."""
 
     def __enter__(self) -> Served:
+        self._handlers = _at_signals(_interrupt)  # a shell's `&` has SIGINT ignored, by our children too
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         for name, value in {**DEFAULTS, "PREFECT_HOME": str(self.home / "prefect")}.items():
             os.environ.setdefault(name, value)
@@ -56,15 +74,15 @@ class Served:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(ValueError):  # a thread other than the main one has no signals to ignore
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)  # impatience must not leave anything behind
+        _at_signals(signal.SIG_IGN)  # impatience must not leave anything behind
         with suppress(FileNotFoundError):
             (self.home / NOTE).unlink()
         end([child for name, child in self._children.items() if name != SERVER_NAME])
         end(
             [child for name, child in self._children.items() if name == SERVER_NAME]
         )  # workers report to it until the end
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
     def server(self) -> str:
         """The API of the server in PREFECT_API_URL, or of one that is started here.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,9 @@ def test_serve_listens_elsewhere_only_with_a_password(
         monkeypatch.delenv(name, raising=False)
     settings.cache_clear()
     before = set(psutil.Process().children(recursive=True))
+    handled = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(["serve", "--host", host]) == 2
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handled
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "is open to others, and there is no password; set PREFECT_SERVER_API_AUTH_STRING" in err

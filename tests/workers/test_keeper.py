@@ -64,7 +64,7 @@ def test_nothing_outlives_the_parent(end: str, tmp_path: Path) -> None:
     assert len(pids) == 6
     assert all(psutil.pid_exists(pid) for pid in pids)
     getattr(parent, end)()
-    parent.wait()
+    parent.wait(60)
     assert all_gone(pids)
 
 
