@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -15,7 +15,6 @@ from autoopt.spec.source import Wrong
 
 MAX_NAME: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
-Item = TypeVar("Item")
 
 
 class Strict(BaseModel):
@@ -74,5 +73,3 @@ def check_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(check_name)]
-Many = Annotated[tuple[Item, ...], Field(strict=False)]
-"""A list; lists and tuples are taken alike."""

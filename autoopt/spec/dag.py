@@ -7,19 +7,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from autoopt.errors import ConfigError, did_you_mean
+from autoopt.errors import did_you_mean
 from autoopt.model.files import split_source
 from autoopt.spec import graph
 from autoopt.spec.base import Name, Strict, check_name
-from autoopt.spec.data import DataSpec, resolve_path
+from autoopt.spec.data import DataSpec
 from autoopt.spec.goals import ConstraintSpec, ObjectiveSpec, check_metric
 from autoopt.spec.nodes import PassNode
 from autoopt.spec.priors import PreferSpec, PriorSpec
 from autoopt.spec.searching import SearchSpec
-from autoopt.spec.source import Place, Source, Wrong
+from autoopt.spec.source import Place, Wrong
 from autoopt.spec.targets import HostSpec, TargetSpec
+from autoopt.spec.written import Written
 
 GRAPHS = ("chains", "stages", "edges")
 
@@ -33,7 +34,7 @@ class LimitsSpec(Strict):
     """Bytes; half the machine's memory where it is not given."""
 
 
-class DagSpec(Strict):
+class DagSpec(Written):
     """A pass graph with what is to be done with it. Made by `load_dag`, which knows where each field was written."""
 
     name: Name
@@ -71,9 +72,6 @@ class DagSpec(Strict):
     measurement: dict[str, Any] = Field(default_factory=dict)
     """Settings of the meters."""
     limits: LimitsSpec = LimitsSpec()
-
-    _source: Source = PrivateAttr(default_factory=lambda: Source("<python>"))
-    _data_root: str | None = PrivateAttr(default=None)
 
     @field_validator("passes", mode="before")
     @classmethod
@@ -180,15 +178,6 @@ class DagSpec(Strict):
         """`chains`, `stages` or `edges`."""
         return next(kind for kind in GRAPHS if getattr(self, kind) is not None)
 
-    @property
-    def source(self) -> Source:
-        """Where it was written."""
-        return self._source
-
-    def error(self, place: Place, reason: str, remedy: str = "") -> ConfigError:
-        """An error at a field: `file:line: field: reason`."""
-        return self._source.error(place, reason, remedy)
-
     @cached_property
     def all_targets(self) -> tuple[TargetSpec, ...]:
         """The targets; this machine's CPU where none is given."""
@@ -199,22 +188,6 @@ class DagSpec(Strict):
         one = self.model_copy(update={"targets": (), "target": next(t for t in self.all_targets if t.name == name)})
         one.__dict__.pop("all_targets", None)  # what was worked out for all of them
         return one
-
-    def path(self, text: str) -> str:
-        """A path of this file as an absolute one; URLs as they are."""
-        return resolve_path(self._source.folder, text)
-
-    def with_data_root(self, root: str | None) -> DagSpec:
-        """The same with relative paths of data taken from `root`, a folder or URL, instead of the file's folder."""
-        if root == self._data_root:
-            return self
-        made = self.model_copy()
-        made._data_root = root
-        return made
-
-    def data_path(self, text: str) -> str:
-        """A path of data as an absolute one; URLs as they are."""
-        return resolve_path(self._data_root or self._source.folder, text)
 
     @property
     def data_root(self) -> str:

@@ -13,8 +13,10 @@ from autoopt.spec.base import Strict
 from autoopt.spec.dag import DagSpec
 from autoopt.spec.reading import Document, read_document
 from autoopt.spec.source import Place, Source, Wrong
+from autoopt.spec.written import Written
 
 Model = TypeVar("Model", bound=Strict)
+Whole = TypeVar("Whole", bound=Written)
 
 
 def load_dag(given: str | Path | Mapping[str, Any] | DagSpec) -> DagSpec:
@@ -23,12 +25,17 @@ def load_dag(given: str | Path | Mapping[str, Any] | DagSpec) -> DagSpec:
     Raises:
         ConfigError: the first thing that is wrong, as `file:line: field: reason`.
     """
-    if isinstance(given, DagSpec):
+    return load(DagSpec, given)
+
+
+def load(kind: type[Whole], given: Any) -> Whole:
+    """Likewise any kind of file; `given` as for `load_dag`."""
+    if isinstance(given, kind):
         return given
     document = read_document(given)
-    spec = validate(DagSpec, document)
-    spec._source = document.source
-    return spec
+    made = validate(kind, document)
+    made._source = document.source
+    return made
 
 
 def validate(model: type[Model], document: Document) -> Model:

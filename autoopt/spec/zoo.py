@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from autoopt.errors import ConfigError
 from autoopt.model.archive import is_archive
 from autoopt.model.files import split_source
 from autoopt.model.mlflow import is_packaged
 from autoopt.spec.base import Name, Strict
-from autoopt.spec.data import DataSpec, resolve_path
+from autoopt.spec.data import DataSpec
 from autoopt.spec.goals import ConstraintSpec, ObjectiveSpec
-from autoopt.spec.load import validate
-from autoopt.spec.reading import read_document
+from autoopt.spec.load import load
 from autoopt.spec.searching import SearchSpec
-from autoopt.spec.source import Place, Source, Wrong
+from autoopt.spec.source import Place, Wrong
+from autoopt.spec.written import Written
 
 
 class ZooModel(Strict):
@@ -58,7 +57,7 @@ class ZooEntry:
     spec: ZooModel
 
 
-class ZooSpec(Strict):
+class ZooSpec(Written):
     """The models of a sweep, and what they share. Made by `load_zoo`."""
 
     name: Name
@@ -67,9 +66,6 @@ class ZooSpec(Strict):
     data: DataSpec = DataSpec()
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
     objectives: tuple[ObjectiveSpec, ...] | None = Field(default=None, strict=False)
-
-    _source: Source = PrivateAttr(default_factory=lambda: Source("<python>"))
-    _data_root: str | None = PrivateAttr(default=None)
 
     @field_validator("models")
     @classmethod
@@ -85,31 +81,6 @@ class ZooSpec(Strict):
             if name is not None and name in names[:index]:
                 raise Wrong(f"{name!r} is the name of another model", place=("models", index, "name"))
         return self
-
-    @property
-    def source(self) -> Source:
-        """Where it was written."""
-        return self._source
-
-    def error(self, place: Place, reason: str, remedy: str = "") -> ConfigError:
-        """An error at a field: `file:line: field: reason`."""
-        return self._source.error(place, reason, remedy)
-
-    def path(self, text: str) -> str:
-        """A path of this file as an absolute one; URLs as they are."""
-        return resolve_path(self._source.folder, text)
-
-    def with_data_root(self, root: str | None) -> ZooSpec:
-        """The same with relative paths of data taken from `root`, a folder or URL, instead of the file's folder."""
-        if root == self._data_root:
-            return self
-        made = self.model_copy()
-        made._data_root = root
-        return made
-
-    def data_path(self, text: str) -> str:
-        """A path of data as an absolute one; URLs as they are."""
-        return resolve_path(self._data_root or self._source.folder, text)
 
     @property
     def data_root(self) -> str | None:
@@ -169,9 +140,4 @@ def load_zoo(given: str | Path | Mapping[str, Any] | ZooSpec) -> ZooSpec:
     Raises:
         ConfigError: the first thing that is wrong, as `file:line: field: reason`.
     """
-    if isinstance(given, ZooSpec):
-        return given
-    document = read_document(given)
-    zoo = validate(ZooSpec, document)
-    zoo._source = document.source
-    return zoo
+    return load(ZooSpec, given)
