@@ -33,6 +33,8 @@ class Measured:
     reasons: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     executed: int = 0
+    disturbed: bool = False
+    """Whether the machine was not left alone while a latency was measured."""
 
     def take(self, record: EvaluationRecord) -> None:
         self.keys.append(record.key)
@@ -40,6 +42,7 @@ class Measured:
             self.metrics.update(record.metrics)
             self.ratios.update(record.ratios)
             self.source.update(record.source_metrics)
+            self.disturbed = self.disturbed or any(record.details.get(n) for n in ("disturbed", "busy"))
         else:
             self.outcome, self.message = record.outcome, f"{record.meter}: {record.message}"
 

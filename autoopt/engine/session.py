@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from autoopt.dag.plan import Chain
+from autoopt.engine.confirm import confirm, seconds_for
 from autoopt.engine.context import RunContext
 from autoopt.engine.evaluations import Measured, evaluate
 from autoopt.engine.executor import Executor
@@ -24,17 +25,15 @@ from autoopt.engine.records import Choice, RunResult
 from autoopt.engine.select import source_choice
 from autoopt.engine.trial import result_of
 from autoopt.errors import InputError, SystemFailure
-from autoopt.metrics import Estimate, get_metric
+from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.search.base import SearchConfig, Strategy
 from autoopt.store.keeping import keeping
 from autoopt.store.records import RunStatus
 
-FINAL = {"seconds": (5.0, 2.0), "target_width": (0.04, 0.5)}
-"""How the few best are measured before one is chosen: (default, factor) of the run's settings, longer and narrower."""
 CONFIRM = 3
-"""How many of the best candidates are measured again, longer, before one is chosen."""
+"""How many of the best candidates are measured again before one is chosen."""
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 
 
@@ -157,39 +156,19 @@ class Session:
     def _search_until(self) -> float:
         """When the search has to end so that there is time to confirm the best: that time, at most a fifth of all."""
         whole = self.ctx.deadline - self.ctx.began
-        default, factor = FINAL["seconds"]
-        each = float(self.ctx.measurement.get("seconds", default)) * factor
-        return self.ctx.deadline - min(0.2 * whole, CONFIRM * each)
+        return self.ctx.deadline - min(0.2 * whole, seconds_for(self.ctx, CONFIRM))
 
     def _confirm(self, told: list[Told], baseline: Measured) -> list[Told]:
-        """Measure the latency of the few best again with the final protocol, so that luck does not choose."""
-        if not self._final_metrics or not baseline.metrics:
+        """Measure the latency of the few best again."""
+        if not baseline.metrics:
             return told
-        first = self.ranking.few_best(told, CONFIRM)
-        if len(first) < 2:
-            return told
-        for trial in first:
-            candidate = trial.result.candidate
-            if candidate is None or time.monotonic() >= self.ctx.deadline:
-                continue
-            again = self._final(candidate)
-            if again.outcome.good:
-                trial.result = trial.result.measured_again(again.metrics, again.ratios, again.keys)
-                self._confirmed.add(candidate.key)
+        first = {t.result.candidate.key: t for t in self.ranking.few_best(told, CONFIRM) if t.result.candidate}
+        candidates = [t.result.candidate for t in first.values() if t.result.candidate]
+        found = confirm(self.ctx, candidates, more=lambda: time.monotonic() < self.ctx.deadline)
+        for key, again in found.items():
+            first[key].result = first[key].result.measured_again(again.metrics, again.ratios, again.keys)
+        self._confirmed |= set(found)
         return told
-
-    @property
-    def _final_metrics(self) -> list[str]:
-        """The latencies to measure again; none where no objective is a latency."""
-        goal = self.ctx.goal
-        wanted = any(get_metric(o.metric, goal.custom).kind == "latency" for o in goal.objectives)
-        return [m.name for m in goal.metrics if m.kind == "latency"] if wanted else []
-
-    def _final(self, candidate: Candidate) -> Measured:
-        final = {n: self.ctx.measurement.get(n, default) * factor for n, (default, factor) in FINAL.items()}
-        return evaluate(
-            self.ctx, candidate, compare=self.ctx.source, settings=final, only=self._final_metrics, judged=False
-        )
 
     def measured_here(self, trial: Told) -> Told:
         """A trial, maybe of another target, with what its candidate comes to on this one, measured as the few best."""
@@ -205,9 +184,8 @@ class Session:
             message=found.message,
             evaluations=tuple(found.keys),
         )
-        if result.feasible and self._final_metrics and self.baseline().metrics:
-            again = self._final(candidate)
-            if again.outcome.good:
+        if result.feasible and self.baseline().metrics:
+            for again in confirm(self.ctx, [candidate]).values():
                 result = result.measured_again(again.metrics, again.ratios, again.keys)
         return replace(trial, result=result)
 

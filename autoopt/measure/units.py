@@ -17,6 +17,8 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 RESAMPLES = 1000
 FEW = 4
 """Fewest replicas whose spread says something of the spread between sessions."""
+BETWEEN = 0.004
+"""Standard deviation of the logarithm of a ratio from one process to the next on a machine that is left alone."""
 
 
 def interval(logs: Sequence[float], *, level: float = 0.95, beyond: float = 0.0, seed: int = 0) -> Estimate:
@@ -49,6 +51,22 @@ def widened(estimate: Estimate, units: int, beyond: float) -> Estimate:
     wider = _widening(units, 0.95)
     down, up = wider * (centre - math.log(estimate.low)), wider * (math.log(estimate.high) - centre)
     return _exp(centre, math.hypot(beyond, down), math.hypot(beyond, up))
+
+
+def together(estimates: Sequence[Estimate]) -> Estimate:
+    """Separate measurements of one positive value as one: their median, and the interval in which a further one will
+    lie with a probability of 95 %.
+
+    Student's prediction interval over the logarithms, and never less than what differs between processes anyway (few
+    may agree by chance). A single one stays as it is, and so does what is the same each time.
+    """
+    if all(e == estimates[0] for e in estimates):
+        return estimates[0]
+    logs = np.log([e.value for e in estimates])
+    count = len(logs)
+    seen = _t_quantile(0.975, count - 1) * float(logs.std(ddof=1)) * math.sqrt(1 + math.pi / (2 * count))
+    half = max(seen, NormalDist().inv_cdf(0.975) * BETWEEN * math.sqrt(2))
+    return _exp(float(np.median(logs)), half, half)
 
 
 def trimmed(ordered: Array) -> Any:

@@ -4,10 +4,10 @@
 
 ZOO is a folder of folders with `model.onnx` and `evaluation.npz`. For every model:
 1. candidates are made (session options, fusion, dynamic and static int8, as far as the passes take the model);
-2. all are measured with the staged protocol, the best three again with the final one, as a run does it: what that
-   gives is the reported interval; and all with the fixed protocol: same choice, how many repeats;
-3. the chosen one is measured again in fresh processes with a long protocol, on the machine as it is and with another
-   process loading one core: how often does its ratio lie inside the reported interval;
+2. all are measured with the staged protocol, the best three again in rounds, as a run does it: what that gives is the
+   reported interval; and all with the fixed protocol: same choice, how many repeats;
+3. the chosen one is measured again in fresh processes with a long protocol: how often does its ratio lie inside the
+   reported interval; and the same, report and repetition, while another process loads one core;
 4. so are the top three: is their order kept, where their intervals do not overlap;
 5. a copy of the source model that differs by one word of metadata is compared with it: ratio and interval;
 6. a plain loop, as onnxruntime's own perf test does it (`perf_loop.py`), runs both models by themselves in processes of
@@ -28,10 +28,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from autoopt.engine.confirm import FINAL, ROUNDS, Confirmed
+from autoopt.engine.evaluations import Measured
+from autoopt.metrics import Estimate
+
 METRIC = "latency_p50"
 HERE = Path(__file__).parent
-FINAL = {"seconds": 2.0, "target_width": 0.02}
-"""How the best three are confirmed: times the seconds of the staged protocol, and half its width, as in a run."""
 RECIPES: dict[str, tuple[list[tuple[str, dict[str, Any]]], dict[str, Any]]] = {
     "no optimisation": ([], {"graph_optimization_level": "disable"}),
     "basic optimisation": ([], {"graph_optimization_level": "basic"}),
@@ -110,12 +112,13 @@ class Model:
         self.calibration = folder / "calibration.npz"
         self.work, self.args = work, args
         self.long = {"seconds": args.long, "fixed": True, "replicas": 16}
+        self.wait = args.wait
         self.fastest: float | None = None
         """What the source took when the machine was freest, ms: slow spells of the host are known by it."""
 
     def latency(self, candidate: dict[str, Any], **settings: Any) -> dict[str, Any]:
         job = {"candidate": candidate, "source": self.source, "data": self.data, "metrics": [METRIC]}
-        settings = {"source_ms": self.fastest, "quiet_seconds": self.args.wait, **settings}
+        settings = {"source_ms": self.fastest, "quiet_seconds": self.wait, **settings}
         answer: dict[str, Any] = fresh(__file__, "--job", json.dumps({**job, "settings": settings}))
         source = answer["source_metrics"][METRIC]["value"]
         self.fastest = min(source, self.fastest or source)
@@ -124,15 +127,20 @@ class Model:
     def measure(self, candidates: dict[str, dict[str, Any]]) -> dict[str, Any]:
         staged = self.all(candidates, fixed=False)
         first = sorted(staged, key=lambda n: staged[n]["value"])[:3]
-        settings = {**FINAL, "seconds": FINAL["seconds"] * self.args.seconds}
-        reported = {name: self.latency(candidates[name], **settings, seed=1) for name in first}
+        reported = self.confirmed({name: candidates[name] for name in first})
         top = sorted(reported, key=lambda n: reported[n]["value"])
         best = top[0]
         fixed = self.all(candidates, fixed=True)
-        again = {load: self.again(candidates[best], reported[best], load) for load in ("as it is", "one core loaded")}
+        again = {"as it is": self.again(candidates[best], reported[best])}
+        with Load():
+            self.fastest, self.wait = None, 0.0  # there is nothing to wait for
+            loaded = self.confirmed({best: candidates[best]})[best]
+            again["one core loaded"] = self.again(candidates[best], loaded)
+        self.wait = self.args.wait
         return {
             "candidates": {n: {"staged": _brief(staged[n]), "fixed": _brief(fixed[n])} for n in candidates},
             "reported": {n: _brief(reported[n]) for n in top},
+            "reported_loaded": _brief(loaded),
             "best": best,
             "best_fixed": min(fixed, key=lambda n: fixed[n]["value"]),
             "repeats": {"staged": _repeats(staged), "fixed": _repeats(fixed)},
@@ -189,9 +197,17 @@ class Model:
             incumbent = min(incumbent, found[name]["value"])
         return found
 
-    def again(self, candidate: dict[str, Any], reported: dict[str, Any], load: str) -> dict[str, Any]:
-        with Load(load != "as it is"):
-            found = [self.latency(candidate, **self.long, seed=100 + i) for i in range(self.args.again)]
+    def confirmed(self, candidates: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """The few best in rounds, in turns, and what an interval comes of it."""
+        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in candidates}
+        for number in range(ROUNDS):
+            for name, candidate in candidates.items():
+                final = {k: {"seconds": self.args.seconds}.get(k, d) * factor for k, (d, factor) in FINAL.items()}
+                rounds[name].append(self.latency(candidate, **{**final, "quiet_seconds": self.wait, "seed": number}))
+        return {name: _confirmed(found) for name, found in rounds.items()}
+
+    def again(self, candidate: dict[str, Any], reported: dict[str, Any]) -> dict[str, Any]:
+        found = [self.latency(candidate, **self.long, seed=100 + i) for i in range(self.args.again)]
         return {
             "inside": sum(reported["low"] <= f["value"] <= reported["high"] for f in found),
             "of": len(found),
@@ -245,18 +261,30 @@ class Model:
 class Load:
     """Another process that keeps one core busy, for the while."""
 
-    def __init__(self, wanted: bool) -> None:
-        self.wanted = wanted
-        self.process: subprocess.Popen[bytes] | None = None
-
     def __enter__(self) -> None:
-        if self.wanted:
-            self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
 
     def __exit__(self, *_: object) -> None:
-        if self.process:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()
+
+
+def _confirmed(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """One result of several rounds, as a run makes it."""
+    measured = [
+        Measured(ratios={METRIC: Estimate(r["value"], r["low"], r["high"])}, disturbed=_disturbed(r)) for r in rounds
+    ]
+    found = Confirmed(measured).ratios[METRIC]
+    details = {
+        "stopped": ", ".join(sorted({r["details"]["stopped"] for r in rounds})),
+        **{k: sum(r["details"][k] for r in rounds) for k in ("pairs", "set_aside", "replicas", "seconds")},
+        **{k: sum(bool(r["details"][k]) for r in rounds) for k in ("busy", "disturbed")},
+    }
+    return {"value": found.value, "low": found.low, "high": found.high, "details": details}
+
+
+def _disturbed(found: dict[str, Any]) -> bool:
+    return bool(found["details"]["disturbed"] or found["details"]["busy"])
 
 
 def _brief(found: dict[str, Any]) -> dict[str, Any]:

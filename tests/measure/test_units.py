@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from autoopt.measure.units import effective, interval, trimmed, widened
+from autoopt.measure.units import effective, interval, together, trimmed, widened
 from autoopt.metrics import Estimate
 
 
@@ -70,3 +70,25 @@ def test_the_t_quantile_is_that_of_scipy():
 
     for degrees in (1, 2, 3, 4, 7, 15, 100):
         assert _t_quantile(0.975, degrees) == pytest.approx(float(t.ppf(0.975, degrees)), rel=1e-5)
+
+
+@pytest.mark.parametrize("spread", [0.001, 0.004, 0.02, 0.1])
+def test_a_further_measurement_lies_in_the_interval_of_several(spread):
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(2000):
+        *known, further = np.exp(rng.normal(math.log(0.7), spread, 6))
+        found = together([Estimate(value, value * 0.99, value * 1.01) for value in known])
+        inside += found.low <= further <= found.high
+    assert inside / 2000 >= 0.93
+
+
+def test_one_odd_measurement_of_several_moves_the_value_little_and_the_interval_much():
+    found = together([Estimate(value, value, value + 0.01) for value in (0.64, 0.86, 0.64, 0.64)])
+    assert found.value == pytest.approx(0.64)
+    assert found.high > 0.86
+
+
+def test_what_is_known_exactly_or_once_stays_as_it_is():
+    assert together([Estimate.exact(1.0)] * 4) == Estimate.exact(1.0)
+    assert together([Estimate(0.5, 0.4, 0.6)]) == Estimate(0.5, 0.4, 0.6)
