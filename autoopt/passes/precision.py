@@ -32,7 +32,7 @@ QUANTIZATIONS = (
     "fp8_quantization",
     "nncf_quantization",
 )
-"""Passes whose integer or float8 graphs cannot be converted to another float type."""
+"""Passes that leave integer or float8 graphs, which cannot be converted or quantised again."""
 
 
 class Float16(Pass):

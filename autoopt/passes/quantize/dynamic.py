@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from autoopt.passes.base import Pass
 from autoopt.passes.convert import LAST
+from autoopt.passes.precision import FLOATS, QUANTIZATIONS
 from autoopt.passes.quantize.common import (
     INFER_MARK,
     INTEGER_OPS,
@@ -41,18 +42,7 @@ class DynamicQuantization(Pass):
 
     family: ClassVar[str] = "quantize"
     tolerance = "lossy"
-    conflicts = (
-        *LAST,
-        "dynamic_quantization",
-        "static_quantization",
-        "static_16bit",
-        "static_w4",
-        "fp8_quantization",
-        "nncf_quantization",
-        "float16",
-        "mixed_float16",
-        "bfloat16",
-    )
+    conflicts = (*LAST, *QUANTIZATIONS, *FLOATS)
     accelerators = ("CPUExecutionProvider",)
     needs_ops = ("Conv", "Gather", "Gemm", "LSTM", "MatMul", "com.microsoft::Attention")
     libraries = ("onnx", "onnxruntime")

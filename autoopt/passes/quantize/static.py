@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.convert import LAST
+from autoopt.passes.precision import FLOATS, QUANTIZATIONS
 from autoopt.passes.quantize.common import INFER_MARK, INTEGER_OPS, offer_by_isa, quant_type
 from autoopt.passes.quantize.ranges import calibrate, ranged
 from autoopt.passes.quantize.repair import repair, unquantizable
@@ -20,18 +21,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 Method = Literal["MinMax", "Entropy", "Percentile", "Distribution"]
-CONFLICTS = (
-    *LAST,
-    "dynamic_quantization",
-    "static_quantization",
-    "static_16bit",
-    "static_w4",
-    "fp8_quantization",
-    "nncf_quantization",
-    "float16",
-    "mixed_float16",
-    "bfloat16",
-)
+CONFLICTS = (*LAST, *QUANTIZATIONS, *FLOATS)
 NEEDS_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 

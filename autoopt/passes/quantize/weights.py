@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.convert import LAST
+from autoopt.passes.precision import QUANTIZATIONS
 from autoopt.passes.quantize.common import Feeds
 from autoopt.passes.toolbox import at_least_opset, ensure_domain, gained, name_nodes, op_counts, quiet
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional, ConditionalDefault
@@ -19,12 +20,7 @@ WEIGHT_CONFLICTS = (
     "weight_only_quantization",
     "bnb4_quantization",
     "nncf_weight_compression",
-    "dynamic_quantization",
-    "static_quantization",
-    "static_16bit",
-    "static_w4",
-    "fp8_quantization",
-    "nncf_quantization",
+    *QUANTIZATIONS,
 )
 """Passes after which MatMul weights are no float matrices any more."""
 
