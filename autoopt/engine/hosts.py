@@ -13,7 +13,6 @@ from autoopt.workers.hosts import Host, open_host
 
 Opener: TypeAlias = Callable[[HostSpec, Path], Host]
 """Opens a host behind a work pool, for a run in the store of that home."""
-REMOTE = ("docker", "work_pool")
 
 
 class Hosts:

@@ -11,6 +11,8 @@ from typing import Any
 
 BUSY = 0.2
 """Other processes' load, in cores, from which a machine counts as busy."""
+LOOK = 0.05
+"""Seconds over which that load is taken."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def _busy_seconds() -> float:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_for_quiet(limit: float, look: float = 0.05) -> dict[str, Any]:
+def wait_for_quiet(limit: float) -> dict[str, Any]:
     """Wait until other processes leave a core's worth of the machine alone, at most `limit` seconds.
 
     Returns `{"waited": seconds, "quiet": bool or None}`; a `limit` of 0 does not look at all.
@@ -53,7 +55,7 @@ def wait_for_quiet(limit: float, look: float = 0.05) -> dict[str, Any]:
     quiet: bool | None = None
     while limit > 0:
         before = Reading.now()
-        time.sleep(look)
+        time.sleep(LOOK)
         load = others(before, Reading.now())
         if load is None:
             break

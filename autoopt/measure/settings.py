@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
-
-from autoopt.errors import InputError, did_you_mean
+from typing import Final
 
 SETTINGS: Final[Mapping[str, str]] = {
     "seconds": "latency: time for one measurement, sessions and warm-up included (5)",
@@ -33,15 +31,3 @@ SETTINGS: Final[Mapping[str, str]] = {
     "sequential": "task metrics: growing subsets until every constraint is told (false)",
     "constraints": "task metrics: the constraints that `sequential` tells",
 }
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """That every setting is known.
-
-    Raises:
-        InputError: one is not; names the nearest.
-    """
-    for name in settings:
-        if name not in SETTINGS:
-            remedy = did_you_mean(name, SETTINGS) or f"known: {', '.join(SETTINGS)}"
-            raise InputError(f"unknown measurement setting {name!r}", remedy=remedy)

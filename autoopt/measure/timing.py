@@ -12,23 +12,23 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Call: TypeAlias = Callable[[], Any]
-Clock: TypeAlias = Callable[[], int]
-"""A clock in nanoseconds that never goes back."""
 Array: TypeAlias = "np.ndarray[Any, Any]"
+WINDOW = 3
+"""Blocks of calls whose median is compared with that of the blocks before, while warming up."""
 
 
-@lru_cache(maxsize=4)
-def timer_overhead(clock: Clock = time.perf_counter_ns) -> float:
+@lru_cache(maxsize=1)
+def timer_overhead() -> float:
     """What two readings of the clock around nothing differ by, in ns: the median of 2000."""
 
     def nothing() -> None:
         return None
 
-    gaps = _times(nothing, 2000, clock)
-    return float(np.median(gaps))
+    return float(np.median(_times(nothing, 2000)))
 
 
-def _times(call: Call, count: int, clock: Clock) -> Array:
+def _times(call: Call, count: int) -> Array:
+    clock = time.perf_counter_ns
     times = [0] * count
     for index in range(count):
         begin = clock()
@@ -82,15 +82,15 @@ class Block:
     away: float = 0.0
 
 
-def block(call: Call, count: int, lead_in: int = 0, clock: Clock = time.perf_counter_ns) -> Block:
+def block(call: Call, count: int, lead_in: int) -> Block:
     """`count` calls, less the timer's cost; `lead_in` calls before them are not timed: they bring the caches back
     after another model had them."""
     for _ in range(lead_in):
         call()
     before = Presence.now()
-    times = _times(call, count, clock)
+    times = _times(call, count)
     away = before.away(Presence.now())
-    return Block(np.maximum(times - timer_overhead(clock), 1.0), away)
+    return Block(np.maximum(times - timer_overhead(), 1.0), away)
 
 
 @dataclass(frozen=True)
@@ -102,26 +102,26 @@ class WarmUp:
     time: float
 
 
-def warm_up(call: Call, limit_ns: float, clock: Clock = time.perf_counter_ns, window: int = 3) -> WarmUp:
+def warm_up(call: Call, limit_ns: float) -> WarmUp:
     """Call until times no longer fall, at most `limit_ns` (but at least once).
 
-    Blocks of doubling length up to about 1 ms are compared: warm-up is over when the median of the last `window`
-    blocks is within 3 % of, or above, the median of the `window` before them.
+    Blocks of doubling length up to about 1 ms are compared: warm-up is over when the median of the last
+    `WINDOW` blocks is within 3 % of, or above, that of as many before them.
     """
-    began = clock()
+    began = time.perf_counter_ns()
     times, calls, size = [], 0, 1
     while True:
-        spent = _times(call, size, clock)
+        spent = _times(call, size)
         calls += size
         times.append(float(np.median(spent)))
         if spent.sum() < 1e6 and size < 256:
             size *= 2
-        if len(times) >= 2 * window:
-            last, before = float(np.median(times[-window:])), float(np.median(times[-2 * window : -window]))
+        if len(times) >= 2 * WINDOW:
+            last, before = float(np.median(times[-WINDOW:])), float(np.median(times[-2 * WINDOW : -WINDOW]))
             if last >= 0.97 * before:
                 return WarmUp(calls, True, last)
-        if clock() - began > limit_ns:
-            return WarmUp(calls, False, min(times[-window:]))
+        if time.perf_counter_ns() - began > limit_ns:
+            return WarmUp(calls, False, min(times[-WINDOW:]))
 
 
 def outliers(times: Array) -> Array:
