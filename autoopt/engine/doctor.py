@@ -7,16 +7,20 @@ import platform
 import re
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal
 
 from autoopt.engine.environment import cpu
 from autoopt.errors import AutooptError, one_line
 from autoopt.settings import Settings, without_password
 from autoopt.store import Store
+from autoopt.store.remote import RemoteArtifacts
 from autoopt.workers import WorkerPool
 
 Status = Literal["ok", "warning", "problem"]
@@ -42,7 +46,7 @@ class Finding:
 def examine(settings: Settings) -> list[Finding]:
     """All findings, in the order of looking; a check that breaks is a finding itself."""
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-        _versions, _processor, _disk, _database, _runtime, _prefect,
+        _versions, _processor, _disk, _database, _artifacts, _runtime, _prefect,
     )  # fmt: skip
     found: list[Finding] = []
     for check in checks:
@@ -121,6 +125,25 @@ def _database(settings: Settings) -> Iterator[Finding]:
             yield Finding("clock", "problem", f"differs from the database's by {drift:.0f} s", "set the clocks (NTP)")
         else:
             yield Finding("clock", "ok", f"within {drift:.1f} s of the database's")
+
+
+def _artifacts(settings: Settings) -> Iterator[Finding]:
+    """The place that machines share artifacts at: one is written there, read and removed."""
+    if settings.artifacts_url is None:
+        return
+    remote, digest = RemoteArtifacts(settings.artifacts_url), sha256(os.urandom(32)).hexdigest()
+    with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
+        (Path(folder) / "probe").write_text(digest)
+        began = time.monotonic()
+        remote.push(digest, Path(folder))
+        found = remote.pull(digest, Path(folder) / "back")
+        remote.remove(digest)
+        taken = time.monotonic() - began
+    if found:
+        yield Finding("artifacts", "ok", f"{remote.safe_url}: written, read and removed in {taken:.2f} s")
+    else:
+        remedy = "AUTOOPT_ARTIFACTS_URL must name a place that all machines see alike"
+        yield Finding("artifacts", "problem", f"{remote.safe_url}: what was written there cannot be read", remedy)
 
 
 def _runtime(settings: Settings) -> Iterator[Finding]:

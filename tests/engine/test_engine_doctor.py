@@ -29,3 +29,15 @@ def test_what_does_not_work_is_said_without_passwords(tmp_path: Path, monkeypatc
     assert "prefect server start" in found["prefect"].remedy
     assert found["database"].status == "problem"
     assert not any("canary" in repr(finding) for finding in found.values())
+
+
+def test_the_place_of_shared_artifacts_is_tried(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    home = Settings(tmp_path / "home", artifacts_url=shared.as_uri())
+    (found,) = (f for f in examine(home) if f.check == "artifacts")
+    assert (found.status, "written, read and removed" in found.said) == ("ok", True)
+    assert [p for p in shared.rglob("*") if p.is_file()] == []
+    (tmp_path / "file").touch()
+    home = Settings(tmp_path / "home", artifacts_url=(tmp_path / "file").as_uri())
+    (found,) = (f for f in examine(home) if f.check == "artifacts")
+    assert (found.status, "cannot be written" in found.said) == ("problem", True)
