@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from autoopt.engine.prepare import prepare
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
-from autoopt.engine.zoo import ZooItem, check_data, dag_of, items
+from autoopt.engine.zoo import ZooItem, check_data, dag_of, items, listed
 from autoopt.errors import AutooptError, InputError
 from autoopt.report.nights import compare_entry, environment_changes, regressed
 from autoopt.settings import root_of_data, settings
@@ -45,15 +45,16 @@ class SweepRequest:
     """One sweep.
 
     `zoo`: a zoo.yaml or what it says. `dag`: instead of the zoo's own; a model's own stays. `only`: models with this
-    tag. `resume`: go on with the last sweep of this zoo, if it was interrupted. `nightly`: measure sources and last
-    bests anew. `accept`: what is worse than before counts as good from now on. `out`: folder for the best models and
-    the report. The rest as in `RunRequest`.
+    tag. `resume`: go on with the last sweep of this zoo as it was asked for; `or_begin`: with a new one, if none was
+    interrupted. `nightly`: measure sources and last bests anew. `accept`: what is worse than before counts as good from
+    now on. `out`: folder for the best models and the report. The rest as in `RunRequest`.
     """
 
     zoo: Any
     dag: str | None = None
     only: str | None = None
     resume: bool = False
+    or_begin: bool = False
     nightly: bool = False
     accept: bool = False
     out: Path | None = None
@@ -82,14 +83,52 @@ def run_sweep(request: SweepRequest, search: SearchWith = inline) -> dict[str, A
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
     home = request.home or settings().home
-    found = items(zoo, home, request.only)
-    if not found:
-        raise zoo.error((), f"no model has the tag {request.only!r}")
-    dags = {item.name: dag_of(zoo, item, request.dag) for item in found}
-    for spec in dags.values():
-        spec.check_files(model=False)
     with Store.open(request.db_url or settings().db_url, home) as store:
-        return Sweep(request, zoo, store, search).carry_out(found, dags)
+        same = [s for s in store.sweeps() if s.name == zoo.name and s.settings.get("of") == _identity(zoo)][:MEMORY]
+        last = _interrupted(request, zoo, same)
+        request = _as_before(request, last) if last else request
+        found = items(zoo, home, request.only)
+        if not found:
+            raise zoo.error((), f"no model has the tag {request.only!r}")
+        dags = {item.name: dag_of(zoo, item, request.dag) for item in found}
+        for spec in dags.values():
+            spec.check_files(model=False)
+        return Sweep(request, zoo, store, search, same).carry_out(last, found, dags)
+
+
+def _identity(zoo: ZooSpec) -> dict[str, Any]:
+    """What sweeps are told apart by, besides the zoo's name."""
+    return {"zoo": str(Path(zoo.source.folder, Path(zoo.source.file).name))}
+
+
+def _interrupted(request: SweepRequest, zoo: ZooSpec, same: Sequence[SweepRecord]) -> SweepRecord | None:
+    """The sweep to go on with; None for a new one."""
+    if not request.resume:
+        return None
+    last = next(iter(same), None)
+    if last is not None and last.status != "finished":
+        return last
+    if request.or_begin:
+        return None
+    raise InputError(f"no sweep of {zoo.name} was interrupted", where=zoo.source.file)
+
+
+ASKED = ("dag", "only", "nightly", "accept")
+"""What of a request a sweep's record keeps, and its resume takes over."""
+
+
+def _as_before(request: SweepRequest, last: SweepRecord) -> SweepRequest:
+    kept: dict[str, Any] = {name: last.settings.get(name) for name in ASKED}
+    for name, value in kept.items():
+        given = getattr(request, name)
+        if given and given != value:
+            without = "without it" if value in (None, False) else f"with {value}"
+            raise InputError(
+                f"the sweep that was interrupted was begun {without}",
+                where=f"--{name}",
+                remedy="leave it out to resume",
+            )
+    return replace(request, **kept)
 
 
 @dataclass
@@ -100,11 +139,13 @@ class Sweep:
     zoo: ZooSpec
     store: Store
     search: SearchWith
+    same: Sequence[SweepRecord]
+    """The latest sweeps of this zoo, newest first."""
 
-    def carry_out(self, found: list[ZooItem], dags: Mapping[str, DagSpec]) -> dict[str, Any]:
-        """All models, one after the other, and the comparison."""
+    def carry_out(self, last: SweepRecord | None, found: list[ZooItem], dags: Mapping[str, DagSpec]) -> dict[str, Any]:
+        """All models, one after the other, and the comparison; `last`: the sweep to go on with."""
         began = time.monotonic()
-        sweep, done = self._begin()
+        sweep, done = (last, self._done(last)) if last else (self._begin(), {})
         earlier = self._earlier(sweep.id)
         entries: list[Entry] = []
         status: RunStatus = "cancelled"
@@ -113,7 +154,8 @@ class Sweep:
             for item in found:
                 entry = done.get(item.name)
                 if entry is None:
-                    entry = self._model(sweep.id, item, dags[item.name], earlier.get(item.name, []))
+                    before = earlier.get((item.listed, item.called)) or earlier.get(("", item.name), [])
+                    entry = self._model(sweep.id, item, dags[item.name], before)
                     event = EventRecord(kind=MODEL, subject=f"{sweep.id}/{item.name}", data=entry)
                     self.store.add_event(event)
                 entries.append(entry)
@@ -126,38 +168,25 @@ class Sweep:
             leave(document, self.request.out)
         return document
 
-    @property
-    def _settings(self) -> dict[str, Any]:
-        """What sweeps are told apart by."""
-        return {"zoo": str(Path(self.zoo.source.folder, Path(self.zoo.source.file).name))}
+    def _begin(self) -> SweepRecord:
+        asked = {"of": _identity(self.zoo), **{name: getattr(self.request, name) for name in ASKED}}
+        return self.store.create_sweep(SweepRecord(id="", name=self.zoo.name, settings=asked))
 
-    def _same(self) -> list[SweepRecord]:
-        """The latest sweeps of this zoo, newest first."""
-        same = [s for s in self.store.sweeps() if s.name == self.zoo.name and s.settings.get("of") == self._settings]
-        return same[:MEMORY]
+    def _done(self, last: SweepRecord) -> dict[str, Entry]:
+        """The models that the interrupted sweep had done."""
+        events = self.store.events(kind=MODEL)
+        return {e.subject.partition("/")[2]: dict(e.data) for e in events if e.subject.startswith(f"{last.id}/")}
 
-    def _begin(self) -> tuple[SweepRecord, dict[str, Entry]]:
-        """A new sweep, or the interrupted one and what it had done."""
-        if self.request.resume:
-            last = next(iter(self._same()), None)
-            if last is None or last.status == "finished":
-                raise InputError(f"no sweep of {self.zoo.name} was interrupted", where=self.zoo.source.file)
-            events = self.store.events(kind=MODEL)
-            mine = {e.subject.partition("/")[2]: dict(e.data) for e in events if e.subject.startswith(f"{last.id}/")}
-            return last, mine
-        asked: dict[str, Any] = {"of": self._settings, "dag": self.request.dag, "only": self.request.only}
-        asked |= {"nightly": self.request.nightly, "accept": self.request.accept}
-        return self.store.create_sweep(SweepRecord(id="", name=self.zoo.name, settings=asked)), {}
-
-    def _earlier(self, sweep: str) -> dict[str, list[tuple[str, Entry]]]:
-        """The good entries of earlier sweeps by model, newest first, each with its sweep's id."""
-        good: dict[str, list[tuple[str, Entry]]] = {}
-        for record in self._same():
+    def _earlier(self, sweep: str) -> dict[tuple[str, str], list[tuple[str, Entry]]]:
+        """The good entries of earlier sweeps by model (see `_key`), newest first, each with its sweep's id."""
+        lines = {listed(model) for model in self.zoo.models}
+        good: dict[tuple[str, str], list[tuple[str, Entry]]] = {}
+        for record in self.same:
             if record.id == sweep or record.status != "finished" or record.result is None:
                 continue
             for entry in record.result["models"]:
                 if record.settings.get("accept") or not regressed(entry["compared"]):
-                    good.setdefault(entry["name"], []).append((record.id, entry))
+                    good.setdefault(_key(entry, lines), []).append((record.id, entry))
         return good
 
     def _model(self, sweep: str, item: ZooItem, spec: DagSpec, earlier: list[tuple[str, Entry]]) -> Entry:
@@ -165,6 +194,7 @@ class Sweep:
         self.request.listener("model_begins", name=item.name)
         began = time.monotonic()
         entry: Entry = {"name": item.name, "path": item.shown_path, "tags": list(item.entry.spec.tags), "run": ""}
+        entry |= {"listed": item.listed, "called": item.called}
         try:
             if item.reason:
                 raise InputError(item.reason)
@@ -213,7 +243,7 @@ class Sweep:
         return {
             "sweep": sweep,
             "name": self.zoo.name,
-            "zoo": self._settings["zoo"],
+            "zoo": _identity(self.zoo)["zoo"],
             "nightly": self.request.nightly,
             "accepted": self.request.accept,
             "models": entries,
@@ -224,11 +254,18 @@ class Sweep:
         }
 
     def _last_environment(self, sweep: str) -> Mapping[str, Any]:
-        for record in self._same():
+        for record in self.same:
             models = (record.result or {}).get("models") or []
             if record.id != sweep and models:
                 return dict(models[-1].get("environment") or {})
         return {}
+
+
+def _key(entry: Entry, lines: Collection[str]) -> tuple[str, str]:
+    """What tells the models of a zoo apart: the line in the zoo file and the name below it. The name in the sweep,
+    which depends on its other models, serves only where that line is not in the file any more."""
+    line = str(entry.get("listed", ""))
+    return (line, str(entry["called"])) if line in lines else ("", str(entry["name"]))
 
 
 def _kept(result: RunResult) -> Entry:

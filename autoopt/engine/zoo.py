@@ -7,16 +7,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from autoopt.errors import InputError
 from autoopt.model.archive import MODELS, is_archive
-from autoopt.model.fetch import fetch, is_url
+from autoopt.model.fetch import fetch, innermost, is_url
 from autoopt.settings import redacted, root_of_data, without_password
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.data import WHICH, DataSpec
-from autoopt.spec.zoo import ZooEntry, ZooSpec, load_zoo
+from autoopt.spec.zoo import ZooEntry, ZooModel, ZooSpec, load_zoo, name_of
 from autoopt.workers import call_once
 
 UNPACK_SECONDS = 600.0
@@ -30,11 +30,23 @@ class ZooItem:
     path: str
     entry: ZooEntry
     reason: str = ""
+    called: str = ""
+    """Its name among the models of its own line in the zoo file, which other lines do not change."""
+
+    @property
+    def listed(self) -> str:
+        """The path in the zoo file that it comes from, without what is secret in a URL."""
+        return listed(self.entry.spec)
 
     @property
     def shown_path(self) -> str:
         """The path without what is secret in a URL."""
         return without_password(self.path) if is_url(self.path) else self.path
+
+
+def listed(model: ZooModel) -> str:
+    """What the zoo file says of a model's path, without what is secret in a URL."""
+    return without_password(model.path) if is_url(model.path) else model.path
 
 
 def check_zoo(given: Any, only: str | None = None, dag: str | None = None, data_root: str | None = None) -> ZooSpec:
@@ -61,32 +73,44 @@ def items(zoo: ZooSpec, home: Path, only: str | None = None) -> list[ZooItem]:
     """
     found: list[ZooItem] = []
     taken: set[str] = set()
+    called: dict[str, set[str]] = {}
     for entry in zoo.entries(only):
-        for item in _expanded(entry, home):
-            name, number = item.name, 2
-            while name in taken:
-                name, number = f"{item.name}-{number}", number + 1
-            taken.add(name)
-            found.append(replace(item, name=name))
+        of_line = called.setdefault(listed(entry.spec), set())
+        found += [
+            replace(item, name=_free(item.name, taken), called=_free(item.name, of_line))
+            for item in _expanded(entry, home)
+        ]
     return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """`name`, with a number where it is taken; taken from now on."""
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    taken.add(free)
+    return free
 
 
 def _expanded(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
     """The models that one path stands for."""
     try:
         urls = _urls(entry.path)
-        if urls is not None:
-            yield from (ZooItem(_inner_name(entry, url), url, entry) for url in urls)
-        elif is_archive(entry.path):
-            yield from _unpacked(entry, home)
-        else:
-            yield ZooItem(entry.name, entry.path, entry)
     except InputError as error:
         yield ZooItem(entry.name, entry.path, entry, reason=str(error))
+        return
+    for one in [entry] if urls is None else [replace(entry, name=name_of(url), path=url) for url in urls]:
+        try:
+            if is_archive(one.path):
+                yield from _unpacked(one, home)
+            else:
+                yield ZooItem(one.name, one.path, one)
+        except InputError as error:
+            yield ZooItem(one.name, one.path, one, reason=str(error))
 
 
 def _urls(path: str) -> list[str] | None:
-    """The models in a folder or glob of a remote file system; None where `path` is none."""
+    """The models and archives in a folder or glob of a remote file system; None where `path` is none."""
     if "://" not in path or not (path.endswith("/") or "*" in path):
         return None
     import fsspec
@@ -94,13 +118,15 @@ def _urls(path: str) -> list[str] | None:
     try:
         system, root = fsspec.core.url_to_fs(path)
         pattern = root if "*" in root else f"{root.rstrip('/')}/**"
-        found = [str(p) for p in system.glob(pattern) if str(p).endswith(MODELS)]
+        names = [str(p) for p in system.glob(pattern)]
     except Exception as error:  # any file system's own family of errors
         text = redacted(f"{type(error).__name__}: {error}", path)
         raise InputError(f"cannot be listed ({text})", where=without_password(path)) from None
+    found = sorted(str(system.unstrip_protocol(p)) for p in names if p.endswith(MODELS) or is_archive(p))
     if not found:
         raise InputError("no models there", where=without_password(path))
-    return sorted(str(system.unstrip_protocol(p)) for p in found)
+    inside = path.partition(f"{innermost(path)}::")[2]  # zip://*.onnx::s3://models/all.zip
+    return [f"{url}::{inside}" for url in found] if inside else found
 
 
 def _unpacked(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
@@ -116,7 +142,7 @@ def _unpacked(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
         shown = ZooItem(entry.name, entry.path, entry).shown_path
         raise InputError("no models in this archive", where=shown)
     for model in models:
-        name = entry.name if len(models) == 1 else _inner_name(entry, str(model.relative_to(folder)))
+        name = entry.name if len(models) == 1 else name_of(str(model.relative_to(folder)))
         yield ZooItem(name, str(model), entry)
 
 
@@ -132,12 +158,6 @@ def _unpack(file: Path, folder: Path) -> None:
             new.rename(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-
-
-def _inner_name(entry: ZooEntry, path: str) -> str:
-    inner = PurePosixPath(path)
-    stem = inner.parent.name if inner.stem == "model" and inner.parent.name else inner.stem
-    return stem or entry.name
 
 
 def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:

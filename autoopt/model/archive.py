@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from autoopt.errors import InputError
+from autoopt.model.fetch import innermost, is_url
 
 SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MODELS: Final = (".onnx", ".ort")
@@ -20,7 +21,8 @@ BLOCK = 1 << 20
 
 def is_archive(path: str) -> bool:
     """Whether the name is one of an archive."""
-    return (path.partition("?")[0] if "://" in path else path).lower().endswith(SUFFIXES)
+    name = innermost(path).partition("?")[0] if is_url(path) else path
+    return name.lower().endswith(SUFFIXES)
 
 
 def unpack(payload: dict[str, Any]) -> dict[str, Any]:

@@ -82,11 +82,15 @@ def local(config: Any, cache: Path, bring: Callable[[str, Path], Path | None] = 
 
 def url_name(url: str) -> str:
     """The name of the file behind a URL: its last part, printable and short; no secret is in it."""
-    first = url.split("::")[0] if "://" in url.split("::")[0] else url.rpartition("::")[2]
-    parts = urlsplit(first)
+    parts = urlsplit(innermost(url))
     path = unquote(parts.path) or parts.netloc.rpartition("@")[2]  # zip://name::...
     name = "".join(c for c in PurePosixPath(path).name if c.isprintable())
     return name[-_LONGEST_NAME:] if name not in ("", ".", "..") else "file"
+
+
+def innermost(url: str) -> str:
+    """What a chain of URLs leads to: `zip://net.onnx` of `zip://net.onnx::s3://models/all.zip`."""
+    return next((part for part in url.split("::") if "://" in part), url)
 
 
 def beside(url: str, location: str) -> str:

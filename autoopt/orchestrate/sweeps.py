@@ -78,7 +78,8 @@ def _search_here(session: Session) -> RunResult:
 def nightly(
     zoo: str, dag: str | None, only: str | None, out: str | None, workers: int, data_root: str | None = None
 ) -> State[Any]:
-    """A nightly sweep in the flow run under way, chains as deployed runs; a retry goes on where the last one ended."""
+    """A nightly sweep in the flow run under way, chains as deployed runs; a retry goes on where the last one was
+    interrupted, or measures again."""
     request = SweepRequest(
         zoo=Path(zoo),
         dag=dag,
@@ -86,6 +87,7 @@ def nightly(
         out=Path(out) if out else None,
         nightly=True,
         resume=flow_run.run_count > 1,
+        or_begin=True,
         workers=workers,
         data_root=data_root,
         listener=SweepShown().event,

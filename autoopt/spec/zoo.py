@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from autoopt.model.archive import is_archive
+from autoopt.model.fetch import innermost, is_url
 from autoopt.model.files import split_source
 from autoopt.model.mlflow import is_packaged
 from autoopt.spec.base import Name, Strict
@@ -88,20 +89,22 @@ class ZooSpec(Written):
         return self._data_root
 
     def entries(self, only: str | None = None) -> Iterator[ZooEntry]:
-        """The models, folders and globs expanded, each file once; `only`: those with this tag.
+        """The models, folders and globs expanded; `only`: those with this tag. What folders and globs give is theirs
+        once, and not where the file is listed by itself.
 
         Raises:
             ConfigError: a path that is not there, a folder or glob without models.
         """
-        seen: set[str] = set()
+        seen = {self.path(model.path) for model in self.models}
         for index, model in enumerate(self.models):
             if only is not None and only not in model.tags:
                 continue
+            listed = self.path(model.path)
             files = self._files(index, model)
             for path in files:
-                if path not in seen:
+                if path == listed or path not in seen:
                     seen.add(path)
-                    name = model.name if model.name and len(files) == 1 else _name_of(path)
+                    name = model.name if model.name and len(files) == 1 else name_of(path)
                     yield ZooEntry(name, path, model)
 
     def _files(self, index: int, model: ZooModel) -> list[str]:
@@ -128,10 +131,11 @@ def _models_in(folder: Path) -> Iterator[str]:
             yield str(path)
 
 
-def _name_of(path: str) -> str:
-    """A readable name of a model: its file's, or its folder's where the file is called model.onnx."""
-    file = Path(path.split("://")[-1].partition("?")[0]) if "://" in path else Path(path)  # a query may be a secret
-    return file.parent.name if file.stem == "model" and file.parent.name else file.stem
+def name_of(path: str) -> str:
+    """A readable name of a model or archive: its file's, or its folder's where the file is called model.onnx."""
+    file = Path(innermost(path).split("://")[-1].partition("?")[0]) if is_url(path) else Path(path)
+    stem = file.stem.removesuffix(".tar")
+    return file.parent.name if stem == "model" and file.parent.name else stem  # a query may be a secret
 
 
 def load_zoo(given: str | Path | Mapping[str, Any] | ZooSpec) -> ZooSpec:

@@ -15,6 +15,7 @@ from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
 from autoopt.engine.zoo import items
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
+from autoopt.model.fetch import fetch
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
 from autoopt.store import Store
@@ -118,17 +119,21 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
             raise Stop
 
     with pytest.raises(Stop):
-        sweep(folder, listener=stop_at_second)
+        sweep(folder, nightly=True, listener=stop_at_second)
+    with pytest.raises(InputError, match=r"--only: .* was begun without it"):
+        sweep(folder, resume=True, only="dense")
     heard: list[str] = []
     document = sweep(
         folder, resume=True, listener=lambda event, **v: heard.append(v["name"]) if event == "phase" else None
     )
     assert heard == ["model bad", "model mlp"]
     assert list(models(document)) == ["more", "bad", "mlp"]
+    assert document["nightly"]  # as it was begun
     with Store.open(None, folder / "home") as store:
         assert [s.status for s in store.sweeps()] == ["finished"]
     with pytest.raises(InputError, match="no sweep of nightly was interrupted"):
         sweep(folder, resume=True)
+    assert sweep(folder, resume=True, or_begin=True, only="dense")["sweep"] != document["sweep"]
 
 
 @pytest.mark.parametrize(
@@ -160,6 +165,34 @@ def test_a_folder_gives_its_models_and_those_of_its_archives(folder: Path) -> No
     (folder / "many" / "broken.zip").write_bytes(b"nonsense")
     found = items(load_zoo({"name": "z", "dag": str(folder / "dag.yaml"), "models": [str(folder / "many")]}), folder)
     assert {item.name: bool(item.reason) for item in found} == {"broken": True, "more": False, "plain": False}
+
+
+def test_models_in_archives_and_folders_behind_addresses(folder: Path) -> None:
+    (folder / "far" / "deep").mkdir(parents=True)
+    inside, far = (folder / "more.zip").as_uri(), (folder / "far").as_uri()
+    (folder / "far" / "deep" / "more.zip").write_bytes((folder / "more.zip").read_bytes())
+    paths = [f"zip://deep/net.onnx::{inside}", f"zip://**/*.onnx::{inside}", f"{far}/"]
+    found = items(load_zoo({"name": "z", "models": paths}), folder / "home")
+    assert [item.name for item in found] == ["net", "net-2", "more"]
+    assert [item.called for item in found] == ["net", "net", "more"]
+    read = {fetch(item.path, folder / "home").read_bytes() for item in found}
+    assert read == {(folder / "made" / "model.onnx").read_bytes()}
+
+
+def test_models_called_alike_are_not_mistaken_for_each_other(folder: Path) -> None:
+    write(mlp(), folder / "x")
+    (folder / "y").mkdir()
+    (folder / "y" / "x.onnx").write_bytes(b"nonsense")
+    (folder / "zoo.yaml").write_text(
+        "name: nightly\ndag: dag.yaml\nmodels:\n  - x\n  - {path: y/x.onnx, tags: [odd]}\n"
+    )
+    assert {n: e["status"] for n, e in models(sweep(folder)).items()} == {"x": "ok", "x-2": "refused"}
+    alone = models(sweep(folder, only="odd"))["x"]
+    assert (alone["status"], alone["compared"]["verdict"]) == ("refused", "same")  # not a model that works no more
+    (folder / "zoo.yaml").write_text("name: nightly\ndag: dag.yaml\nmodels: [moved/x.onnx, y/x.onnx]\n")
+    (folder / "moved").mkdir()
+    (folder / "x" / "model.onnx").rename(folder / "moved" / "x.onnx")
+    assert models(sweep(folder))["x"]["compared"]["verdict"] == "same"  # its old line is gone: by its name
 
 
 def test_a_sweep_reaches_hosts_behind_work_pools(

@@ -40,6 +40,24 @@ def test_files_folders_globs_and_addresses(folder: Path) -> None:
     assert [e.name for e in made.entries(only="cnn")] == ["deep"]
 
 
+def test_a_model_listed_by_itself_is_not_the_folders_or_globs(folder: Path) -> None:
+    made = zoo(folder, "  - '*.onnx'\n  - {path: a.onnx, dag: own.yaml, name: x}\n  - {path: a.onnx, dag: b.yaml}\n")
+    assert [(e.name, e.spec.dag) for e in made.entries()] == [("b", None), ("x", "own.yaml"), ("a", "b.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("zip://far/model.onnx::s3://b/all.zip", "far"),
+        ("simplecache::s3://b/net.onnx", "net"),
+        ("https://host/net.onnx?signature=abc/def", "net"),
+        ("s3://b/some.tar.gz", "some"),
+    ],
+)
+def test_the_name_of_what_lies_behind_an_address(folder: Path, path: str, name: str) -> None:
+    assert [e.name for e in zoo(folder, f"  - '{path}'\n").entries()] == [name]
+
+
 @pytest.mark.parametrize(
     ("models", "line", "reason"),
     [
