@@ -15,6 +15,7 @@ from autoopt.report.svg import Mark, Plot, render
 from autoopt.report.table import Table
 from autoopt.report.words import metric_text, number_text, params_text, ratio_text, short
 
+SPEED = "latency_p50"
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #2a7f62; --bad: #b0413e; --front: #d08700; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
@@ -78,12 +79,12 @@ def page(title: str, parts: Sequence[str]) -> str:
     )
 
 
-def best_so_far(trials: Sequence[Trial], metric: str = "latency_p50") -> Plot:
+def best_so_far(trials: Sequence[Trial]) -> Plot:
     """The ratio of each trial, and the best feasible one until then."""
     marks, steps = [], []
     best: float | None = None
     for trial in trials:
-        ratio = trial.ratios.get(metric)
+        ratio = trial.ratios.get(SPEED)
         if ratio is None:
             continue
         marks.append(Mark(trial.number, ratio.value, "good" if trial.feasible else "bad", _hover(trial, ratio)))
@@ -91,11 +92,11 @@ def best_so_far(trials: Sequence[Trial], metric: str = "latency_p50") -> Plot:
             best = ratio.value
         if best is not None:
             steps.append((float(trial.number), best))
-    return Plot("trial", f"{metric} ratio", tuple(marks), tuple(steps))
+    return Plot("trial", f"{SPEED} ratio", tuple(marks), tuple(steps))
 
 
-def trade_off(document: RunDocument, trials: Sequence[Trial], metric: str, speed: str = "latency_p50") -> Plot:
-    """Two metrics of every trial against each other; the source and the Pareto front stand out.
+def trade_off(document: RunDocument, trials: Sequence[Trial], metric: str) -> Plot:
+    """The latency and a metric of every trial against each other; the source and the Pareto front stand out.
 
     Sizes are shown as ratios, quality by its own value.
     """
@@ -108,18 +109,18 @@ def trade_off(document: RunDocument, trials: Sequence[Trial], metric: str, speed
 
     marks = []
     for trial in trials:
-        y, ratio = height(trial), trial.ratios.get(speed)
+        y, ratio = height(trial), trial.ratios.get(SPEED)
         if ratio is not None and y is not None:
             style = "good" if trial.feasible else "bad"
             marks.append(Mark(ratio.value, y, style, _hover(trial, ratio), ratio.low, ratio.high))
     for model in document.front:
-        y, ratio = height(model), model.ratios.get(speed)
+        y, ratio = height(model), model.ratios.get(SPEED)
         if ratio is not None and y is not None:
             marks.append(Mark(ratio.value, y, "front", chain_text(model), ratio.low, ratio.high))
     start = 1.0 if as_ratio else document.source.metrics.get(metric)
     if marks and start is not None:
         marks.append(Mark(1.0, start, "source", "source"))
-    return Plot(f"{speed} ratio", f"{metric} ratio" if as_ratio else metric, tuple(marks))
+    return Plot(f"{SPEED} ratio", f"{metric} ratio" if as_ratio else metric, tuple(marks))
 
 
 def trials_table(trials: Sequence[Trial]) -> Table:
@@ -131,7 +132,7 @@ def trials_table(trials: Sequence[Trial]) -> Table:
             trial.chain,
             params_text(trial.point),
             trial.outcome if trial.feasible or trial.outcome != "ok" else "breaks a constraint",
-            *(ratio_text(trial.ratios[m]) if m in trial.ratios else "-" for m in ("latency_p50", "size")),
+            *(ratio_text(trial.ratios[m]) if m in trial.ratios else "-" for m in (SPEED, "size")),
             *(metric_text(m, trial.metrics[m]) if m in trial.metrics else "-" for m in names),
             f"{number_text(trial.seconds)} s",
             trial.message,
