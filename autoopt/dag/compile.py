@@ -24,34 +24,24 @@ from autoopt.errors import InputError
 from autoopt.registry import PassInfo
 from autoopt.space import NodeSpace
 from autoopt.spec import DagSpec
-from autoopt.spec.targets import TargetSpec
 
 SCHEMA: Final = 1
 """Raised whenever the meaning of a plan's digest changes."""
 
 
-def compile_plan(
-    spec: DagSpec,
-    infos: Infos,
-    facts: Facts | None = None,
-    *,
-    target: TargetSpec | None = None,
-    priors: Sequence[Prior] = (),
-) -> Plan:
-    """The plan of a spec for one target and model.
+def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, priors: Sequence[Prior] = ()) -> Plan:
+    """The plan of a spec for its first target and one model.
 
     Args:
         infos: what is known of a pass, by name or alias, for the target's accelerator.
         facts: what is known of accelerator, model, runtime and data; the target's accelerator alone where not given.
-        target: where candidates are measured; the first of the spec's where not given.
         priors: the library's, beside the user's own.
 
     Raises:
         ConfigError: an unknown pass or parameter, a bad value, a cycle, a prior about a chain that is none.
         InputError: too many situations to tell apart.
     """
-    target = target or spec.all_targets[0]
-    facts = facts or Facts(target.accelerator())
+    facts = facts or Facts(spec.all_targets[0].accelerator())
     facts = replace(facts, level=spec.level if facts.level is None else facts.level)
     graph = build_graph(spec)
     known = {node: _info(spec, node, infos) for node in spec.passes}

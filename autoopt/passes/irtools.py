@@ -26,9 +26,9 @@ def apply_ir(model: ModelProto, *passes: Any) -> ModelProto:
     return made
 
 
-def apply_rules(model: ModelProto, rules: Sequence[Any], commute: bool = False) -> ModelProto | None:
+def apply_rules(model: ModelProto, rules: Sequence[Any]) -> ModelProto | None:
     """`model` after onnxscript rewrite rules, as often as they match, or None where none does; what they leave unused
-    is removed. With `commute`, operands of Add and Mul may stand in either order.
+    is removed.
 
     Shapes are inferred first: rules read them, and some raise where they are missing.
     """
@@ -39,7 +39,7 @@ def apply_rules(model: ModelProto, rules: Sequence[Any], commute: bool = False) 
     with quiet():
         form = onnx_ir.from_proto(model)
         form = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(form).model
-        wanted = RewriteRuleSet(list(rules), commute=commute)
+        wanted = RewriteRuleSet(list(rules))
         rounds = 0
         while rounds < MOST_ROUNDS and wanted.apply_to_model(form):
             rounds += 1

@@ -103,11 +103,11 @@ def at_least_opset(model: ModelProto, version: int) -> ModelProto:
     return converted
 
 
-def ensure_domain(model: ModelProto, domain: str, version: int = 1) -> None:
+def ensure_domain(model: ModelProto, domain: str) -> None:
     """Import `domain` where the model has nodes of it and no such import; some libraries forget it."""
     used = any(node.domain == domain for node in nodes(model))
     if used and all(entry.domain != domain for entry in model.opset_import):
-        model.opset_import.add(domain=domain, version=version)
+        model.opset_import.add(domain=domain, version=1)
 
 
 def ir_version_for(version: int) -> int:

@@ -60,8 +60,8 @@ class Model(Protocol):
 class GaussianProcess:
     """Matern 5/2 with noise. The scales are the likeliest ones, found once, unless they are to be kept as they are."""
 
-    def __init__(self, *, scale: float = 2.0, noise: float = 0.01, keep: bool = False) -> None:
-        self._start = (scale, noise)
+    def __init__(self, *, noise: float = 0.01, keep: bool = False) -> None:
+        self._noise = noise
         self._keep = keep
         self._kernel: Any = None
         self._model: Any = None
@@ -72,9 +72,8 @@ class GaussianProcess:
 
         likeliest = None if self._keep else _short_search
         if self._kernel is None:
-            scale, noise = self._start
-            self._kernel = ConstantKernel(1.0, (0.05, 20.0)) * Matern(scale, (0.3, 30.0), nu=2.5)
-            self._kernel += WhiteKernel(noise, (1e-4, 0.3))
+            self._kernel = ConstantKernel(1.0, (0.05, 20.0)) * Matern(2.0, (0.3, 30.0), nu=2.5)
+            self._kernel += WhiteKernel(self._noise, (1e-4, 0.3))
         self._model = GaussianProcessRegressor(self._kernel, alpha=1e-8, optimizer=likeliest)
         self._model.fit(x, y)
         self._kernel, self._keep = self._model.kernel_, True
