@@ -1,6 +1,6 @@
 """Taking away what nothing needs: old runs where asked for, unreferenced artifacts, leftovers of killed writers.
 
-Safe beside running work: what was used or written within `grace` seconds, or since the oldest run under way began,
+Safe beside running work: what was used or written within `GRACE` seconds, or since the oldest run under way began,
 stays whatever the rows say, as its row may be about to be written.
 """
 
@@ -24,6 +24,7 @@ from autoopt.store.part import batches
 from autoopt.store.sql import SqlStore, as_sql
 
 GRACE: Final = 3600.0
+"""Seconds since its last use for which an artifact stays in any case."""
 MARGIN: Final = 600.0
 """Seconds before the oldest run under way began that count as its own: it was set up then."""
 
@@ -49,19 +50,18 @@ class _DryRun(Exception):
         self.answer = (runs, digests)
 
 
-def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None, grace: float = GRACE) -> Collected:
+def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None) -> Collected:
     """Take away what no kept run needs.
 
     Args:
         keep_runs: how many of the newest ended runs are kept; all where not given. Runs under way are always kept.
-        grace: seconds since its last use for which an artifact stays in any case.
     """
     sql = as_sql(store)
     shared = sql.remote.written() if sql.remote else {}
     with sql.files.alone():
-        runs, digests = _rows(sql, dry_run, keep_runs, grace, shared)
+        runs, digests = _rows(sql, dry_run, keep_runs, shared)
         folders = [sql.files.folder(d) for d in sorted(digests) if sql.files.folder(d).is_dir()]
-        leftovers = [path for path, idle in sql.files.idle(sql.files.leftovers()).items() if idle >= grace]
+        leftovers = [path for path, idle in sql.files.idle(sql.files.leftovers()).items() if idle >= GRACE]
         size = sum(_bytes(path) for path in [*folders, *leftovers])
         if not dry_run:
             for digest in digests:
@@ -76,7 +76,7 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None,
 
 
 def _rows(
-    sql: SqlStore, dry_run: bool, keep_runs: int | None, grace: float, shared: Mapping[str, float]
+    sql: SqlStore, dry_run: bool, keep_runs: int | None, shared: Mapping[str, float]
 ) -> tuple[list[str], set[str]]:
     """Delete rows in one transaction (rolled back in a dry run); the runs and artifacts that went. `shared`: when the
     artifacts that machines share were last wanted."""
@@ -86,7 +86,7 @@ def _rows(
         for run in runs:
             delete_run_rows(connection, run)
         age = living_since(connection, sql.db)
-        limit = max(grace, age + MARGIN) if age else grace
+        limit = max(GRACE, age + MARGIN) if age else GRACE
         now = connection.execute(select(sql.db.now)).scalar_one()
         artifact = tables.artifact.c
         made = {row.digest: row.created for row in connection.execute(select(artifact.digest, artifact.created))}

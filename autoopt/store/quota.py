@@ -32,16 +32,16 @@ class Evicted:
         return asdict(self)
 
 
-def evict(store: Store, limit: int, *, dry_run: bool = True, grace: float = GRACE) -> Evicted:
+def evict(store: Store, limit: int, *, dry_run: bool = True) -> Evicted:
     """Bring the artifacts down to `limit` bytes, as far as that goes.
 
-    Kept in any case: source models, what a run's result names, and what was used within `grace` seconds or since the
+    Kept in any case: source models, what a run's result names, and what was used within `GRACE` seconds or since the
     oldest run under way began.
     """
     sql = as_sql(store)
     shared = sql.remote.written() if sql.remote else {}
     with sql.files.alone():
-        sizes, candidates = sql.db.read(lambda connection: _candidates(sql, connection, grace, shared))
+        sizes, candidates = sql.db.read(lambda connection: _candidates(sql, connection, shared))
         left, gone = sum(sizes.values()), []
         for digest in candidates:
             if left <= limit:
@@ -58,16 +58,14 @@ def evict(store: Store, limit: int, *, dry_run: bool = True, grace: float = GRAC
     return Evicted(dry_run, tuple(gone), sum(sizes[d] for d in gone), left)
 
 
-def _candidates(
-    sql: SqlStore, connection: Connection, grace: float, shared: Mapping[str, float]
-) -> tuple[dict[str, int], list[str]]:
+def _candidates(sql: SqlStore, connection: Connection, shared: Mapping[str, float]) -> tuple[dict[str, int], list[str]]:
     """Bytes of all present artifacts, and those that may go, the longest unused first."""
     artifact = tables.artifact.c
     query = select(artifact.digest, artifact.bytes, artifact.created, sql.db.now.label("now"))
     rows = connection.execute(query.where(artifact.present == 1)).all()
     sizes: dict[str, int] = {row.digest: row.bytes for row in rows}
     age = living_since(connection, sql.db)
-    limit = max(grace, age + MARGIN) if age else grace
+    limit = max(GRACE, age + MARGIN) if age else GRACE
     free = (recomputable(connection, sources(connection)) - chosen(connection)) & set(sizes)
     now = max((row.now for row in rows), default=0.0)
     since = idle(sql, free, now, {row.digest: row.created for row in rows}, shared)

@@ -30,12 +30,11 @@ from autoopt.store.trials import Trials
 class SqlStore(LineageQueries, Trials, Runs, Forgetting):
     """See `Store`. SQLite and PostgreSQL run the same code."""
 
-    def __init__(self, url: str, home: Path, *, patience: float = 90.0, artifacts_url: str | None = None) -> None:
-        """`patience`: how many seconds a transaction is tried while the database is away. `artifacts_url`: where
-        artifacts are kept besides, for other machines."""
+    def __init__(self, url: str, home: Path, *, artifacts_url: str | None = None) -> None:
+        """`artifacts_url`: where artifacts are kept besides, for other machines."""
         self.home = home
         self.owner = owner.this_process()
-        self.db = Database(url, patience)
+        self.db = Database(url)
         self.safe_url = self.db.safe_url
         self.files = ArtifactFiles(home / "artifacts")
         self.remote = RemoteArtifacts(artifacts_url) if artifacts_url else None
