@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from autoopt.errors import did_you_mean
-from autoopt.metrics import METRICS, Constraint, Direction, Objective
+from autoopt.errors import InputError
+from autoopt.metrics import METRICS, Constraint, Direction, Objective, get_metric
 from autoopt.spec.base import Strict
 from autoopt.spec.source import Wrong
 
@@ -18,9 +18,11 @@ def check_metric(name: Any, custom: bool) -> None:
     Raises:
         Wrong: unknown; names the nearest.
     """
-    if not custom and isinstance(name, str) and name not in METRICS:
-        hint = did_you_mean(name, METRICS) or f"known: {', '.join(METRICS)}"
-        raise Wrong(f"unknown metric {name!r}", remedy=hint)
+    if not custom and isinstance(name, str):
+        try:
+            get_metric(name)
+        except InputError as error:
+            raise Wrong(error.what, remedy=error.remedy) from error
 
 
 class ObjectiveSpec(Strict):

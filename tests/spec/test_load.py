@@ -218,6 +218,13 @@ def test_any_metric_may_come_from_a_user_script() -> None:
     assert spec.objectives[0].metric == "my_score"
 
 
+def test_the_best_scores_of_any_number_count() -> None:
+    spec = load_dag({**MINIMAL, "constraints": [{"metric": "top3_accuracy", "max_drop": 0.01}]})
+    assert spec.constraints is not None
+    assert spec.constraints[0].metric == "top3_accuracy"
+    assert "unknown metric" in str(error_of({**MINIMAL, "objectives": ["top0_accuracy"]}))
+
+
 def test_json_files_say_their_lines_too(tmp_path: Path) -> None:
     text = json.dumps({**MINIMAL, "serach": {}}, indent=1)
     error = error_of(write(tmp_path, text, "dag.json"))
