@@ -12,7 +12,7 @@ import numpy as np
 from autoopt.data.components import Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
 from autoopt.data.dataset import Array, DataSet
-from autoopt.errors import InputError
+from autoopt.errors import AutooptError, InputError
 from autoopt.script import load_script
 
 _BY_SUFFIX: Mapping[str, str] = {
@@ -113,7 +113,12 @@ def _call(function: Callable[..., Any], chosen: ComponentConfig, *args: Any) -> 
         inspect.signature(function).bind(*args, **chosen.params)
     except TypeError as error:
         raise InputError(f"{error}", where=f"data component {chosen.type!r}") from error
-    return function(*args, **chosen.params)
+    try:
+        return function(*args, **chosen.params)
+    except (AutooptError, MemoryError):
+        raise
+    except Exception as error:  # the user's own function, or parameters that do not fit the data
+        raise InputError(f"{type(error).__name__}: {error}", where=f"data component {chosen.type!r}") from error
 
 
 def _sample(data: DataSet, config: DataConfig) -> DataSet:

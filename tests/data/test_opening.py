@@ -51,6 +51,8 @@ def test_samples_are_spread_and_a_limit_takes_the_first(path):
         ({"pre_process": step("select", colums=["x"])}, "select"),
         ({"pre_process": step("select", columns=["y"])}, "no column 'y'"),
         ({"load_dataset": step("npzz")}, "did you mean 'npz'"),
+        ({"pre_process": step("cast", dtype="flaot32")}, "data component 'cast': TypeError"),
+        ({"pre_process": step("reshape", shape=[5])}, "data component 'reshape': ValueError"),
     ],
 )
 def test_mistakes_are_named(path, config, words):
