@@ -64,3 +64,11 @@ class DataSet:
             feed = {n: a[start:stop] if a.ndim else a for n, a in self.columns.items()}
             feed |= {n: items[start] for n, items in self.uneven.items()}
             yield feed, None if self.labels is None else self.labels[start:stop]
+
+
+def plain_labels(labels: Array) -> Array:
+    """Class ids of one-hot rows; other labels as they are (several true classes an item are labels of their own)."""
+    rows = labels.ndim == 2 and labels.shape[1] > 1 and len(labels) > 0 and labels.dtype.kind in "fiub"
+    if rows and bool(np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(1) == 1)):
+        return np.asarray(labels.argmax(axis=1))
+    return labels

@@ -10,8 +10,9 @@ def describe(payload: Mapping[str, Any]) -> dict[str, Any]:
     """`{"data", "model"?}` -> `{"items", "columns": {name: {"dtype", "shape", "finite"}}, "labels", "label_kind",
     "label_text"}`.
 
-    `label_kind` is `class` (one integer or text an item), `value` (one float), `tensor` (more than one number) or None;
-    `label_text` is a label that is text and no number, or None.
+    `label_kind` is `class` (an integer or text, a one-hot row, or ids for several places), `value` (one float),
+    `tensor` (several floats, or bytes as images have them) or None; `label_text` is a label that is text and no
+    number, or None.
 
     Raises:
         InputError: data that cannot be read.
@@ -21,17 +22,23 @@ def describe(payload: Mapping[str, Any]) -> dict[str, Any]:
     data = open_data(payload["data"], payload.get("model"))
     columns = {n: _described(a) for n, a in data.columns.items()}
     columns |= {n: {"dtype": str(a[0].dtype), "shape": list(a[0].shape)} for n, a in data.uneven.items()}
-    kind = None
-    if data.labels is not None:
-        single = data.labels.size == len(data.labels)
-        kind = "tensor" if not single else "value" if data.labels.dtype.kind == "f" else "class"
     return {
         "items": len(data),
         "columns": columns,
         "labels": data.labels is not None,
-        "label_kind": kind,
+        "label_kind": None if data.labels is None else _kind(data.labels),
         "label_text": None if data.labels is None else _text(data.labels),
     }
+
+
+def _kind(labels: Any) -> str:
+    from autoopt.data.dataset import plain_labels
+
+    plain = plain_labels(labels)
+    single = plain.size == len(plain)
+    if plain.dtype.kind == "f" or (plain.dtype == "uint8" and not single):
+        return "value" if single else "tensor"
+    return "class"
 
 
 def _text(labels: Any) -> str | None:

@@ -35,20 +35,23 @@ def make_goal(
     """
     notes: list[str] = []
     labelled = bool(data and data.get("labels"))
-    quality = TASK_METRIC.get(str((data or {}).get("label_kind")), "accuracy") if labelled else "cosine"
+    usual = TASK_METRIC.get(str((data or {}).get("label_kind")), "accuracy") if labelled else "cosine"
     wanted = list(objectives) or [Objective("latency_p50", "minimize")]
     bounds = list(constraints or ())
     kinds = {get_metric(c.metric, custom).kind for c in bounds}
     if (constraints is None or bounds) and not kinds & {"task", "fidelity", "custom"}:
-        bounds.append(DEFAULT_QUALITY[quality])
-        notes.append(f"no quality constraint given: {_say(DEFAULT_QUALITY[quality])} is required")
+        bounds.append(DEFAULT_QUALITY[usual])
+        notes.append(f"no quality constraint given: {_say(DEFAULT_QUALITY[usual])} is required")
+    named = [*(c.metric for c in bounds), *(o.metric for o in wanted)]
+    asked = [n for n in named if get_metric(n, custom).kind in ("task", "custom")]
+    quality = asked[0] if asked else usual
     names = [*(o.metric for o in wanted), *(c.metric for c in bounds), "size", *LATENCY, quality, *more]
     if not labelled:
         names += ["max_abs_error", "top1_agreement"]
     metrics = tuple(get_metric(name, custom) for name in dict.fromkeys(names))
     axes = {o.metric: o for o in wanted}
     for name in ("size", quality):
-        axes.setdefault(name, Objective(name, get_metric(name).direction))
+        axes.setdefault(name, Objective(name, get_metric(name, custom).direction))
     return Goal(tuple(wanted), tuple(bounds), metrics, tuple(axes.values()), dict(custom or {})), notes
 
 

@@ -73,7 +73,7 @@ class Session:
         """Metrics of the source model, measured or from the store.
 
         Raises:
-            InputError: the source model crashes, hangs, overflows the memory, or cannot be measured.
+            InputError: the source model crashes, hangs, overflows the memory, or does not fit data and metrics.
         """
         if self._baseline is None:
             with self.ctx.counts.timing("baseline"):
@@ -82,6 +82,8 @@ class Session:
                 raise InputError(
                     f"the source model cannot be measured: {measured.outcome} ({measured.message})", where=self.name
                 )
+            if measured.outcome is Outcome.REFUSED:
+                raise InputError(measured.message, where=self.name)
             if not measured.outcome.good:
                 self.notes.append(f"the source model does not run ({measured.message}): no ratios")
             self._baseline = measured

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.data.dataset import DataSet
+from autoopt.data.dataset import DataSet, plain_labels
 from autoopt.data.digest import digest
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
@@ -90,9 +90,9 @@ def _subsets(count: int, sequential: bool) -> Iterator[int]:
 
 def _task(request: Request, data: DataSet, count: int) -> Json:
     assert data.labels is not None
-    labels = task_metrics.plain_labels(data.labels)[:count]
+    labels = plain_labels(data.labels)[:count]
     ours = _predictions(request, request.candidate, data, count)
-    metrics = {name: _finite(name, task_metrics.measure(name, ours, labels)) for name in request.metrics}
+    metrics = {name: _metric(name, ours, labels) for name in request.metrics}
     details: Json = {"items": count, "of": len(data)}
     theirs: list[Any] | None = None
     if request.source is not None:
@@ -102,10 +102,29 @@ def _task(request: Request, data: DataSet, count: int) -> Json:
             details["source_refused"] = f"{type(error).__name__}: {error}"
     if theirs is None:
         return answer(metrics, details=details)
-    source = {name: _finite(name, task_metrics.measure(name, theirs, labels)) for name in request.metrics}
+    source = {name: _metric(name, theirs, labels) for name in request.metrics}
     drops = {name: _drop(request, name, ours, theirs, labels) for name in request.metrics}
     details["drops"] = {n: {"value": e.value, "low": e.low, "high": e.high} for n, e in drops.items()}
     return answer(metrics, source, details=details)
+
+
+def _metric(name: str, outputs: list[Any], labels: Any) -> Estimate:
+    try:
+        return _finite(name, task_metrics.measure(name, outputs, labels))
+    except InputError as error:
+        raise InputError(f"{name}: {error.what}", where=error.where, remedy=error.remedy) from error
+    except (ValueError, IndexError, TypeError, AttributeError) as error:  # what numpy says of arrays that do not fit
+        shapes = ", ".join(_shape(o) for o in outputs)
+        raise InputError(
+            f"{name} cannot be told from outputs of {shapes} and labels of {_shape(labels)} ({error})",
+            remedy="task_output or post_process choose the output",
+        ) from error
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{'texts' if value.dtype.kind in 'OU' else value.dtype} {list(value.shape)}"
+    return f"{len(value)} items of different shapes"
 
 
 def _drop(request: Request, name: str, ours: list[Any], theirs: list[Any], labels: Any) -> Estimate:

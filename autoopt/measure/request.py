@@ -6,14 +6,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from autoopt.data.config import DataConfig
+from autoopt.errors import InputError
 from autoopt.measure.size import content_digest
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import digest_json
 
 Json: TypeAlias = dict[str, Any]
+
+
+class Unmeasurable(InputError):
+    """Data, settings or metric do not fit the model; the runtime has refused nothing."""
+
+    outcome: ClassVar[str] = "refused"
 
 
 @dataclass(frozen=True)

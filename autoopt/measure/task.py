@@ -23,18 +23,6 @@ def is_ids(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "iubOU"
 
 
-def plain_labels(labels: Array) -> Array:
-    """Class ids of one-hot rows; other labels as they are (several true classes an item are labels of their own)."""
-    rows = labels.ndim == 2 and labels.shape[1] > 1 and len(labels) > 0
-    if (
-        rows
-        and labels.dtype.kind in "fiub"
-        and bool(np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(1) == 1))
-    ):
-        return np.asarray(labels.argmax(axis=1))
-    return labels
-
-
 def class_axis(scores: Array, labels: Array) -> int:
     """The axis of the classes: the one whose removal leaves the labels' shape, else the last."""
     if scores.ndim == labels.ndim + 1:
@@ -202,9 +190,18 @@ def _word_error(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
 
 
 def _perplexity(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
-    from autoopt.measure.sequences import log_likelihood
+    from autoopt.measure.sequences import IGNORED, log_likelihood
 
-    sums = log_likelihood(np.asarray(outputs[0]), labels)
+    scores = np.asarray(outputs[0])
+    if scores.shape[:-1] != labels.shape or labels.dtype.kind not in "iu":
+        raise InputError(f"needs one token id per position of the scores {scores.shape}, not labels of {labels.shape}")
+    counted = labels[labels != IGNORED]
+    if counted.size and not 0 <= counted.min() <= counted.max() < scores.shape[-1]:
+        raise InputError(
+            f"labels go from {counted.min()} to {counted.max()}, but the scores are of {scores.shape[-1]} tokens",
+            remedy=f"{IGNORED} marks a position that does not count",
+        )
+    sums = log_likelihood(scores, labels)
 
     def score(chosen: Array) -> float:
         total, count = sums[chosen].sum(axis=0)

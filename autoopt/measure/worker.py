@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeAlias
 
-from autoopt.errors import SystemFailure
-from autoopt.measure.request import Json, Request, answer
+from autoopt.errors import InputError, SystemFailure
+from autoopt.measure.request import Json, Request, Unmeasurable, answer
 from autoopt.metrics import Estimate
 
+Function: TypeAlias = Callable[[Mapping[str, Any]], Json]
 
+
+def _meter(function: Function) -> Function:
+    """The user's mistakes, told from what the runtime refuses: with the first no other model can be measured either."""
+
+    @wraps(function)
+    def measured(payload: Mapping[str, Any]) -> Json:
+        try:
+            return function(payload)
+        except InputError as error:
+            raise Unmeasurable(error.what, where=error.where, remedy=error.remedy) from error
+
+    return measured
+
+
+@_meter
 def size(payload: Mapping[str, Any]) -> Json:
     """Bytes of graph and external data."""
     from autoopt.measure.size import size_of
@@ -20,6 +37,7 @@ def size(payload: Mapping[str, Any]) -> Json:
     return answer({"size": Estimate.exact(sum(parts.values()))}, source, details=parts)
 
 
+@_meter
 def latency(payload: Mapping[str, Any]) -> Json:
     """Times of inference, of session creation, and throughput."""
     from autoopt.measure import profiles
@@ -28,6 +46,7 @@ def latency(payload: Mapping[str, Any]) -> Json:
     return answer(found.metrics, found.source, found.ratios, found.details)
 
 
+@_meter
 def fidelity(payload: Mapping[str, Any]) -> Json:
     """Distance of the outputs from the source model's."""
     from autoopt.measure import quality
@@ -35,6 +54,7 @@ def fidelity(payload: Mapping[str, Any]) -> Json:
     return quality.fidelity(Request.parse(payload))
 
 
+@_meter
 def memory(payload: Mapping[str, Any]) -> Json:
     """Peak memory and arena, each model in fresh processes."""
     from autoopt.measure import memory as memory_
@@ -54,6 +74,7 @@ def _only(found: Mapping[str, Estimate], request: Request) -> dict[str, Estimate
     return {name: estimate for name, estimate in found.items() if not request.metrics or name in request.metrics}
 
 
+@_meter
 def custom(payload: Mapping[str, Any]) -> Json:
     """Metrics that the user's script defines."""
     from autoopt.measure import quality
@@ -61,6 +82,7 @@ def custom(payload: Mapping[str, Any]) -> Json:
     return quality.custom(Request.parse(payload))
 
 
+@_meter
 def task(payload: Mapping[str, Any]) -> Json:
     """Task metrics on labelled data."""
     from autoopt.measure import quality

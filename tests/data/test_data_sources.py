@@ -207,13 +207,23 @@ def test_synthetic_items_suit_the_models_inputs(tmp_path):
     assert set(np.unique(limited)) == {1, 2}
 
 
-def test_describe_tells_the_kind_of_labels(tmp_path):
-    kinds = {"class": Y, "value": Y.astype(np.float32), "tensor": X, None: None}
-    for kind, labels in kinds.items():
-        np.savez(tmp_path / "d.npz", x=X, **({} if labels is None else {"labels": labels}))
-        found = describe({"data": str(tmp_path / "d.npz")})
-        assert (found["items"], found["label_kind"], found["labels"]) == (6, kind, labels is not None)
-        assert found["columns"] == {"x": {"dtype": "float32", "shape": [6, 4], "finite": True}}
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [
+        ("class", Y),
+        ("class", np.eye(3)[Y]),
+        ("class", np.stack([Y, Y], 1)),
+        ("value", Y.astype(np.float32)),
+        ("tensor", X),
+        ("tensor", X.astype(np.uint8)),
+        (None, None),
+    ],
+)
+def test_describe_tells_the_kind_of_labels(tmp_path, kind, labels):
+    np.savez(tmp_path / "d.npz", x=X, **({} if labels is None else {"labels": labels}))
+    found = describe({"data": str(tmp_path / "d.npz")})
+    assert (found["items"], found["label_kind"], found["labels"]) == (6, kind, labels is not None)
+    assert found["columns"] == {"x": {"dtype": "float32", "shape": [6, 4], "finite": True}}
 
 
 def test_columns_of_lists_that_differ_in_length_are_named(tmp_path):

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from builders import endless_loop, mlp, split_abort, write
 
+from autoopt.engine.goal import make_goal
 from autoopt.engine.records import RunResult
 from autoopt.errors import InputError
+from autoopt.metrics import Constraint
 from autoopt.store import Store
 
 DYNAMIC: dict[str, Any] = {
@@ -224,3 +226,21 @@ def test_trials_stay_the_same_with_more_workers(go: Any, tmp_path: Path) -> None
     assert one.best is not None
     assert two.best is not None
     assert one.best.artifact == two.best.artifact
+
+
+def test_labels_that_fit_no_metric_end_the_run_in_one_line(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.zeros((8, 8), np.float32), labels=np.zeros((8, 3), np.int64))
+    bound = [{"metric": "perplexity", "max_drop": 0.1}]
+    with pytest.raises(InputError, match="perplexity: needs one token id per position") as caught:
+        go({**DYNAMIC, "constraints": bound}, model=mlp_file, data=str(tmp_path / "d.npz"))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_metric_that_is_asked_for_takes_the_place_of_the_usual_one() -> None:
+    bounds = [Constraint("perplexity", max_drop=0.1)]
+    goal, notes = make_goal([], bounds, {"labels": True, "label_kind": "tensor"})
+    names = [m.name for m in goal.metrics]
+    assert "perplexity" in names
+    assert "psnr" not in names
+    assert "perplexity" in [axis.metric for axis in goal.front]
+    assert notes == []

@@ -14,7 +14,10 @@ from onnx import TensorProto, helper
 from autoopt.errors import InputError
 from autoopt.measure import worker
 from autoopt.measure.base import METERS, meters_for
+from autoopt.measure.request import Unmeasurable
 from autoopt.model import io
+from autoopt.outcome import Outcome
+from autoopt.workers.protocol import judge
 
 QUICK = {"seconds": 0.2, "quiet_seconds": 0, "replicas": 4}
 LATENCY = ["latency_p50", "latency_p90", "latency_p99", "latency_mean", "throughput", "cold_start", "first_inference"]
@@ -271,3 +274,19 @@ def test_compare_models_finds_the_first_layer_that_differs(tmp_path):
     same = compare_models({"source": {"path": paths[0]}, "candidate": {"path": paths[0]}})
     assert same["first_different"] is None
     assert same["outputs"][0]["cosine"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "metrics", "settings", "words"),
+    [
+        ("task", ["psnr"], {}, "psnr: predictions of shape"),
+        ("task", ["accuracy"], {"task_output": "none"}, "no output 'none'"),
+        ("fidelity", ["cosine"], {"state": {"none": "x"}}, "state 'none'"),
+    ],
+)
+def test_data_and_settings_that_do_not_fit_are_told_from_what_the_runtime_refuses(
+    files, function, metrics, settings, words
+):
+    with pytest.raises(Unmeasurable, match=words) as caught:
+        ask(function, files, "source", metrics, **settings)
+    assert judge(caught.value)[0] is Outcome.REFUSED

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autoopt.data.dataset import plain_labels
 from autoopt.errors import InputError
-from autoopt.measure.task import class_axis, classes, drop, measure, plain_labels
+from autoopt.measure.task import class_axis, classes, drop, measure
 
 RNG = np.random.default_rng(0)
 
@@ -151,3 +152,16 @@ def test_predictions_that_do_not_fit_are_errors():
         classes(np.zeros((3,), np.int64), np.zeros(4))
     with pytest.raises(InputError, match="no task metric"):
         measure("nonsense", [np.zeros(4)], np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.full((2, 3), 9), "from 9 to 9, but the scores are of 5 tokens"),
+        (np.zeros((2, 4), np.int64), "one token id per position"),
+        (np.zeros((2, 3), np.float32), "one token id per position"),
+    ],
+)
+def test_labels_that_are_no_tokens_of_the_scores_are_named(labels, words):
+    with pytest.raises(InputError, match=words):
+        measure("perplexity", [np.zeros((2, 3, 5), np.float32)], labels)
