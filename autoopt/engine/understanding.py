@@ -97,15 +97,19 @@ def take_in(request: RunRequest, spec: DagSpec, bench: Bench) -> Intake:
     accelerator = target.accelerator(frozenset((there.get("cpu") or cpu())["flags"]))
     path = store.artifact_path(source.artifact)
     described = describe_data(pool, evaluation, path)
-    config = evaluation.config or {}
-    states = {**config.get("state", {}), **dict({**spec.measurement, **dict(request.measurement)}.get("state") or {})}
-    odd = check_data(
-        described,
-        inspection,
-        str(config.get("path") or spec.source.file),
-        fed_back=set(states.values()),
-        named="post_process" in config or script is not None,
-    )
+
+    def oddities(data: DataSource, found: Mapping[str, Any] | None) -> list[str]:
+        config = data.config or {}
+        measured = {**spec.measurement, **dict(request.measurement)}
+        states = {**config.get("state", {}), **dict(measured.get("state") or {})}
+        where, named = str(config.get("path") or spec.source.file), "post_process" in config or script is not None
+        return check_data(found, inspection, where, fed_back=set(states.values()), named=named)
+
+    odd = oddities(evaluation, described)
+    latency = data_source(spec.data_json("latency"), cache)
+    for data in (calibration, latency):
+        if data and data != evaluation:
+            odd += oddities(data, {**(describe_data(pool, data, path) or {}), "label_text": None})
     passes, custom = describe_script(pool, script, accelerator)
     infos = pass_infos(accelerator, passes)
     facts = Facts(accelerator, inspection, providers(pool, target, there), has_calibration=bool(calibration))
@@ -128,13 +132,19 @@ def take_in(request: RunRequest, spec: DagSpec, bench: Bench) -> Intake:
         inspection=inspection,
         evaluation=evaluation,
         calibration=calibration,
-        latency=data_source(spec.data_json("latency"), cache),
+        latency=latency,
         script=script,
         script_digest=digest_script(script),
         accelerator=accelerator,
         plan=plan,
         goal=goal,
-        notes=[*plan.warnings, *odd, *(f"{d.what}: {d.why}" for d in plan.decisions), *plan.learned, *notes],
+        notes=[
+            *plan.warnings,
+            *dict.fromkeys(odd),
+            *(f"{d.what}: {d.why}" for d in plan.decisions),
+            *plan.learned,
+            *notes,
+        ],
         search=SearchConfig(**spec.search.config()).overridden(request.search),
         measurement={**spec.measurement, **dict(request.measurement)},
     )

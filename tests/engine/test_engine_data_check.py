@@ -35,6 +35,23 @@ def test_wrong_names_and_shapes_are_one_line(
     assert str(caught.value).startswith(f"{tmp_path / 'd.npz'}:1: data: ")
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "not a readable .npz file"), (None, "has shape .20, 9., the model takes .*8")],
+)
+def test_calibration_data_is_read_before_anything_runs(
+    go: Any, mlp_file: Path, tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    np.savez(tmp_path / "d.npz", x=GOOD)
+    if content is None:
+        np.savez(tmp_path / "c.npz", x=np.ones((20, 9), np.float32))
+    else:
+        (tmp_path / "c.npz").write_bytes(content)
+    with pytest.raises(InputError, match=said) as caught:
+        go(DAG, model=mlp_file, data=str(tmp_path / "d.npz"), calibration=str(tmp_path / "c.npz"))
+    assert str(caught.value).startswith(str(tmp_path / "c.npz"))
+
+
 def test_odd_data_is_noted(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     odd = GOOD.copy()
     odd[3, 3] = np.nan
