@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from autoopt.errors import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+READABLE = 32
+"""Characters below which a column of text is better set under its row."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +52,44 @@ def _pad(cell: str, width: int, right: bool) -> str:
 
 
 def _write_rich(table: Table, stream: TextIO) -> None:
-    from rich import box
     from rich.console import Console
+
+    console = Console(file=stream, highlight=False)
+    rows = [[one_line(cell) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    beside = console.width - sum(widths[:-1]) - 3 * len(widths)
+    if beside < min(widths[-1], READABLE) and sum(widths[:-1]) + 2 * len(widths) <= console.width:
+        _write_stacked(table, rows, widths, console)
+    else:
+        _write_columns(table, rows, console)
+
+
+def _write_columns(table: Table, rows: Sequence[Sequence[str]], console: Console) -> None:
+    from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    made = RichTable(
-        title=Text(one_line(table.title)) if table.title else None, box=box.SIMPLE_HEAD, title_justify="left"
-    )
-    for index, column in enumerate(table.columns):
-        made.add_column(Text(column), justify="right" if index in table.right else "left", overflow="fold")
-    for index, row in enumerate(table.rows):
-        style = "bold green" if index == table.strong else ""
-        made.add_row(*(Text(one_line(cell)) for cell in row), style=style)
-    Console(file=stream).print(made)
+    title = Text(one_line(table.title)) if table.title else None
+    made = RichTable(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for index, column in enumerate(rows[0]):
+        justify: Literal["left", "right"] = "right" if index in table.right else "left"
+        made.add_column(Text(column), justify=justify, overflow="fold", no_wrap=index == 0)
+    for index, row in enumerate(rows[1:]):
+        made.add_row(*(Text(cell) for cell in row), style="bold green" if index == table.strong else "")
+    console.print(made)
+
+
+def _write_stacked(table: Table, rows: Sequence[Sequence[str]], widths: Sequence[int], console: Console) -> None:
+    """For a narrow terminal: the last column stands below its row."""
+    from rich.text import Text
+
+    if table.title:
+        console.print(Text(one_line(table.title), style="italic"))
+    for index, row in enumerate(rows):
+        style = "bold" if index == 0 else "bold green" if index - 1 == table.strong else ""
+        cells = "  ".join(_pad(cell, widths[i], i in table.right) for i, cell in enumerate(row[:-1]))
+        below = textwrap.wrap(row[-1], console.width, initial_indent="    ", subsequent_indent="    ")
+        console.print(Text("\n".join([cells.rstrip(), *below]), style=style))
 
 
 def write_lines(lines: Sequence[str], stream: TextIO) -> None:

@@ -54,26 +54,32 @@ def value_text(value: Any) -> str:
 
 
 def params_text(params: Mapping[str, Mapping[str, Any]]) -> str:
-    """Parameters by node: `static: per_channel=true, weight_type=QInt8; session: ...`."""
+    """Parameters by node, in the order of their names: `session: ...; static: per_channel=true, weight_type=QInt8`."""
     nodes = []
-    for node, values in params.items():
+    for node, values in sorted(params.items()):
         if values:
-            shown = ", ".join(f"{name}={value_text(value)}" for name, value in values.items())
+            shown = ", ".join(f"{name}={value_text(value)}" for name, value in sorted(values.items()))
             nodes.append(f"{one_line(node)}: {shown}")
     return "; ".join(nodes)
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """`12: 10 ok, 2 refused` from `{"total": 12, "ok": 10, "refused": 2, ...}`; ok first, zeros left out."""
-    named = sorted(counts.items(), key=lambda item: item[0] != "ok")
+    """`12: 10 ok, 2 refused` from `{"total": 12, "ok": 10, "refused": 2, ...}`; ok first, zeros left out.
+
+    `infeasible` says how many of the ok ones break a constraint; they are named apart.
+    """
+    broken = counts.get("infeasible", 0)
+    apart = {**counts, "ok": counts.get("ok", 0) - broken, "break a constraint": broken, "infeasible": 0}
+    named = sorted(apart.items(), key=lambda item: item[0] != "ok")
     parts = [f"{number} {one_line(name)}" for name, number in named if name != "total" and number]
-    total = counts.get("total", sum(counts.values()))
+    total = counts.get("total", sum(counts.values()) - broken)
     return f"{total}" + (f": {', '.join(parts)}" if parts else "")
 
 
 def seconds_text(seconds: Mapping[str, float]) -> str:
-    """`41.2 s (search 30.1, prefect 9.8)`."""
-    parts = [f"{one_line(name)} {value:.1f}" for name, value in seconds.items() if name != "total" and value >= 0.05]
+    """`41.2 s (search 30.1, prefect 9.8)`, the longest first."""
+    longest = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{one_line(name)} {value:.1f}" for name, value in longest if name != "total" and value >= 0.05]
     total = seconds.get("total", sum(seconds.values()))
     return f"{total:.1f} s" + (f" ({', '.join(parts)})" if parts else "")
 

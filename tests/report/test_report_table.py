@@ -1,7 +1,11 @@
 import io
+import re
+
+import pytest
 
 from autoopt.report.table import Table, plain, write_lines, write_table
 
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TABLE = Table(("name", "value"), (("a [bold]x[/bold]", "1"), ("b", "22")), title="t", right=frozenset({1}), strong=1)
 
 
@@ -36,6 +40,19 @@ def test_a_terminal_gets_the_same_cells_and_no_markup_of_ours() -> None:
     write_table(TABLE, stream)
     assert "a [bold]x[/bold]" in stream.getvalue()
     assert "22" in stream.getvalue()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_narrow_terminal_breaks_no_name_and_no_figure(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = (("16488d9d02d2", "0.270x (0.267..0.272)", "fold -> static [static: per_channel=false, bits=8]"),)
+    stream = Terminal()
+    write_table(Table(("run", "ratio", "chain"), rows, right=frozenset({1})), stream)
+    shown = stream.getvalue()
+    assert "16488d9d02d2" in shown
+    assert "0.270x (0.267..0.272)" in shown
+    assert "per_channel=false" in shown
+    assert max(map(len, ANSI.sub("", shown).splitlines())) <= columns
 
 
 def test_lines_keep_their_indent_and_lose_control_characters() -> None:
