@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from autoopt.cli.output import AsJson, print_json
+from autoopt.cli.wishes import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import InputError, one_line
 
 
@@ -26,15 +27,14 @@ def apply(
         str | None, typer.Option(help="Folder or URL that relative paths of `data` parameters start from.")
     ] = None,
     user_script: Annotated[str | None, typer.Option(help="Python file that registers passes.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, gpu or npu.")] = "cpu",
-    execution_provider: Annotated[str, typer.Option(help="Execution provider of the target.")] = "",
+    device: TargetDevice = None,
+    ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one pass on a model."""
     from autoopt.engine.apply import PassFailed, apply_pass, copy_out
-    from autoopt.target import DEFAULT_EP, Accelerator
 
-    accelerator = Accelerator(device, execution_provider or DEFAULT_EP.get(device, DEFAULT_EP["cpu"]))
+    accelerator = accelerator_of(device, ep)
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
         try:
             step = apply_pass(

@@ -39,7 +39,9 @@ def compare_models(
     called = call_once("autoopt.measure.compare:compare_models", payload, SECONDS)
     if called.value is None:
         kind = SystemFailure if called.outcome is Outcome.FAILED and "SystemFailure" in called.message else InputError
-        raise kind(called.message or str(called.outcome), where=f"{first} and {second}")
+        said = called.message.removeprefix("InputError: ") or str(called.outcome)
+        named = any(str(given) in said for given in (first.absolute(), second.absolute(), data) if given is not None)
+        raise kind(said, where="" if named else f"{first} and {second}")
     if as_json:
         print_json(called.value)
     else:

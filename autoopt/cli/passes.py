@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autoopt.cli.output import AsJson, print_json
+from autoopt.cli.wishes import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
-from autoopt.target import DEFAULT_EP, Accelerator
 
-app = typer.Typer(no_args_is_help=True)
+if TYPE_CHECKING:
+    from autoopt.target import Accelerator
+
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 UserScript = Annotated[str | None, typer.Option(help="Python file that registers passes.")]
-Device = Annotated[str, typer.Option(help="cpu, gpu or npu.")]
-Provider = Annotated[str, typer.Option(help="Execution provider of the target.")]
 
 
 @app.command("list")
 def list_passes(
     user_script: UserScript = None,
-    device: Device = "cpu",
-    execution_provider: Provider = "",
+    device: TargetDevice = None,
+    ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
     """List all passes by family, unavailable ones and broken plug-ins with the reason."""
     from autoopt.report.table import Table, write_table
 
-    entries = _entries(user_script, device, execution_provider)
+    entries = _entries(user_script, device, ep)
     if as_json:
         print_json(entries)
         return
@@ -40,14 +41,14 @@ def list_passes(
 def show(
     name: Annotated[str, typer.Argument(help="Name or alias of a pass.")],
     user_script: UserScript = None,
-    device: Device = "cpu",
-    execution_provider: Provider = "",
+    device: TargetDevice = None,
+    ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one pass: parameters, what it needs and excludes."""
     from autoopt.registry import registry
 
-    entries = {entry["name"]: entry for entry in _entries(user_script, device, execution_provider)}
+    entries = {entry["name"]: entry for entry in _entries(user_script, device, ep)}
     entry = entries[name] if name in entries else entries[registry().resolve(name)]
     if as_json:
         print_json(entry)
@@ -90,12 +91,12 @@ def new(
         print("\n".join(f"wrote {file}" for file in files))
 
 
-def _entries(user_script: str | None, device: str, execution_provider: str) -> list[dict[str, Any]]:
+def _entries(user_script: str | None, device: str | None, ep: str | None) -> list[dict[str, Any]]:
     """All passes as documents; those of a user script are asked of a worker."""
     from autoopt.passes.document import broken, to_document
     from autoopt.registry import registry
 
-    accelerator = Accelerator(device, execution_provider or DEFAULT_EP.get(device, DEFAULT_EP["cpu"]))
+    accelerator = accelerator_of(device, ep)
     if user_script:
         return _asked(user_script, accelerator)
     known = registry()
@@ -116,7 +117,7 @@ def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
     with WorkerPool(size=1) as pool:
         told = pool.call("autoopt.passes.runner:describe", payload, timeout=60.0)
     if told.value is None:
-        raise InputError(told.message, where=user_script)
+        raise InputError(told.message, where="" if user_script in told.message else user_script)
     entries = [to_document(info_from_json(info)) for info in told.value["passes"]]
     return entries + [broken(Failure(**failure)) for failure in told.value["failures"]]
 

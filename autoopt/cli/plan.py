@@ -47,8 +47,10 @@ def plan(
     if as_json:
         print_json(plans_json(plans, limit) if len(plans) > 1 else next(iter(plans.values())).to_json(limit))
         return
-    comment = {PlanFormat.TEXT: "\n", PlanFormat.MERMAID: "%% ", PlanFormat.DOT: "// "}[format]
-    for what, made in plans.items():
+    comment = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% ", PlanFormat.DOT: "// "}[format]
+    for number, (what, made) in enumerate(plans.items()):
+        if number:
+            sys.stdout.write("\n")
         if what:
             sys.stdout.write(f"{comment}target {what}\n")
         if format is PlanFormat.TEXT:

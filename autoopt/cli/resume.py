@@ -11,6 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json, stdout_kept
 from autoopt.cli.run import DataRoot, EngineName, Out, Quiet, show_result
+from autoopt.cli.stores import need_store
 
 
 def resume(
@@ -30,6 +31,7 @@ def resume(
     from autoopt.api import resume as carry_on
     from autoopt.report.progress import Progress
 
+    need_store()
     with ExitStack() as stack:
         stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
         with Progress(sys.stderr, quiet=quiet) as progress:

@@ -22,11 +22,21 @@ def existing_store() -> Iterator[Store]:
     """
     from autoopt.store import Store
 
+    need_store()
+    here = settings()
+    with Store.open(here.db_url, here.home) as store:
+        yield store
+
+
+def need_store() -> None:
+    """Refuse to go on where there is no store of these settings.
+
+    Raises:
+        InputError: there is none yet.
+    """
     here = settings()
     if here.db_url is None and not (here.home / "autoopt.db").exists():
         raise InputError("no store here", where=str(here.home), remedy="'autoopt run' makes one; AUTOOPT_HOME moves it")
-    with Store.open(here.db_url, here.home) as store:
-        yield store
 
 
 def result_of(run: RunRecord) -> dict[str, Any]:

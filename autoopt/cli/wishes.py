@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from autoopt.spec.wish import Wish
+    from autoopt.target import Accelerator
 
 _ONLY = "Bare model only: "
 Level = Annotated[
@@ -29,6 +30,26 @@ Fidelity = Annotated[
         "--fidelity", help=_ONLY + "without data, try lossy passes and judge them by closeness to the source model."
     ),
 ]
+
+
+TargetDevice = Annotated[str | None, typer.Option("--device", help="Device of the target: cpu (default), gpu or npu.")]
+TargetProvider = Annotated[
+    str | None,
+    typer.Option("--ep", "--execution-provider", help="Execution provider of the target: cpu, cuda, tensorrt, ..."),
+]
+
+
+def accelerator_of(device: str | None, execution_provider: str | None) -> Accelerator:
+    """What passes are described and run for.
+
+    Raises:
+        InputError: an unknown device or execution provider.
+    """
+    from autoopt.spec.wish import Wish
+    from autoopt.target import Accelerator
+
+    target = Wish(device=device, execution_provider=execution_provider).target()
+    return Accelerator(target.device, target.execution_provider)
 
 
 def make_wish(

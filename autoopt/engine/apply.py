@@ -87,7 +87,7 @@ def apply_pass(
     of the source where nothing changed (`path` is null then).
 
     Raises:
-        InputError: unknown pass or parameter, or a model or script that cannot be read.
+        InputError: unknown pass or parameter, or a model, data or a script that cannot be read.
         PassFailed: the pass did not end well.
     """
     source, target = folder / "source", asdict(accelerator or Accelerator())
@@ -97,6 +97,10 @@ def apply_pass(
         if info.makes_model and user_script is None and model.suffix == ".py":
             user_script = str(model.absolute())
         path = model if info.makes_model else _admit(pool, model, source, timeout)
+        if data is not None:
+            described = pool.call("autoopt.data.worker:describe", {"data": data, "model": str(path)}, timeout=timeout)
+            if described.value is None:
+                raise InputError(described.message)
         payload = {
             "model": {"path": str(path), "session_options": {}},
             "steps": [{"node": info.name, "pass": info.name, "params": full_config(info, params or {})}],

@@ -47,19 +47,26 @@ def replay(recipe: Path, model: str | Path, out: Path, calibration: Any = None) 
         and `changed` names what of the environment differs.
 
     Raises:
-        InputError: the recipe or the model is another one than it should be.
+        InputError: the recipe or the model is another one than it should be, `out` is a file, or the data cannot be
+            read.
         SystemFailure: a pass did not end well.
     """
     said = _read(recipe)
+    if out.exists() and not out.is_dir():
+        raise InputError("is a file, not a folder", where=str(out), remedy="name a folder with --out")
     with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "source")
         admitted = pool.call("autoopt.model.worker:admit", {"source": str(Path(model).absolute()), "dest": str(source)})
         if admitted.value is None:
-            raise InputError(admitted.message, where=str(model))
+            raise InputError(admitted.message, where="" if str(model) in admitted.message else str(model))
         if admitted.value["digest"] != said["source"]:
             raise InputError(f"is not the model that the recipe begins with ({said['source'][:12]})", where=str(model))
         data = said.get("calibration") if calibration is None else DataConfig.parse(calibration).resolved(".").to_json()
         accelerator = said.get("accelerator") or accelerator_json(Accelerator())
+        if calibration is not None:
+            described = pool.call("autoopt.data.worker:describe", {"data": data})
+            if described.value is None:
+                raise InputError(described.message)
         kitchen = Kitchen(
             pool, Path(scratch), data, said.get("user_script"), accelerator, data_root=said.get("data_root", "")
         )

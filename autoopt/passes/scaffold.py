@@ -8,6 +8,7 @@ from string import Template
 from typing import Final
 
 from autoopt.errors import InputError
+from autoopt.registry import registry
 
 PASS: Final = Template('''"""A pass of my own; `user_script: $name.py` in dag.yaml makes it known."""
 
@@ -61,10 +62,14 @@ def new_pass(name: str, folder: Path) -> list[Path]:
     """Write `NAME.py` and `test_NAME.py` into `folder`; the files written.
 
     Raises:
-        InputError: the name is no Python name, or a file of that name is there.
+        InputError: the name is no Python name or that of a pass, a file of that name is there, or the folder is not.
     """
     if not name.isidentifier() or not name.islower() or keyword.iskeyword(name):
         raise InputError(f"{name!r} cannot be the name of a pass file", remedy="use lower-case letters, digits and _")
+    if name in registry().names():
+        raise InputError(f"there is a pass {name!r} already", remedy="choose another name")
+    if not folder.is_dir():
+        raise InputError("no such folder", where=str(folder))
     wanted = {folder / f"{name}.py": PASS, folder / f"test_{name}.py": TEST}
     for path in wanted:
         if path.exists():

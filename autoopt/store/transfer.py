@@ -41,9 +41,11 @@ def export_run(store: Store, run: str, file: Path) -> None:
     """Write a run (by id, beginning of it, or `latest`) and everything it points to into `file`.
 
     Raises:
-        InputError: no such run.
+        InputError: no such run, or `file` is a folder or lies in none.
         ArtifactLost: an artifact is damaged.
     """
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        raise InputError("must be a file in a folder that exists", where=str(file))
     sql = as_sql(store)
     name = sql.run(run).id
     rows = sql.db.read(lambda connection: _rows_of(connection, name))

@@ -51,6 +51,8 @@ def test_a_refusal_falls_short(model: str, tmp_path: Path, capsys: pytest.Captur
         (["simplify", "-p", "engine=onnxsmi"], "did you mean 'onnxsim'"),
         (["simplify", "-p", "engine"], "must be NAME=VALUE"),
         (["simplify", "--user-script", "nowhere.py"], "nowhere.py"),
+        (["simplify", "--device", "tpu"], "device: must be"),
+        (["static_quantization", "--data", "nowhere.npz"], "nowhere.npz: no such data file"),
     ],
 )
 def test_wrong_input(

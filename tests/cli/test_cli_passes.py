@@ -77,3 +77,37 @@ def test_a_new_pass_is_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     told = json.loads(capsys.readouterr().out)
     assert [Path(file).name for file in told["files"]] == ["my_pass.py", "test_my_pass.py"]
     assert main(["passes", "new", "my_pass", "--folder", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("new", "simplify"), "there is a pass 'simplify' already; choose another name"),
+        (("new", "mine", "--folder", "nowhere"), "nowhere: no such folder"),
+        (("list", "--device", "tpu"), "device: must be one of cpu, gpu, npu, not 'tpu'"),
+        (("show", "simplify", "--ep", "cud"), "unknown execution provider 'cud'"),
+        (("list", "--user-script", "nowhere.py"), "nowhere.py: no such user script"),
+        ((), "Missing command"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    arguments: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["passes", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert error.count("nowhere.py") <= 1
+
+
+def test_the_provider_may_be_short(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for name in ("cuda", "CUDAExecutionProvider"):
+        assert main(["passes", "show", "session_tuning", "--ep", name]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def test_without_a_store_each_command_says_how_one_comes_about(call: Callable[..., Any], home: Path) -> None:
-    for arguments in (["runs"], ["best"], ["lineage", "x"], ["report"], ["compare", "a", "b"]):
+    for arguments in (["runs"], ["best"], ["lineage", "x"], ["report"], ["compare", "a", "b"], ["resume"]):
         code, out, err = call(*arguments)
         assert (code, out) == (2, "")
         assert err == f"{home}: no store here; 'autoopt run' makes one; AUTOOPT_HOME moves it\n"

@@ -49,6 +49,11 @@ def test_a_run_moves_to_another_home(
     assert json.loads(call("lineage", "--json").out)["steps"]
 
 
+@pytest.mark.parametrize("out", [".", "nowhere/run.tar"])
+def test_an_export_needs_a_file_in_a_folder(call: Callable[..., Any], filled: dict[str, Any], out: str) -> None:
+    assert call("store", "export", "-o", out) == (2, "", f"{out}: must be a file in a folder that exists\n")
+
+
 def test_what_is_no_export_is_wrong_input(call: Callable[..., Any], home: Path, tmp_path: Path) -> None:
     (tmp_path / "junk.tar").write_bytes(b"junk")
     for name in ("junk.tar", "absent.tar"):

@@ -34,6 +34,10 @@ def test_recipe_makes_the_same_bytes_and_refuses_another_model(go: Any, mlp_file
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match=r"bad\.json:1: is not JSON"):
         replay(tmp_path / "bad.json", mlp_file, tmp_path / "never")
+    with pytest.raises(InputError, match=r"bad\.json: is a file, not a folder"):
+        replay(tmp_path / "out" / "recipe.json", mlp_file, tmp_path / "bad.json")
+    with pytest.raises(InputError, match=r"nowhere\.npz: no such data file"):
+        replay(tmp_path / "out" / "recipe.json", mlp_file, tmp_path / "never", tmp_path / "nowhere.npz")
 
 
 def test_repair_makes_what_has_a_lineage_and_names_what_has_not(go: Any, mlp_file: Path, tmp_path: Path) -> None:
