@@ -38,6 +38,8 @@ class Comparison:
     first_chain: str
     second_chain: str
     regressed: bool
+    same_source: bool = True
+    """Whether both runs began with the same model."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -56,6 +58,7 @@ def compare(first: RunDocument, second: RunDocument) -> Comparison:
         first_chain=chain_text(a) if a else "",
         second_chain=chain_text(b) if b else "",
         regressed=lost or any(d.verdict == "worse" for d in differences),
+        same_source=first.source.artifact == second.source.artifact,
     )
 
 
@@ -93,6 +96,8 @@ def write_comparison(comparison: Comparison, stream: TextIO) -> None:
     columns = ("metric", short(comparison.first), short(comparison.second), "second is")
     if rows:
         write_table(Table(columns, rows, title="best models compared"), stream)
+    if not comparison.same_source:
+        write_lines(["note: the two runs began with different source models"], stream)
     chains = [f"first:  {comparison.first_chain or 'no model'}", f"second: {comparison.second_chain or 'no model'}"]
     write_lines([*chains, "regressed" if comparison.regressed else "no regression"], stream)
 
