@@ -20,7 +20,7 @@ from autoopt.spec.targets import HostSpec
 from autoopt.store import Store
 from autoopt.target import Accelerator, Target
 from autoopt.workers import Gate, WorkerPool
-from autoopt.workers.quarantine import Quarantine
+from autoopt.workers.quarantine import Deaths
 
 
 class Listener(Protocol):
@@ -139,7 +139,7 @@ class RunContext:
     target_host: HostSpec
     """Where the target's measurements are made."""
     accelerator: Accelerator
-    quarantine: Quarantine
+    quarantine: Deaths
     evaluation: DataSource
     calibration: DataSource
     latency_data: DataSource
@@ -147,6 +147,8 @@ class RunContext:
     measurement: Mapping[str, Any]
     """The user's measurement settings, as the meters take them."""
     scratch: Path
+    hosts: Hosts
+    """Other interpreters that passes run in or that measure."""
     user_script: str | None = None
     script_digest: str = ""
     owner: str = ""
@@ -165,8 +167,6 @@ class RunContext:
     listener: Listener = silent
     data_root: str = ""
     """What relative paths in parameters of category `data` start from."""
-    hosts: Hosts = field(default_factory=Hosts)
-    """Other interpreters that passes run in or that measure."""
     counts: Counts = field(default_factory=Counts)
     locks: Locks = field(default_factory=Locks)
     tick: Callable[[], float] = time.monotonic

@@ -18,12 +18,10 @@ Opener: TypeAlias = Callable[[HostSpec, Path], Host]
 class Hosts:
     """Opened at first use. Thread-safe."""
 
-    def __init__(
-        self, size: int = 1, memory: int | None = None, home: Path = Path(), opener: Opener | None = None
-    ) -> None:
-        """`size`: workers of each on this machine; `memory`: bytes that a call may use there, half the machine's where
-        not given; `opener`: how hosts behind work pools are reached."""
-        self._size, self._memory, self._home, self._opener = size, memory, home, opener
+    def __init__(self, memory: int | None, home: Path, opener: Opener | None) -> None:
+        """`memory`: bytes that a call may use on this machine, half of it where None; `opener`: how hosts behind work
+        pools are reached."""
+        self._memory, self._home, self._opener = memory, home, opener
         self._open: dict[HostSpec, Host] = {}
         self._runtimes: dict[HostSpec, Mapping[str, Any]] = {}
         self._lock, self._asking = threading.Lock(), threading.Lock()
@@ -43,7 +41,7 @@ class Hosts:
 
     def _opened(self, host: HostSpec) -> Host:
         if host.type in ("python_env", "isolated_ort"):
-            return open_host(host.type, host.python, self._size, self._memory)
+            return open_host(host.type, host.python, 1, self._memory)
         if self._opener is None:
             raise InputError(f"a {host.type} host cannot be reached from here")
         return self._opener(host, self._home)

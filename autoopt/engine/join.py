@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoopt.engine.bench import open_bench
-from autoopt.engine.context import Listener, silent
 from autoopt.engine.hosts import Opener
 from autoopt.engine.loop import spent_seconds
 from autoopt.engine.prepare import make_context, make_session
@@ -21,7 +20,6 @@ from autoopt.engine.session import Session
 from autoopt.engine.trial import execute_row
 from autoopt.engine.understanding import take_in
 from autoopt.errors import InputError
-from autoopt.settings import settings
 from autoopt.store import EventRecord, RunRecord, Store, TrialRecord
 from autoopt.store.keeping import keeping
 
@@ -83,25 +81,17 @@ class Joined:
 
 
 @contextmanager
-def join(
-    run: str,
-    *,
-    home: Path | None = None,
-    db_url: str | None = None,
-    workers: int = 1,
-    listener: Listener = silent,
-    opener: Opener | None = None,
-) -> Iterator[Joined]:
+def join(run: str, *, home: Path | None = None, opener: Opener | None = None) -> Iterator[Joined]:
     """Join a run by its id. `opener`: how hosts behind work pools are reached.
 
     Raises:
         InputError: no such run, or its DAG, data or script has changed since it began.
     """
-    with Store.open(db_url or settings().db_url, home or settings().home) as store:
+    with Store.open(home=home) as store:
         record = store.run(run)
         model = store.artifact_path(record.model)
     request = RunRequest.from_json(record.settings["request"])
-    request = replace(request, model=model, workers=workers, listener=listener, home=home, db_url=db_url, opener=opener)
+    request = replace(request, model=model, workers=1, home=home, opener=opener)
     spec = spec_of(request)
     with closing(open_bench(request, spec)) as bench:
         intake = take_in(request, spec, bench)

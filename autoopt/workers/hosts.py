@@ -9,8 +9,6 @@ asks for the same minor version of Python. Docker images and other machines are 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias
 
 from autoopt.workers.pool import WorkerPool
@@ -43,7 +41,7 @@ class Host(Protocol):
         self, payload: Payload, timeout: float | None, memory: int | None = None, cancel: threading.Event | None = None
     ) -> CallResult:
         """A pass run as `autoopt.passes.runner:run` takes it."""
-        ...
+        return self.call("autoopt.passes.runner:run", payload, timeout, memory, cancel)
 
     def evaluate_model(
         self,
@@ -54,16 +52,16 @@ class Host(Protocol):
         cancel: threading.Event | None = None,
     ) -> CallResult:
         """A measurement by the meter function `module:function`."""
-        ...
+        return self.call(meter, payload, timeout, memory, cancel)
 
     def runtime(self) -> CallResult:
         """Versions and execution providers there, as `autoopt.model.worker:runtime` tells them."""
-        ...
+        return self.call("autoopt.model.worker:runtime", {}, timeout=60.0)
 
     def close(self) -> None: ...
 
 
-class PoolHost:
+class PoolHost(Host):
     """A host on this machine: a pool of workers of some interpreter."""
 
     remote = False
@@ -75,9 +73,7 @@ class PoolHost:
     def __enter__(self) -> PoolHost:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def call(
@@ -91,35 +87,11 @@ class PoolHost:
     ) -> CallResult:
         return self.pool.call(function, payload, timeout, memory, cancel)
 
-    def run_pass(
-        self, payload: Payload, timeout: float | None, memory: int | None = None, cancel: threading.Event | None = None
-    ) -> CallResult:
-        return self.pool.call("autoopt.passes.runner:run", payload, timeout, memory, cancel)
-
-    def evaluate_model(
-        self,
-        meter: str,
-        payload: Payload,
-        timeout: float | None,
-        memory: int | None = None,
-        cancel: threading.Event | None = None,
-    ) -> CallResult:
-        return self.pool.call(meter, payload, timeout, memory, cancel)
-
-    def runtime(self) -> CallResult:
-        return self.pool.call("autoopt.model.worker:runtime", {}, timeout=60.0)
-
     def close(self) -> None:
         self.pool.close()
 
 
-def open_host(
-    kind: Kind = "local",
-    python: str | None = None,
-    size: int = 2,
-    memory: int | None = None,
-    env: Mapping[str, str] | None = None,
-) -> PoolHost:
+def open_host(kind: Kind = "local", python: str | None = None, size: int = 2, memory: int | None = None) -> PoolHost:
     """A host on this machine. `python` is the interpreter of the two kinds that have one of their own."""
-    pool = WorkerPool(size, python if kind != "local" else None, memory, env, lend=kind == "isolated_ort")
+    pool = WorkerPool(size, python if kind != "local" else None, memory, lend=kind == "isolated_ort")
     return PoolHost(kind if kind == "local" else f"{kind} {python}", pool)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from autoopt.outcome import Outcome
 from autoopt.workers.process import CallResult
@@ -16,20 +15,8 @@ from autoopt.workers.process import CallResult
 LIMIT = 2
 
 
-class Quarantine(Protocol):
-    """Who is in quarantine, by digest of the model. Thread-safe."""
-
-    def reason(self, digest: str) -> str | None:
-        """Why the model must not be run, in one line; None where it may."""
-        ...
-
-    def note(self, digest: str, result: CallResult) -> None:
-        """Take account of what a call with that model came to."""
-        ...
-
-
 class Deaths:
-    """A quarantine that counts deaths.
+    """Who is in quarantine, by digest of the model. Thread-safe.
 
     history: (digest, message) of earlier deaths, from wherever they are kept.
     remember: told of each new death, to keep it there.
@@ -50,6 +37,7 @@ class Deaths:
         return bool(self._deaths)
 
     def reason(self, digest: str) -> str | None:
+        """Why the model must not be run, in one line; None where it may."""
         with self._lock:
             deaths = self._deaths.get(digest, [])
             if len(deaths) < LIMIT:
@@ -57,19 +45,10 @@ class Deaths:
             return f"model {digest[:12]} is in quarantine: it killed its worker {len(deaths)} times, last: {deaths[-1]}"
 
     def note(self, digest: str, result: CallResult) -> None:
+        """Take account of what a call with that model came to."""
         if not (result.died and result.outcome is Outcome.CRASHED):
             return
         with self._lock:
             self._deaths.setdefault(digest, []).append(result.message)
         if self._remember is not None:
             self._remember(digest, result.message)
-
-
-def guarded(quarantine: Quarantine, digest: str, call: Callable[[], CallResult]) -> CallResult:
-    """`call()`, a call that works on the model `digest`; the outcome crashed, untried, where that is in quarantine."""
-    reason = quarantine.reason(digest)
-    if reason is not None:
-        return CallResult(Outcome.CRASHED, None, reason)
-    result = call()
-    quarantine.note(digest, result)
-    return result

@@ -2,28 +2,21 @@ from __future__ import annotations
 
 from autoopt.outcome import Outcome
 from autoopt.workers.process import CallResult
-from autoopt.workers.quarantine import Deaths, guarded
+from autoopt.workers.quarantine import Deaths
 
 DEATH = CallResult(Outcome.CRASHED, message="the worker died: SIGABRT", died=True)
 GOOD = CallResult(Outcome.OK, {"x": 1})
 
 
 def test_second_death_is_the_last() -> None:
-    deaths, calls = Deaths(), []
-
-    def die() -> CallResult:
-        calls.append(1)
-        return DEATH
-
-    results = [guarded(deaths, "d" * 64, die) for _ in range(4)]
-    assert len(calls) == 2
-    assert results[:2] == [DEATH, DEATH]
-    assert results[2] == results[3]
-    assert (results[2].outcome, results[2].died) == (Outcome.CRASHED, False)
-    assert results[2].message == (
+    deaths = Deaths()
+    deaths.note("d" * 64, DEATH)
+    assert deaths.reason("d" * 64) is None
+    deaths.note("d" * 64, DEATH)
+    assert deaths.reason("d" * 64) == (
         "model dddddddddddd is in quarantine: it killed its worker 2 times, last: the worker died: SIGABRT"
     )
-    assert guarded(deaths, "e" * 64, lambda: GOOD) == GOOD
+    assert deaths.reason("e" * 64) is None
 
 
 def test_only_deaths_that_nobody_caused_count() -> None:
