@@ -1,4 +1,4 @@
-"""The Python face: `plan`, `run`, `resume` with the words of the command line; results are typed records."""
+"""The Python face: `run` and `resume` with the words of the command line; results are typed records."""
 
 from __future__ import annotations
 
