@@ -27,7 +27,7 @@ from autoopt.orchestrate.server import DEFAULTS, NOTE, SERVER, without_userinfo
 START_SECONDS = 120.0
 SERVER_NAME = "server"
 RESTARTS = 5
-"""How often a worker that has ended is started again."""
+"""How often a worker that has ended is started again within an hour."""
 GRACE_SECONDS = 15.0
 """How long processes get to end by themselves."""
 
@@ -39,7 +39,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _at_signals(handler: Any) -> dict[int, Any]:
     """Handle the signals that end a process so from now on; how they were handled before."""
     with suppress(ValueError):  # a thread other than the main one has no signals
-        return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+        ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last when its terminal is closed
+        return {number: signal.signal(number, handler) for number in ends}
     return {}
 
 
@@ -47,7 +48,7 @@ def _at_signals(handler: Any) -> dict[int, Any]:
 class Served:
     """Everything that one `autoopt serve` has started. A context manager; leaving it ends all of it.
 
-    Within, SIGINT and SIGTERM raise KeyboardInterrupt.
+    Within, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt.
     """
 
     home: Path
@@ -58,7 +59,7 @@ class Served:
     queues: Sequence[str] = ()
     """The only work queues to work for; all where there is none."""
     _limits: dict[str, int | None] = field(default_factory=dict)
-    _ends: dict[str, int] = field(default_factory=dict)
+    _ends: dict[str, list[float]] = field(default_factory=dict)
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _handlers: dict[int, Any] = field(default_factory=dict)
     """What the process did at a signal before."""
@@ -136,14 +137,15 @@ class Served:
         """Start workers that have ended anew; return only when told to, by a signal.
 
         Raises:
-            SystemFailure: the server has ended by itself, or a worker again and again.
+            SystemFailure: the server has ended by itself, or a worker again and again within an hour.
         """
         while True:
             for name, child in list(self._children.items()):
                 if child.poll() is None:
                     continue
-                self._ends[name] = self._ends.get(name, 0) + 1
-                if name == SERVER_NAME or self._ends[name] > RESTARTS:
+                now = time.monotonic()
+                self._ends[name] = [*(at for at in self._ends.get(name, ()) if now - at < 3600), now]
+                if name == SERVER_NAME or len(self._ends[name]) > RESTARTS:
                     raise SystemFailure(f"the {name} has ended with {child.returncode}", where=str(self.log(name)))
                 self.say(f"the worker for pool {name} has ended with {child.returncode}; it is started again")
                 self.worker(name, self._limits[name])

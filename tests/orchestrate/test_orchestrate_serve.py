@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,7 +19,7 @@ import pytest
 from browsing import browsing
 from builders import cnn, mlp, write
 from guide import example
-from serving import Serving, alive, belonging, environment, eventually, serving
+from serving import Serving, alive, belonging, environment, eventually, free_port, serving
 
 from autoopt.store import Store, TrialRecord
 
@@ -200,6 +201,17 @@ def _process_of(served: Serving, flow_run: str) -> int:
         if ours and "workers/child.py" not in " ".join(process.cmdline()):
             return process.pid
     raise AssertionError("no process of this flow run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_it_while_it_starts(number: signal.Signals, tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port)]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path))
+    eventually(lambda: belonging(tmp_path, "prefect server start"))
+    process.send_signal(number)
+    assert process.wait(30) == 130
+    assert not list(filter(alive, belonging(tmp_path)))
 
 
 def test_a_sweep_by_schedule(served: Serving) -> None:
