@@ -14,7 +14,7 @@ from autoopt.errors import InputError
 from autoopt.measure.fidelity import compare_output
 from autoopt.measure.inputs import evaluation_data
 from autoopt.measure.request import Json, Model, Request
-from autoopt.measure.running import Running
+from autoopt.measure.running import Running, plain
 
 ITEMS = 4
 GROUP = 64
@@ -73,7 +73,7 @@ def _compare_outputs(request: Request, source: Model, feeds: Sequence[Any]) -> l
         raise InputError(f"the models have {len(theirs.outputs)} and {len(ours.outputs)} outputs")
     base, mine = [theirs.run(f) for f in feeds], [ours.run(f) for f in feeds]
     found = [
-        _distance(name, "output", [i[index] for i in mine], [i[index] for i in base])
+        _distance(name, "output", [plain(i[index]) for i in mine], [plain(i[index]) for i in base])
         for index, name in enumerate(theirs.outputs)
     ]
     return [d for d in found if d is not None]

@@ -17,7 +17,7 @@ from autoopt.measure import task as task_metrics
 from autoopt.measure.fidelity import compare_output
 from autoopt.measure.inputs import evaluation_data
 from autoopt.measure.request import Json, Model, Request, answer
-from autoopt.measure.running import Item, Running, stack
+from autoopt.measure.running import Item, Running, plain, stack
 from autoopt.metrics import METRICS, Constraint, Estimate, Metric, get_metric
 from autoopt.model.candidate import digest_json
 
@@ -46,7 +46,7 @@ def fidelity(request: Request) -> Json:
     for metric in request.metrics:
         found: list[Estimate] = []
         for index, name in enumerate(names):
-            one = compare_output(metric, [i[index] for i in ours], [i[index] for i in theirs])
+            one = compare_output(metric, [plain(i[index]) for i in ours], [plain(i[index]) for i in theirs])
             if one is not None:
                 found.append(one)
                 per_output[name][metric] = {"value": one.value, "low": one.low, "high": one.high}
@@ -206,7 +206,7 @@ def _predictions(request: Request, model: Model, data: DataSet, count: int) -> l
     post = post_processor(request.data) if request.data else None
     if post is not None:
         return [stack_or_list([post(item) for item in items])]
-    columns = [stack_or_list([item[i] for item in items]) for i in range(len(items[0]))]
+    columns = [stack_or_list([plain(item[i]) for item in items]) for i in range(len(items[0]))]
     chosen = request.settings.get("task_output")
     if chosen is None:
         return columns

@@ -155,3 +155,10 @@ def stack(items: Sequence[Any]) -> Array:
     if arrays[0].ndim and arrays[0].shape[0] == 1:
         return np.concatenate(arrays)
     return np.stack(arrays)
+
+
+def plain(value: Any) -> Any:
+    """One output as numbers where it can be: maps, one an item, become an array with a column for each key."""
+    if isinstance(value, list) and value and all(isinstance(v, dict) and v.keys() == value[0].keys() for v in value):
+        return np.array([list(v.values()) for v in value])
+    return value

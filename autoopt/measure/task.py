@@ -69,6 +69,22 @@ def scores_of(outputs: Outputs, labels: Array) -> Array:
     raise InputError("this metric needs scores, but no output holds floats")
 
 
+def class_ids(labels: Array, count: int) -> Array:
+    """Labels as ids of `count` classes; texts by their place in sorted order, as scikit-learn numbers classes.
+
+    Raises:
+        InputError: there are more or fewer texts than classes.
+    """
+    if labels.dtype.kind not in "OU":
+        return labels
+    names, ids = np.unique(labels.astype(str), return_inverse=True)
+    if len(names) != count:
+        raise InputError(
+            f"labels are {len(names)} texts, scores are of {count} classes", remedy="give class ids as labels"
+        )
+    return np.asarray(ids.reshape(labels.shape))
+
+
 def hits(name: str, outputs: Outputs, labels: Array) -> Array | None:
     """For metrics that are a share of right answers: whether each item is right; None for others."""
     if name == "accuracy":
@@ -80,7 +96,7 @@ def hits(name: str, outputs: Outputs, labels: Array) -> Array | None:
     scores = scores_of(outputs, labels)
     count = min(int(top[1]), scores.shape[1])
     best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
-    return np.asarray((best == labels.reshape(-1, 1)).any(axis=1))
+    return np.asarray((best == class_ids(labels, scores.shape[1]).reshape(-1, 1)).any(axis=1))
 
 
 def _same(predicted: Array, labels: Array) -> Array:
@@ -136,7 +152,8 @@ def _auc(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
     """The probability that a true item scores above a false one, by ranks (Mann-Whitney); the mean over classes."""
     from scipy.stats import rankdata
 
-    scores, truth = scores_of(outputs, labels), labels.ravel()
+    scores = scores_of(outputs, labels)
+    truth = class_ids(labels, scores.shape[1]).ravel()
     if len(truth) != len(labels):
         raise InputError(f"AUC needs one class per item, not labels of shape {labels.shape}")
     known = np.arange(scores.shape[1])
@@ -162,7 +179,8 @@ def _map(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
     from sklearn.metrics import average_precision_score
 
     scores = scores_of(outputs, labels)
-    truth = labels if labels.ndim == 2 else labels.reshape(-1, 1) == np.arange(scores.shape[1])
+    ids = class_ids(labels, scores.shape[1])
+    truth = ids if ids.ndim == 2 else ids.reshape(-1, 1) == np.arange(scores.shape[1])
 
     def score(chosen: Array) -> float:
         found = [

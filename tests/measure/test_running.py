@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.request import Model, Request
-from autoopt.measure.running import Running, stack
+from autoopt.measure.running import Running, plain, stack
 from autoopt.model import io
 
 FLOAT, INTEGER, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
@@ -126,3 +126,9 @@ def test_several_outputs_stay_together(tmp_path):
 def test_data_of_another_type_is_cast_to_the_models(tmp_path):
     feed = start(tmp_path, one_node("Neg", ["n", 2], dtype=INTEGER)).feed({"x": np.array([[1.0, 2.0]])})
     assert feed["x"].dtype == np.int64
+
+
+def test_maps_are_compared_as_numbers():
+    np.testing.assert_array_equal(plain([{"a": 0.25, "b": 0.75}, {"a": 1.0, "b": 0.0}]), [[0.25, 0.75], [1.0, 0.0]])
+    for other in ([], [{"a": 1.0}, {"b": 1.0}], [np.ones(2)]):
+        assert plain(other) is other

@@ -7,7 +7,7 @@ import pytest
 
 from autoopt.data.dataset import plain_labels
 from autoopt.errors import InputError
-from autoopt.measure.task import class_axis, classes, drop, measure
+from autoopt.measure.task import class_axis, class_ids, classes, drop, measure
 
 RNG = np.random.default_rng(0)
 
@@ -165,3 +165,16 @@ def test_predictions_that_do_not_fit_are_errors():
 def test_labels_that_are_no_tokens_of_the_scores_are_named(labels, words):
     with pytest.raises(InputError, match=words):
         measure("perplexity", [np.zeros((2, 3, 5), np.float32)], labels)
+
+
+@pytest.mark.parametrize("metric", ["auc", "map", "top2_accuracy", "accuracy"])
+def test_labels_may_be_texts_where_there_is_one_for_each_class(metric):
+    texts = np.array(list("abcd"))[LABELS]
+    outputs = [scores_for(HALF_WRONG, 4)]
+    if metric == "accuracy":
+        outputs.insert(0, np.array(list("abcd"))[HALF_WRONG])
+        assert measure(metric, outputs, texts).value == 0.9
+    else:
+        assert measure(metric, outputs, texts) == measure(metric, outputs, LABELS)
+    with pytest.raises(InputError, match="labels are 4 texts, scores are of 5 classes"):
+        class_ids(texts, 5)
