@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from autoopt.data.sources.synthetic import read_inputs
+from autoopt.errors import InputError, did_you_mean
 from autoopt.measure.latency import measure as measure_one
 from autoopt.measure.protocol import Protocol
 from autoopt.measure.request import Request
@@ -28,8 +30,12 @@ def measure(request: Request) -> Latency:
 def over_profiles(request: Request, profiles: Sequence[Mapping[str, Any]]) -> Latency:
     """Each profile measured by itself with its share of the time; the result is the weighted geometric mean.
 
-    A profile is `{name, dimensions, shapes, weight}`; its inputs are made up.
+    A profile is `{name, dimensions, shapes, ranges, weight}`; its inputs are made up.
+
+    Raises:
+        InputError: something in a profile that is unknown, or that the source model does not have.
     """
+    _check(profiles, (request.source or request.candidate).path)
     settings = {k: v for k, v in request.settings.items() if k not in ("profiles", "source_ms")}
     seconds = Protocol.of(settings).seconds / len(profiles)
     found: list[Latency] = []
@@ -53,6 +59,32 @@ def over_profiles(request: Request, profiles: Sequence[Mapping[str, Any]]) -> La
         _geometric([f.ratios for f in found], weights),
         {"profiles": details, "busy": any(f.details["busy"] for f in found), "threads": request.threads},
     )
+
+
+def _check(profiles: Any, model: str) -> None:
+    if not isinstance(profiles, list) or not all(isinstance(p, dict) for p in profiles):
+        raise InputError("must be a list of {name, dimensions, shapes, ranges, weight}", where="profiles")
+    inputs, _ = read_inputs(model)
+    names = [i.name for i in inputs]
+    symbols = sorted({d for i in inputs for d in i.shape or () if isinstance(d, str)})
+    for number, profile in enumerate(profiles):
+        where = f"profiles[{number}]"
+        _known(profile, ("name", "dimensions", "shapes", "ranges", "weight"), "setting", where)
+        _known(profile.get("dimensions", {}), symbols, "symbolic dimension", f"{where}.dimensions")
+        for what in ("shapes", "ranges"):
+            _known(profile.get(what, {}), names, "input", f"{where}.{what}")
+        weight = profile.get("weight", 1.0)
+        if not isinstance(weight, int | float) or not weight > 0:
+            raise InputError(f"must be above 0, not {weight!r}", where=f"{where}.weight")
+
+
+def _known(given: Any, known: Sequence[str], what: str, where: str) -> None:
+    if not isinstance(given, dict):
+        raise InputError("must be a mapping", where=where)
+    for name in given:
+        if name not in known:
+            remedy = did_you_mean(str(name), known) or f"there are: {', '.join(known) or 'none'}"
+            raise InputError(f"no {what} {name!r}", where=where, remedy=remedy)
 
 
 def _geometric(found: Sequence[Mapping[str, Estimate]], weights: Any) -> dict[str, Estimate]:

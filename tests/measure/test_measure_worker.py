@@ -290,3 +290,18 @@ def test_data_and_settings_that_do_not_fit_are_told_from_what_the_runtime_refuse
     with pytest.raises(Unmeasurable, match=words) as caught:
         ask(function, files, "source", metrics, **settings)
     assert judge(caught.value)[0] is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ("short", "must be a list"),
+        ({"dimension": {"n": 2}}, r"profiles\[0\]: no setting 'dimension'; did you mean 'dimensions'"),
+        ({"dimensions": {"length": 2}}, r"profiles\[0\].dimensions: no symbolic dimension 'length'"),
+        ({"shapes": {"y": [2, 8]}}, r"profiles\[0\].shapes: no input 'y'; there are: x"),
+        ({"weight": 0}, "above 0, not 0"),
+    ],
+)
+def test_a_profile_that_the_model_does_not_know_is_refused(files, profile, words):
+    with pytest.raises(Unmeasurable, match=words):
+        ask("latency", files, "source", ["latency_p50"], profiles=[profile])
