@@ -37,7 +37,7 @@ class Running:
         """A new session.
 
         Raises:
-            InputError: `state` names an input or output that the model does not have.
+            InputError: `state` names an input or output that the model does not have, or two of different shapes.
             Exception: whatever onnxruntime refuses the model with.
         """
         session = make_session(model.path, model.session_options, request.execution_provider, request.threads)
@@ -47,6 +47,10 @@ class Running:
         for output, target in state.items():
             if output not in outputs or target not in {i.name for i in inputs}:
                 raise InputError(f"state {output!r} -> {target!r} is not an output and an input of the model")
+            made = next(o.shape for o in session.get_outputs() if o.name == output)
+            taken = next(i.shape for i in inputs if i.name == target)
+            if not _alike(made, taken):
+                raise InputError(f"state {output!r} -> {target!r}: made as {made}, but taken as {list(taken or ())}")
         reset = request.settings.get("reset_every") or (config.reset_every if config else None)
         return Running(session, inputs, outputs, state, reset)
 
@@ -107,6 +111,14 @@ class Running:
         except Exception:  # a model that does not take two items: one at a time then shows its own error
             return False
         return all(_close(a, b) for x, y in zip(together, apart, strict=True) for a, b in zip(x, y, strict=True))
+
+
+def _alike(one: Sequence[Any] | None, two: Sequence[Any] | None) -> bool:
+    """Whether two shapes can be equal, as far as they are known."""
+    if not one or not two:
+        return True
+    numbers = ((a, b) for a, b in zip(one, two, strict=False) if isinstance(a, int) and isinstance(b, int))
+    return len(one) == len(two) and all(a == b for a, b in numbers)
 
 
 def _zero(spec: InputSpec) -> Array:

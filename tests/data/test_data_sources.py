@@ -120,6 +120,21 @@ def test_parquet_is_a_table_too(tmp_path):
     assert data.labels.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"size": 16}, r"size must be \[height, width\], not 16"),
+        ({"mean": [0.5, 0.5]}, "mean has 2 numbers for 3 channels"),
+        ({"std": [0.5, 0.5], "mode": "L"}, "std has 2 numbers for 1 channels"),
+    ],
+)
+def test_image_parameters_that_do_not_fit_are_named(tmp_path, params, words):
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match=words):
+        open_data({"path": str(tmp_path), "load_dataset": {"type": "images", "params": params}})
+
+
 def test_images_by_folder_or_by_a_file_of_labels(tmp_path):
     image = pytest.importorskip("PIL.Image")
     for name, colour in (("cat/1.png", (255, 0, 0)), ("dog/2.png", (0, 0, 255))):

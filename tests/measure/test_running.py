@@ -86,6 +86,10 @@ def test_state_is_fed_back_and_starts_again(tmp_path):
         assert [float(i[0].item()) for i in running.items(data)] == expected
     with pytest.raises(InputError, match="state"):
         start(tmp_path, proto, state={"nxt": "state"})
+    nodes.append(helper.make_node("Concat", ["sum", "x"], ["wide"], axis=1))
+    proto = builders.model(nodes, inputs, [builders.tensor("wide", [1, 2])], {})
+    with pytest.raises(InputError, match=r"made as \[1, 2\], but taken as \[1, 1\]"):
+        start(tmp_path, proto, state={"wide": "state"})
 
 
 def test_texts_go_in_and_come_out(tmp_path):

@@ -34,6 +34,8 @@ def load(
     Raises:
         InputError: Pillow is missing, no images, an image that cannot be read, or one without a label.
     """
+    if size is not None and (not isinstance(size, list | tuple) or len(size) != 2):
+        raise InputError(f"size must be [height, width], not {size!r}", where=path)
     root = Path(path)
     files = sorted(f for f in root.rglob("*") if f.suffix.lower() in SUFFIXES)
     if not files:
@@ -42,6 +44,10 @@ def load(
     if len({p.shape for p in pixels}) > 1:
         raise InputError("the images differ in size", where=path, remedy="give size: [height, width]")
     images: Array = np.stack(pixels).astype(np.float32) * np.float32(scale)
+    for name, value in (("mean", mean), ("std", std)):
+        if np.size(value) not in (1, images.shape[-1]):
+            wrong = f"{name} has {np.size(value)} numbers for {images.shape[-1]} channels ({mode})"
+            raise InputError(wrong, where=path)
     images = (images - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
     if layout not in ("NCHW", "NHWC"):
         raise InputError(f"layout must be NCHW or NHWC, not {layout!r}", where=path)
