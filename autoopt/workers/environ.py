@@ -9,7 +9,12 @@ from pathlib import Path
 
 LENT = "AUTOOPT_LENT_MODULES"
 """Set for a worker: `3.11:folder:folder`, the minor version that the folders' modules are for, and the folders."""
-_QUIET = (("TOKENIZERS_PARALLELISM", "false"), ("HF_HUB_DISABLE_TELEMETRY", "1"), ("DO_NOT_TRACK", "1"))
+_QUIET = (
+    ("TOKENIZERS_PARALLELISM", "false"),
+    ("HF_HUB_DISABLE_TELEMETRY", "1"),
+    ("ORT_DISABLE_TELEMETRY", "1"),
+    ("DO_NOT_TRACK", "1"),
+)
 
 
 def child_environment(python: str, extra: Mapping[str, str] | None = None, lend: bool = False) -> dict[str, str]:

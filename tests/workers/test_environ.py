@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from builders import mlp, write
 
 from autoopt.workers.environ import LENT, borrow, child_environment
 
@@ -25,6 +28,15 @@ def test_our_module_path_stays_with_our_interpreter(monkeypatch: pytest.MonkeyPa
 def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     assert child_environment(sys.executable)["TOKENIZERS_PARALLELISM"] == "true"
+
+
+def test_the_runtime_reports_nothing_to_its_makers(tmp_path: Path) -> None:
+    """onnxruntime's telemetry leaves a file of its session in the temporary folder."""
+    env = {**child_environment(sys.executable), "TMPDIR": str(tmp_path)}
+    made = write(mlp(width=8), tmp_path / "model")
+    code = "import onnxruntime, sys; onnxruntime.InferenceSession(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(made)], env=env, check=True)
+    assert list(tmp_path.iterdir()) == [tmp_path / "model"]
 
 
 def test_lent_modules_come_last_and_only_for_the_same_version(monkeypatch: pytest.MonkeyPatch) -> None:
