@@ -105,6 +105,10 @@ def open_session(
     finished = None if request.fresh or request.retry_failed else store.finished_run(identity)
     record = finished or begin(request, _record(request, intake, parent), store, chains_of(intake.plan))
     spent = spent_seconds(store, record.id) if finished is None else 0.0
+    if finished is None and (made := sum(t.status == "done" for t in store.trials(record.id))):
+        request.listener(
+            "note", text=f"run {record.id} was interrupted after {made} trial{'' if made == 1 else 's'} and goes on"
+        )
     ctx = make_context(request, intake, bench, record.id, began - spent)
     store.restorer = restorer(store, kitchen_of(record, bench.pool, bench.scratch))
     session = make_session(ctx, intake, record.name)

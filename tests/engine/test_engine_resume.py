@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,7 +83,11 @@ def test_killed_run_goes_on_without_repeating_anything(folder: Path, command: li
     killed_after(folder, 1)
     before = pass_run_ends(folder)
     assert before
-    document = finish(start(folder, *command))
+    again = start(folder, *command)
+    stdout, stderr = again.communicate(timeout=120)
+    assert again.returncode == 0, stderr
+    assert len(re.findall(r"run [0-9a-f]{12} was interrupted after [1-5] trials? and goes on", stderr)) == 1
+    document = json.loads(stdout)
     result = document[0] if isinstance(document, list) else document
     after = pass_run_ends(folder)
     assert {key: after[key] for key in before} == before  # not one was executed again
