@@ -22,7 +22,8 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 .right { text-align: right; white-space: nowrap; } .strong td { font-weight: 600; }
-.scroll { overflow-x: auto; } pre { overflow-x: auto; }
+.scroll { overflow-x: auto; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+.legend svg { width: 10px; display: inline-block; } .legend { font-size: 13px; }
 svg { width: 100%; max-width: 44rem; display: block; } svg text { font-size: 11px; fill: currentColor; }
 svg text.title { font-size: 12px; } .grid { stroke: var(--line); }
 .line { fill: none; stroke: var(--good); stroke-width: 2; }
@@ -30,6 +31,26 @@ circle.good { fill: var(--good); } circle.bad { fill: none; stroke: var(--bad); 
 circle.front { fill: var(--front); } circle.source { fill: currentColor; }
 .bar { stroke: currentColor; opacity: .4; }
 """
+
+
+def _dot(style: str) -> str:
+    return f'<svg viewBox="0 0 10 10" aria-hidden="true"><circle class="{style}" cx="5" cy="5" r="4"/></svg>'
+
+
+LEGEND = (
+    '<p class="legend">'
+    + ", ".join(
+        f"{_dot(style)} {said}"
+        for style, said in (
+            ("good", "meets the constraints"),
+            ("bad", "breaks a constraint"),
+            ("front", "Pareto front"),
+            ("source", "source model"),
+        )
+    )
+    + "; bars are 95&nbsp;% confidence intervals; ratios are candidate&nbsp;/&nbsp;source</p>"
+)
+"""What the marks of the plots mean."""
 
 
 def html_report(
@@ -59,8 +80,9 @@ def html_report(
 
 def _search(document: RunDocument, trials: Sequence[Trial], lineage: str = "") -> list[str]:
     """The plots and trials of one search, with the section on the lineage between them."""
+    so_far = render(best_so_far(trials))
     return [
-        _section("Best so far", render(best_so_far(trials))),
+        _section("Best so far", so_far + LEGEND if so_far else ""),
         _section("Latency and size", render(trade_off(document, trials, "size"))),
         *(_section(f"Latency and {escape(m)}", render(trade_off(document, trials, m))) for m in _quality(document)),
         lineage,

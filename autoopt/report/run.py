@@ -35,7 +35,7 @@ def target_table(document: RunDocument, target: Target) -> Table:
 
 def run_table(document: RunDocument, title: str = "") -> Table:
     """One row each for source, best and the rest of the front; every metric, with its ratio where it has one."""
-    models, metrics = document.models, document.metrics
+    best, models, metrics = document.best, document.models, document.metrics
     with_ratio = {name for name in metrics if kind(name) in RATIO_KINDS and any(name in m.ratios for m in models)}
     columns = ["model"]
     for name in metrics:
@@ -46,7 +46,7 @@ def run_table(document: RunDocument, title: str = "") -> Table:
         rows=rows,
         title=title or f"run {short(document.run)}: {document.status}",
         right=frozenset(range(1, len(columns))),
-        strong=min(1, len(rows) - 1) if document.best else None,
+        strong=None if best is None else int(best.chain != SOURCE),
     )
 
 

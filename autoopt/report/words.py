@@ -69,7 +69,8 @@ def counts_text(counts: Mapping[str, int]) -> str:
     `infeasible` says how many of the ok ones break a constraint; they are named apart.
     """
     broken = counts.get("infeasible", 0)
-    apart = {**counts, "ok": counts.get("ok", 0) - broken, "break a constraint": broken, "infeasible": 0}
+    breaks = "breaks a constraint" if broken == 1 else "break a constraint"
+    apart = {**counts, "ok": counts.get("ok", 0) - broken, breaks: broken, "infeasible": 0}
     named = sorted(apart.items(), key=lambda item: item[0] != "ok")
     parts = [f"{number} {one_line(name)}" for name, number in named if name != "total" and number]
     total = counts.get("total", sum(counts.values()) - broken)

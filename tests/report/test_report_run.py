@@ -38,6 +38,7 @@ def test_the_verdict_for_each_kind_of_end(data: dict[str, Any]) -> None:
     assert verdict(RunDocument.from_json({**data, "best": None})) == "no model meets the constraints"
     source = {**data["best"], "chain": "source"}
     assert "source model is the best" in verdict(RunDocument.from_json({**data, "best": source}))
+    assert run_table(RunDocument.from_json({**data, "best": source})).strong == 0
     assert verdict(RunDocument.from_json(data)) == (
         "best: fold -> static, latency_p50 0.300x (0.290..0.310), size 0.302x, 3.3 times as fast"
     )

@@ -62,7 +62,7 @@ def test_control_characters_cannot_reach_a_terminal() -> None:
 def test_counts_and_seconds() -> None:
     assert counts_text({"total": 3, "ok": 2, "refused": 1, "failed": 0}) == "3: 2 ok, 1 refused"
     assert (
-        counts_text({"total": 3, "ok": 2, "refused": 1, "infeasible": 1}) == "3: 1 ok, 1 refused, 1 break a constraint"
+        counts_text({"total": 3, "ok": 2, "refused": 1, "infeasible": 1}) == "3: 1 ok, 1 refused, 1 breaks a constraint"
     )
     assert counts_text({"total": 0}) == "0"
     assert seconds_text({"total": 41.25, "search": 30.0, "idle": 0.0}) == "41.2 s (search 30.0)"
