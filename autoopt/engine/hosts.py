@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from autoopt.errors import InputError
+from autoopt.spec import DagSpec
 from autoopt.spec.targets import HostSpec
 from autoopt.workers.hosts import Host, open_host
 
@@ -62,6 +63,16 @@ class Hosts:
                     raise InputError(f"cannot work there ({called.message or called.outcome})", where=opened.name)
                 self._runtimes[host] = called.value
             return self._runtimes[host]
+
+    def runtimes_of(self, spec: DagSpec) -> dict[str, Mapping[str, Any]]:
+        """What `runtime_of` tells of every host that passes run on or the first target measures on, by its name.
+
+        Raises:
+            InputError: one cannot run what autoopt needs.
+        """
+        asked = {spec.all_targets[0].where, *(node.host or spec.host for node in spec.passes.values())}
+        found = {opened.name: self.runtime_of(host) for host in asked if (opened := self.of(host)) is not None}
+        return dict(sorted(found.items()))
 
     def close(self) -> None:
         """End all workers."""

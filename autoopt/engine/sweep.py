@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.context import Listener, silent
+from autoopt.engine.context import Listener, RunContext, silent
 from autoopt.engine.environment import environment
 from autoopt.engine.executor import InlineExecutor
 from autoopt.engine.hosts import Opener
@@ -194,7 +194,7 @@ class Sweep:
         self.request.listener("model_begins", name=item.name)
         began = time.monotonic()
         entry: Entry = {"name": item.name, "path": item.shown_path, "tags": list(item.entry.spec.tags), "run": ""}
-        entry |= {"listed": item.listed, "called": item.called}
+        entry |= {"listed": item.listed, "called": item.called, "environment": dict(environment())}
         try:
             if item.reason:
                 raise InputError(item.reason)
@@ -203,7 +203,7 @@ class Sweep:
             entry |= {"status": "refused", "reason": str(error)}
         except AutooptError as error:
             entry |= {"status": "failed", "reason": str(error)}
-        entry |= {"seconds": round(time.monotonic() - began, 3), "environment": dict(environment())}
+        entry["seconds"] = round(time.monotonic() - began, 3)
         entry["compared"] = compare_entry(entry, earlier)
         self.request.listener("note", text=f"{item.name}: {entry['status']}, {entry['compared']['verdict']}")
         return entry
@@ -214,6 +214,7 @@ class Sweep:
             result = session.carry_out(self.search)
             entry = _kept(result)
             entry["objectives"] = [vars(o) for o in session.ctx.goal.objectives]
+            entry["environment"] = _environment(session.ctx)
             if self.request.nightly:
                 last = earlier[0][1] if earlier else {}
                 entry |= measure_again(session, result, last.get("best"), occasion=f"sweep {sweep}")
@@ -239,7 +240,9 @@ class Sweep:
 
     def _document(self, sweep: str, entries: list[Entry], seconds: float) -> dict[str, Any]:
         bad = [e["name"] for e in entries if regressed(e["compared"])]
-        before = self._last_environment(sweep)
+        before = {name: value for name, value in self._last_environment(sweep).items() if name != "hosts"}
+        changed = environment_changes(before, environment()) if before else []
+        changed += [cause for e in entries for cause in e["compared"]["causes"]]
         return {
             "sweep": sweep,
             "name": self.zoo.name,
@@ -249,7 +252,7 @@ class Sweep:
             "models": entries,
             "regressions": bad,
             "improvements": [e["name"] for e in entries if e["compared"]["verdict"] in ("better", "works again")],
-            "environment_changes": environment_changes(before, environment()) if before else [],
+            "environment_changes": list(dict.fromkeys(changed)),
             "seconds": round(seconds, 3),
         }
 
@@ -259,6 +262,13 @@ class Sweep:
             if record.id != sweep and models:
                 return dict(models[-1].get("environment") or {})
         return {}
+
+
+def _environment(ctx: RunContext) -> dict[str, Any]:
+    """That of this interpreter, and the versions on the hosts that a run used."""
+    hosts = ctx.hosts.runtimes_of(ctx.plan.spec)
+    known = {name: {k: v for k, v in found.items() if k != "cpu"} for name, found in hosts.items()}
+    return {**environment(), **({"hosts": known} if known else {})}
 
 
 def _key(entry: Entry, lines: Collection[str]) -> tuple[str, str]:

@@ -52,6 +52,8 @@ class Intake:
     notes: list[str]
     search: SearchConfig
     measurement: Mapping[str, Any]
+    runtimes: Mapping[str, Mapping[str, Any]]
+    """Versions and CPU of the hosts other than this interpreter, by name."""
 
     @property
     def identity(self) -> str:
@@ -67,6 +69,7 @@ class Intake:
                 "search": asdict(self.search),
                 "target": self.spec.all_targets[0].target().content,
                 **({"target host": where.model_dump()} if where.remote else {}),
+                **({"runtimes": dict(self.runtimes)} if self.runtimes else {}),
                 "script": self.script_digest,
                 "evaluate": self.spec.evaluate,
                 "node objectives": {n: [asdict(o.objective()) for o in p.objectives or ()] for n, p in own.items()},
@@ -147,4 +150,5 @@ def take_in(request: RunRequest, spec: DagSpec, bench: Bench) -> Intake:
         ],
         search=SearchConfig(**spec.search.config()).overridden(request.search),
         measurement={**spec.measurement, **dict(request.measurement)},
+        runtimes=bench.hosts.runtimes_of(spec),
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 from builders import cnn, mlp, write
 
@@ -16,6 +19,7 @@ from autoopt.engine.zoo import items
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
+from autoopt.report.nights import environment_changes
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
 from autoopt.store import Store
@@ -108,6 +112,33 @@ def test_the_last_best_is_measured_beside_tonights(folder: Path) -> None:
         ("last best model", "worse"),
     }
     assert document["regressions"] == ["more"]
+
+
+def test_another_runtime_on_a_host_is_measured_again(folder: Path) -> None:
+    python = folder / "env" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    site = next((folder / "env").glob("lib/python*/site-packages"))
+    have = Path(onnxruntime.__file__).parent
+    (site / "onnxruntime").mkdir()
+    for path in (*have.iterdir(), *have.parent.glob("numpy*")):
+        below = site / "onnxruntime" if path.parent == have else site
+        (below / path.name).symlink_to(path)
+    start = site / "onnxruntime" / "__init__.py"
+    (folder / "dag.yaml").write_text(DAG + f"target: {{host: {{type: isolated_ort, python: {python}}}}}\n")
+    text = start.read_text()
+
+    def other_version(version: str) -> dict[str, Any]:
+        start.unlink(missing_ok=True)
+        start.write_text(f'{text}\n__version__ = "{version}"\n')
+        return models(sweep(folder, only="dense"))["mlp"]
+
+    first, again = other_version("9.8.7"), other_version("9.8.7")
+    assert (first["reused"], again["reused"]) == (False, True)
+    later = other_version("9.8.8")
+    assert not later["reused"]
+    assert later["evaluations"]["executed"]
+    changes = environment_changes(first["environment"], later["environment"])
+    assert [change.partition("onnxruntime ")[2] for change in changes] == ["9.8.7 -> 9.8.8"]
 
 
 def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
