@@ -29,6 +29,11 @@ class Confirmed:
         return _together([r.metrics for r in self._counting()])
 
     @property
+    def source(self) -> dict[str, Estimate]:
+        """Of the source model beside it."""
+        return _together([r.source for r in self._counting()])
+
+    @property
     def ratios(self) -> dict[str, Estimate]:
         return _together([r.ratios for r in self._counting()])
 
@@ -44,12 +49,17 @@ class Confirmed:
 
 
 def confirm(
-    ctx: RunContext, candidates: Sequence[Candidate], *, more: Callable[[], bool] = lambda: True
+    ctx: RunContext,
+    candidates: Sequence[Candidate],
+    *,
+    more: Callable[[], bool] = lambda: True,
+    occasion: str = "",
 ) -> dict[str, Confirmed]:
     """What candidates come to, by key, each measured once a round in turns; empty where no objective is a latency.
 
     Args:
         more: asked before each measurement whether there is time for it.
+        occasion: what makes these other measurements than earlier ones, such as a night.
     """
     names = latencies(ctx)
     found = {candidate.key: Confirmed() for candidate in candidates if names}
@@ -58,7 +68,13 @@ def confirm(
             if not names or not more():
                 continue
             measured = evaluate(
-                ctx, candidate, compare=ctx.source, settings=_settings(ctx, number), only=names, judged=False
+                ctx,
+                candidate,
+                compare=ctx.source,
+                settings=_settings(ctx, number),
+                only=names,
+                judged=False,
+                occasion=occasion,
             )
             if measured.outcome.good:
                 found[candidate.key].rounds.append(measured)

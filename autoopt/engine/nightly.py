@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from autoopt.engine.confirm import confirm
 from autoopt.engine.evaluations import Measured, evaluate
 from autoopt.engine.records import RunResult
 from autoopt.engine.session import Session
@@ -50,7 +51,16 @@ def _last(session: Session | Targets, last_best: Mapping[str, Any], occasion: st
 
 
 def _measure(session: Session | Targets, candidate: Candidate, occasion: str) -> Measured:
-    return evaluate(session.ctx, candidate, compare=session.ctx.source, judged=False, occasion=occasion)
+    """All metrics, latencies as the few best of a run are confirmed, so that nights differ by more than the noise."""
+    ctx = session.ctx
+    confirmed = confirm(ctx, [candidate], occasion=occasion).get(candidate.key)
+    others = [m.name for m in ctx.goal.metrics if confirmed is None or m.name not in confirmed.metrics]
+    measured = evaluate(ctx, candidate, compare=ctx.source, only=others, judged=False, occasion=occasion)
+    if confirmed is not None:
+        measured.metrics |= confirmed.metrics
+        measured.source |= confirmed.source
+        measured.ratios |= confirmed.ratios
+    return measured
 
 
 def _candidate(best: Mapping[str, Any]) -> Candidate:
