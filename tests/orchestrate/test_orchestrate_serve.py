@@ -240,6 +240,10 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     assert "2 models: 2 ok" in artifacts["sweep"]["data"]
     assert (folder / "out" / "sweep.html").exists()
 
+    retry(served, run)  # nothing of it was interrupted: it measures again
+    assert eventually(lambda: served.get(f"flow_runs/{run}")["run_count"] == 2)
+    assert served.ended(run, 180)["state_type"] == "COMPLETED"
+
 
 @contextmanager
 def receiver() -> Iterator[tuple[str, list[str]]]:
