@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autoopt.engine.context import Listener, silent
-from autoopt.engine.executor import InlineExecutor
+from autoopt.engine.executor import inline
 from autoopt.engine.prepare import prepare
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
@@ -112,8 +112,7 @@ def open_remote(host: HostSpec, home: Path) -> Host:
 
 def _search(session: Session, engine: Engine) -> RunResult:
     if engine == "inline":
-        with InlineExecutor(session.ctx.workers) as executor:
-            return session.search(executor)
+        return inline(session)
     from autoopt.orchestrate.server import PrefectStart
 
     start = PrefectStart()
@@ -136,6 +135,7 @@ def _search(session: Session, engine: Engine) -> RunResult:
         store=ctx.store,
         tags_of_run=tags_of(session),
         begun=remember(ctx.store, ctx.run),
+        stop=ctx.stop,
     )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+EXIT_INTERRUPTED = 130
+"""Exit code of a process that a signal from outside has ended."""
+
 
 class AutooptError(Exception):
     """Root of all errors autoopt raises on purpose.

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import typer
 
-from autoopt.errors import AutooptError, one_line
+from autoopt.errors import EXIT_INTERRUPTED, AutooptError, one_line
 
 # name -> (module, function or Typer object in it, one line of help). Order of the help page.
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "store": ("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),
     "doctor": ("autoopt.cli.doctor", "doctor", "Check the installation and say what to do."),
 }
-EXIT_INTERRUPTED, EXIT_PIPE, EXIT_BUG = 130, 141, 3
+EXIT_PIPE, EXIT_BUG = 141, 3
 UsageError: Any = typer.BadParameter.__base__
 """The parser's own error, of which `BadParameter` is one; typer does not export it under a name of its own."""
 

@@ -198,6 +198,11 @@ class RunContext:
             "data_root": self.data_root,
         }
 
+    def stop(self) -> None:
+        """End the calls under way, and let no further ones begin."""
+        self.pool.close()
+        self.hosts.close()
+
     def seconds_for(self, limit: float) -> float:
         """`limit`, or less where the run's time is nearly up."""
         return max(1.0, min(limit, self.deadline - self.tick() + 30.0))

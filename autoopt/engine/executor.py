@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
 
-from autoopt.engine.records import TrialResult
+from autoopt.engine.records import RunResult, TrialResult
+
+if TYPE_CHECKING:
+    from autoopt.engine.session import Session
 
 Work = Callable[[], TrialResult]
 
@@ -20,20 +24,30 @@ class Executor(Protocol):
 
 
 class InlineExecutor:
-    """Trials in `workers` threads of this process; each waits for worker processes, so threads are enough."""
+    """Trials in `workers` threads of this process; each waits for worker processes, so threads are enough.
 
-    def __init__(self, workers: int) -> None:
+    stop: called where an error or an interrupt ends the search, to end the trials under way.
+    """
+
+    def __init__(self, workers: int, stop: Callable[[], None]) -> None:
         self._threads = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="trial")
+        self._stop = stop
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
         return self._threads.submit(work)
 
-    def close(self) -> None:
-        """Wait for what runs and drop what has not begun."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
-
     def __enter__(self) -> InlineExecutor:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._stop()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def inline(session: Session) -> RunResult:
+    """The search of a session with its trials in threads of this process."""
+    with InlineExecutor(session.ctx.workers, session.ctx.stop) as executor:
+        return session.search(executor)

@@ -79,4 +79,3 @@ class Hosts:
         with self._lock:
             for host in self._open.values():
                 host.close()
-            self._open.clear()

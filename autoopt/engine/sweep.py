@@ -15,7 +15,7 @@ from typing import Any
 
 from autoopt.engine.context import Listener, RunContext, silent
 from autoopt.engine.environment import environment
-from autoopt.engine.executor import InlineExecutor
+from autoopt.engine.executor import inline
 from autoopt.engine.hosts import Opener
 from autoopt.engine.nightly import measure_again
 from autoopt.engine.prepare import prepare
@@ -66,12 +66,6 @@ class SweepRequest:
     measurement: Mapping[str, Any] = field(default_factory=dict)
     listener: Listener = silent
     opener: Opener | None = None
-
-
-def inline(session: Session) -> RunResult:
-    """Trials in threads of this process."""
-    with InlineExecutor(session.ctx.workers) as executor:
-        return session.search(executor)
 
 
 def run_sweep(request: SweepRequest, search: SearchWith = inline) -> dict[str, Any]:

@@ -7,9 +7,12 @@ of its chain. Prefect shows and records; the store is the truth, so nothing of a
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -17,14 +20,17 @@ from typing import Any, Generic, TypeVar
 from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from autoopt.engine.executor import Executor, Work
 from autoopt.engine.records import RunResult, TrialResult
+from autoopt.errors import EXIT_INTERRUPTED
 from autoopt.orchestrate.artifacts import show_chain, show_result
 from autoopt.orchestrate.naming import flow_run_name
 from autoopt.store import Store
+from autoopt.workers import Cancelled
 
 Result = TypeVar("Result")
 
@@ -49,12 +55,28 @@ class FlowExecutor:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, orders: asyncio.Queue[_Order | None]) -> None:
         self._loop, self._orders = loop, orders
+        self._lock = threading.Lock()
+        self._open: set[Future[TrialResult]] = set()
+        self._ended = False
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
         future: Future[TrialResult] = Future()
         order = _Order(chain, name, number, work, future)
+        with self._lock:
+            if self._ended:
+                raise Cancelled("the flow run has ended")
+            self._open.add(future)
+        future.add_done_callback(self._open.discard)
         self._loop.call_soon_threadsafe(self._orders.put_nowait, order)
         return future
+
+    def end(self) -> None:
+        """Carry out no more; who waits for a trial is told so."""
+        with self._lock:
+            self._ended = True
+        for future in list(self._open):
+            with suppress(InvalidStateError):
+                future.set_exception(Cancelled("the flow run has ended"))
 
 
 @task(name="trial", task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False)
@@ -105,12 +127,17 @@ async def _chain(queue: asyncio.Queue[_Order | None], width: int, show: Callable
     return Completed(message=said) if good else Failed(message=said)
 
 
+GRACE_SECONDS = 15.0
+"""How long Prefect gets to record that a run was interrupted; its server may have been ended along with us."""
+
+
 class Chains(Generic[Result]):
     """The flow runs of one model's chains, each started when its first trial is handed out, a new one every `ROUND`."""
 
-    def __init__(self, width: int, show: Callable[[str], None]) -> None:
-        """`width`: trials at once; `show`: shows a chain, by its id, in the flow run under way."""
-        self._width, self._show = width, show
+    def __init__(self, width: int, show: Callable[[str], None], stop: Callable[[], None]) -> None:
+        """`width`: trials at once; `show`: shows a chain, by its id, in the flow run under way; `stop`: ends the work
+        of trials under way."""
+        self._width, self._show, self._stop = width, show, stop
         self._queues: dict[str, asyncio.Queue[_Order | None]] = {}
         self._counts: Counter[str] = Counter()
         self._runs: list[asyncio.Task[Any]] = []
@@ -121,11 +148,16 @@ class Chains(Generic[Result]):
         executor = FlowExecutor(asyncio.get_running_loop(), orders)
         job = asyncio.create_task(asyncio.to_thread(loop_work, executor))
         job.add_done_callback(lambda _: orders.put_nowait(None))
-        while (order := await orders.get()) is not None:
-            if self._counts[order.chain] % ROUND == 0:
-                self._start(order)
-            self._counts[order.chain] += 1
-            self._queues[order.chain].put_nowait(order)
+        try:
+            while (order := await orders.get()) is not None:
+                if self._counts[order.chain] % ROUND == 0:
+                    self._start(order)
+                self._counts[order.chain] += 1
+                self._queues[order.chain].put_nowait(order)
+        except BaseException:  # interrupted: the loop's thread must not wait for what will not come
+            executor.end()
+            self._stop()
+            raise
         for queue in self._queues.values():
             queue.put_nowait(None)
         await asyncio.gather(*self._runs, return_exceptions=True)
@@ -158,17 +190,29 @@ def run_as_flow(
     store: Store,
     tags_of_run: Sequence[str] = (),
     begun: Callable[[str], None] = lambda flow_run: None,
+    stop: Callable[[], None] = lambda: None,
 ) -> RunResult:
     """Carry out a run as flow `optimize_model` with its chains as sub-flows; blocks until it is done.
 
-    The engine's errors come out as they are. `begun` is called with the id of the flow run.
+    The engine's errors come out as they are. `begun` is called with the id of the flow run, `stop` when it is
+    interrupted, to end the work of trials under way.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted.
     """
     outcome: list[RunResult | BaseException] = []
+    # An end as if killed, where Prefect comes to none: the store is right at any moment, and a resume goes on.
+    end = threading.Timer(GRACE_SECONDS, os._exit, [EXIT_INTERRUPTED])
+    end.daemon = True
+
+    def interrupted() -> None:
+        end.start()
+        stop()
 
     async def optimize_model(run: str, model: str, dag: str) -> State[Any]:
         try:
             begun(str(flow_run.id))
-            result = await Chains[RunResult](width, partial(show_chain, store, run)).serve(loop_work)
+            result = await Chains[RunResult](width, partial(show_chain, store, run), interrupted).serve(loop_work)
         except BaseException as error:
             outcome.append(error)
             return Failed(message=f"{type(error).__name__}: {error}")
@@ -178,10 +222,17 @@ def run_as_flow(
 
     name = flow_run_name(f"{model} · {dag}")
     parent = flow(name="optimize_model", flow_run_name=name, validate_parameters=False)(optimize_model)
-    with tags(*tags_of_run):
-        asyncio.run(parent(run, model, dag, return_state=True))  # type: ignore[arg-type]  # a coroutine: an async flow
+    try:
+        with tags(*tags_of_run):
+            asyncio.run(parent(run, model, dag, return_state=True))  # type: ignore[arg-type]  # a coroutine: an async flow
+    except TerminationSignal:  # Prefect's own word for SIGTERM
+        raise KeyboardInterrupt from None
+    finally:
+        end.cancel()
     if not outcome:
         raise RuntimeError("the flow run ended before the search began")
+    if isinstance(outcome[0], asyncio.CancelledError):
+        raise KeyboardInterrupt
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -42,6 +43,9 @@ class PrefectStart:
 
     def _start(self) -> None:
         began = time.monotonic()
+        # Ctrl-C reaches all processes of the terminal, and an ephemeral server has yet to hear of the end of the runs.
+        # It begins in this thread, and a new process has the signal mask of its thread.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
         try:
             import asyncio
 

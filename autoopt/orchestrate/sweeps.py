@@ -72,6 +72,7 @@ def _search_here(session: Session) -> RunResult:
         begun=remember(ctx.store, ctx.run),
         tags_of_run=tags_of(session),
         store=ctx.store,
+        stop=ctx.stop,
     )
 
 

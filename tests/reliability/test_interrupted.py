@@ -1,0 +1,80 @@
+"""A run that is told to end does so soon, with nothing left behind, and goes on where it stood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import environment, fill, finish, start
+from watching import all_gone, pids_from
+
+from autoopt.store import Store
+
+SCRIPT = """\
+import os
+import time
+from pathlib import Path
+
+from autoopt import register
+
+HERE = Path(__file__).parent
+
+
+@register("waits")
+def waits(model):
+    \"\"\"Says that it has begun, and does nothing until it is allowed to.\"\"\"
+    if not (HERE / "go").exists():
+        (HERE / "told").write_text(f"{os.getpid()} {os.getppid()}\\n")
+    while not (HERE / "go").exists():
+        time.sleep(0.05)
+    return model
+"""
+DAG = """\
+name: waiting
+user_script: script.py
+passes: {tidy: {pass: simplify}, wait: {pass: waits}}
+chains: [[tidy], [wait]]
+objectives: [{metric: size}]
+constraints: []
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "number", "group"),
+    [
+        ("inline", signal.SIGINT, True),
+        ("inline", signal.SIGTERM, False),
+        pytest.param("prefect", signal.SIGINT, True, marks=pytest.mark.service),
+        pytest.param("prefect", signal.SIGTERM, False, marks=pytest.mark.service),
+        pytest.param("prefect", signal.SIGTERM, True, marks=pytest.mark.service),
+    ],
+)
+def test_a_run_that_is_told_to_end_does_and_goes_on_later(
+    engine: str, number: signal.Signals, group: bool, tmp_path: Path
+) -> None:
+    """`group`: all processes hear of it, as from a terminal or a service manager; else the one that was started."""
+    fill(tmp_path, DAG)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    os.mkfifo(tmp_path / "told")
+    run = ("run", "dag.yaml", "--model", "model.onnx", "--engine", engine, "--json")
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "autoopt", *run]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(tmp_path), stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+    workers = pids_from(tmp_path / "told", 180.0)
+    os.killpg(process.pid, number) if group else process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode in (130, -number), stderr
+    assert stdout == ""
+    assert all_gone(workers)
+    (tmp_path / "go").touch()
+    (document,) = finish(start(tmp_path, "resume", "latest", "--engine", "inline", "--json"))
+    assert document["trials"]["total"] == document["trials"]["ok"] == 2
+    with Store.open(None, tmp_path / "home") as store:
+        assert [one.status for one in store.runs()] == ["finished"]
