@@ -73,19 +73,25 @@ _BUILT_IN = (
 METRICS: Mapping[str, Metric] = {m.name: m for m in _BUILT_IN}
 
 
+def known_metric(name: str) -> Metric | None:
+    """The built-in metric of that name, None where there is none."""
+    if re.fullmatch(r"top[1-9]\d*_accuracy", name) and name not in METRICS:
+        share = f"share of items whose label is among the {name[3:-9]} highest scores"
+        return Metric(name, "fraction", "maximize", "task", share)
+    return METRICS.get(name)
+
+
 def get_metric(name: str, custom: Mapping[str, Metric] | None = None) -> Metric:
     """The metric of that name, built in or `custom`.
 
     Raises:
         InputError: no such metric; names the nearest.
     """
-    known = {**METRICS, **(custom or {})}
-    if re.fullmatch(r"top[1-9]\d*_accuracy", name):
-        share = f"share of items whose label is among the {name[3:-9]} highest scores"
-        return known.get(name) or Metric(name, "fraction", "maximize", "task", share)
-    if name not in known:
+    found = (custom or {}).get(name) or known_metric(name)
+    if found is None:
+        known = {**METRICS, **(custom or {})}
         raise InputError(f"unknown metric {name!r}", remedy=did_you_mean(name, known) or f"known: {', '.join(known)}")
-    return known[name]
+    return found
 
 
 @dataclass(frozen=True)

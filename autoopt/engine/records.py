@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from autoopt.metrics import Estimate
+from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.space import Point
@@ -123,6 +123,8 @@ class RunResult:
     """Of a run over several targets, the result for each; the other fields are then those of the first target, the
     counts are of all, and `best` is the best single model as measured on the first target."""
     best_single: SingleBest | None = None
+    objectives: tuple[Objective, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The document that `autoopt run --json` prints."""
@@ -143,6 +145,8 @@ class RunResult:
             "seconds": dict(self.seconds),
             "stopped": self.stopped,
             "notes": list(self.notes),
+            "objectives": [asdict(o) for o in self.objectives],
+            "constraints": [{k: v for k, v in asdict(c).items() if v is not None} for c in self.constraints],
             **(several if self.targets else {}),
         }
 
@@ -156,6 +160,8 @@ class RunResult:
                 "best": Choice.from_json(best) if best else None,
                 "pareto": tuple(Choice.from_json(c) for c in data.get("pareto", ())),
                 "notes": tuple(data.get("notes", ())),
+                "objectives": tuple(Objective(**o) for o in data.get("objectives", ())),
+                "constraints": tuple(Constraint(**c) for c in data.get("constraints", ())),
                 "targets": tuple(TargetResult.from_json(t) for t in data.get("targets", ())),
                 "best_single": SingleBest.from_json(single) if single else None,
             }

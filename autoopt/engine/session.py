@@ -215,4 +215,6 @@ class Session:
             seconds=seconds,
             notes=tuple(self.notes),
             stopped=stopped,
+            objectives=self.ctx.goal.objectives,
+            constraints=self.ctx.goal.constraints,
         )

@@ -164,6 +164,8 @@ class Targets:
             stopped="; ".join(dict.fromkeys(r.stopped for r in results)),
             targets=tuple(targets),
             best_single=single,
+            objectives=first.objectives,
+            constraints=first.constraints,
         )
 
 

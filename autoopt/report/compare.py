@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TextIO, TypeAlias
 
-from autoopt.metrics import METRICS, Estimate
+from autoopt.metrics import Estimate, known_metric
 from autoopt.report.document import Model, RunDocument, kind
 from autoopt.report.run import RATIO_KINDS, chain_text
 from autoopt.report.table import Table, write_lines, write_table
@@ -71,7 +71,8 @@ def _difference(name: str, first: Model | None, second: Model | None) -> Differe
     elif _overlap(a, b):
         verdict = "same"
     else:
-        minimize = name not in METRICS or METRICS[name].direction == "minimize"
+        metric = known_metric(name)
+        minimize = metric is None or metric.direction == "minimize"
         verdict = "better" if (b.value < a.value) == minimize else "worse"
     return Difference(name, a, b, as_ratio, verdict)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoopt.metrics import METRICS, Estimate
+from autoopt.metrics import Estimate, known_metric
 
 SOURCE = "source"
 """What stands for a chain where the source model itself is meant."""
@@ -132,9 +132,9 @@ class RunDocument:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of the metrics to show: objectives and constraints, else the median latency; size; quality."""
+        """Names of the metrics to show: objectives and constraints, size, quality, and a latency in any case."""
         names = dict.fromkeys(name for model in self.models for name in model.metrics)
-        asked = {*self.asked} or {"latency_p50"}
+        asked = {*self.asked, *(() if any(kind(name) == "latency" for name in self.asked) else ("latency_p50",))}
         shown = [name for name in names if name in asked or kind(name) not in ("latency", "memory")]
         return tuple(sorted(shown, key=lambda name: _ORDER.get(kind(name), len(_ORDER))))
 
@@ -180,7 +180,8 @@ _ORDER = {"latency": 0, "size": 1, "memory": 2, "task": 3, "fidelity": 4, "custo
 
 def kind(metric: str) -> str:
     """The kind of a metric by its name; unknown ones are `custom`."""
-    return METRICS[metric].kind if metric in METRICS else "custom"
+    found = known_metric(metric)
+    return found.kind if found else "custom"
 
 
 def estimate(value: Any) -> Estimate:

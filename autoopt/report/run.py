@@ -13,6 +13,8 @@ from autoopt.report.words import counts_text, metric_text, params_text, ratio_te
 
 RATIO_KINDS = ("latency", "size", "memory")
 """Kinds of metrics that are shown as ratios too."""
+BEGINNING = ("cold_start", "first_inference")
+"""Latencies that say nothing of how fast a model is."""
 
 
 def write_run(document: RunDocument, stream: TextIO) -> None:
@@ -120,7 +122,7 @@ def verdict(document: RunDocument) -> str:
         return "the source model is the best: no chain gained anything within the constraints"
     ratios = {n: best.ratios[n] for n in document.metrics if n in best.ratios and kind(n) in RATIO_KINDS}
     gains = [f"{name} {ratio_text(ratio)}" for name, ratio in ratios.items()]
-    speed = next((r.value for n, r in ratios.items() if kind(n) == "latency"), 0.0)
-    if 0 < speed < 1:
-        gains.append(f"{1 / speed:.1f} times as fast")
+    speed = next((r for n, r in ratios.items() if kind(n) == "latency" and n not in BEGINNING), None)
+    if speed is not None and speed.value > 0 and speed.high < 0.95:
+        gains.append(f"{1 / speed.value:.1f} times as fast")
     return ", ".join([f"best: {best.chain}", *gains])

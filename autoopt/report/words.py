@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from autoopt.errors import one_line
-from autoopt.metrics import METRICS, Estimate
+from autoopt.metrics import Estimate, known_metric
 
 
 def metric_text(name: str, value: float) -> str:
     """A metric's value with its unit: `0.178 ms`, `409 kB`, `0.9950`."""
-    unit = METRICS[name].unit if name in METRICS else ""
+    metric = known_metric(name)
+    unit = metric.unit if metric else ""
     if unit == "bytes":
         return bytes_text(value)
     if unit in ("fraction", "1"):

@@ -39,6 +39,8 @@ def test_best_model_is_found_recorded_and_exported(go: Any, mlp_file: Path, tmp_
     latency = result.best.ratios["latency_p50"]
     assert 0 < latency.low <= latency.value <= latency.high
     assert result.trials["total"] == result.trials["ok"] == 3
+    assert [o.metric for o in result.objectives] == ["size"]
+    assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     exported = tmp_path / "out" / "model.onnx"
     assert exported.stat().st_size == result.best.metrics["size"]
     recipe = json.loads((tmp_path / "out" / "recipe.json").read_text())

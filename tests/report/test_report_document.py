@@ -1,7 +1,7 @@
 from typing import Any
 
 from autoopt.metrics import Estimate
-from autoopt.report.document import RunDocument, Trial
+from autoopt.report.document import RunDocument, Trial, kind
 
 
 def test_models_are_source_best_and_the_rest_of_the_front(document: RunDocument) -> None:
@@ -25,6 +25,12 @@ def test_metrics_are_those_asked_for_with_size_and_quality(data: dict[str, Any])
     assert RunDocument.from_json(data).metrics == ("latency_p50", "size", "accuracy")
     asked = {**data, "objectives": [{"metric": "latency_p90"}], "constraints": [{"metric": "accuracy"}]}
     assert RunDocument.from_json(asked).metrics == ("latency_p90", "size", "accuracy")
+    asked = {**data, "objectives": [{"metric": "size"}]}
+    assert RunDocument.from_json(asked).metrics == ("latency_p50", "size", "accuracy")
+
+
+def test_the_kind_of_a_metric_is_known_by_its_name() -> None:
+    assert [kind(name) for name in ("peak_memory", "top3_accuracy", "mine")] == ["memory", "task", "custom"]
 
 
 def test_a_document_without_any_part_is_empty() -> None:

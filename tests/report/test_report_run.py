@@ -42,6 +42,8 @@ def test_the_verdict_for_each_kind_of_end(data: dict[str, Any]) -> None:
     assert verdict(RunDocument.from_json(data)) == (
         "best: fold -> static, latency_p50 0.300x (0.290..0.310), size 0.302x, 3.3 times as fast"
     )
+    even = {**data["best"], "ratios": {"latency_p50": {"value": 0.98, "low": 0.96, "high": 1.01}}}
+    assert "times as fast" not in verdict(RunDocument.from_json({**data, "best": even}))
 
 
 def test_without_a_source_latency_the_table_still_stands(data: dict[str, Any]) -> None:
