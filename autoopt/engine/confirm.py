@@ -14,8 +14,8 @@ from autoopt.model.candidate import Candidate
 ROUNDS = 5
 """How many separate measurements each of them gets, in turns: what a machine does changes within seconds, and one
 measurement, however long, sees little of it."""
-FINAL = {"seconds": (5.0, 2.0 / ROUNDS), "target_width": (0.04, 0.5), "quiet_seconds": (0.5, 1.0 / ROUNDS)}
-"""The settings of a round: (default, factor) of the run's. All rounds take twice as long as one trial."""
+FINAL = {"seconds": (5.0, 2.0 / ROUNDS), "quiet_seconds": (0.5, 1.0 / ROUNDS)}
+"""The settings of a round: (default, factor) of the run's. All rounds take at most twice as long as one trial."""
 
 
 @dataclass

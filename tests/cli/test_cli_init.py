@@ -139,11 +139,23 @@ def test_mistakes_are_one_line(call: Call, cnn_file: Path, arguments: tuple[str,
 def test_run_of_a_bare_model_finds_a_model_and_teaches_the_next_plan(call: Call, home: Path) -> None:
     write(mlp(width=256), home.parent / "first")
     write(mlp(width=250, seed=1), home.parent / "second")
-    options = ("--engine", "inline", "--fidelity", "--precision", "int8", "--trials", "3", "-q", "--json")
+    options = (
+        "--engine",
+        "inline",
+        "--fidelity",
+        "--precision",
+        "int8",
+        "--trials",
+        "2",
+        "--minutes",
+        "0.3",
+        "-q",
+        "--json",
+    )
     said = call("run", "first/model.onnx", *options)
     assert said.code in (0, 1), said.err
     result = json.loads(said.out)
-    assert result["trials"]["total"] == 3
+    assert 1 <= result["trials"]["total"] <= 2
     assert any("int8: dynamic" in note for note in result["notes"])
     assert json.loads(call("run", "first/model.onnx", *options).out)["reused"]
     settings.cache_clear()
