@@ -111,7 +111,7 @@ class Model:
         self.data = str(folder / "evaluation.npz")
         self.calibration = folder / "calibration.npz"
         self.work, self.args = work, args
-        self.long = {"seconds": args.long, "fixed": True, "replicas": 16}
+        self.long = {"seconds": args.long, "fixed": True}
         self.wait = args.wait
         self.fastest: float | None = None
         """What the source took when the machine was freest, ms: slow spells of the host are known by it."""
