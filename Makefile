@@ -26,7 +26,7 @@ check: install  ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 test: install  ## all tests that need nothing but pip
-	$(BIN)/pytest -n 2 --dist loadfile -m "not service and not soak"
+	$(BIN)/pytest -n 3 --dist loadfile -m "not service and not soak"
 
 test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
 	tests/services.sh

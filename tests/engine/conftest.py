@@ -11,11 +11,17 @@ import pytest
 from builders import cnn, mlp, write
 
 from autoopt.api import carry_out
+from autoopt.engine import confirm
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 
 SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
 Runner = Callable[..., RunResult]
+
+
+@pytest.fixture(autouse=True)
+def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirm, "ROUNDS", 2)
 
 
 @pytest.fixture

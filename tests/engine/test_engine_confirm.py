@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine.confirm import ROUNDS, Confirmed
+from autoopt.engine import confirm
+from autoopt.engine.confirm import Confirmed
 from autoopt.engine.evaluations import Measured
 from autoopt.metrics import Estimate
 
@@ -31,11 +32,11 @@ def test_each_of_the_best_is_measured_in_rounds_of_its_own(go: Any, cnn_file: Pa
     result = go(SLOWER, model=cnn_file, listener=heard)
     trials = result.trials["total"]
     assert trials == 2
-    assert begun.count("latency") == 1 + trials + trials * ROUNDS  # the source, each trial, each of the best
+    assert begun.count("latency") == 1 + trials + trials * confirm.ROUNDS  # the source, each trial, each of the best
     begun.clear()
     again = go({**SLOWER, "chains": [["none"], ["arena"], ["none", "arena"]]}, model=cnn_file, listener=heard)
     assert not again.reused
-    assert begun.count("latency") <= 1 + ROUNDS  # of what is new; rounds of the others are in the store
+    assert begun.count("latency") <= 1 + confirm.ROUNDS  # of what is new; rounds of the others are in the store
 
 
 def round_of(ratio: float, disturbed: bool) -> Measured:
