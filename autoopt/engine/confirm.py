@@ -1,4 +1,4 @@
-"""The latency of the few best measured again, longer and several times over, so that luck does not choose."""
+"""The latency of the few best measured again, several times over, so that luck does not choose."""
 
 from __future__ import annotations
 
