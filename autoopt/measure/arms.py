@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.measure.timing import Array, Block, Call, WarmUp, block, outliers, warm_up
+from autoopt.measure.timing import Array, Block, Call, Times, WarmUp, block, outliers, warm_up
 
 LEAD = 3e6
 """How many ns of inferences go before a block: the other model had the caches, and its threads still spin for a while.
@@ -39,7 +39,7 @@ class Replica:
     cold_start: float
     first_inference: float
     warm: WarmUp
-    blocks: list[Array] = field(default_factory=list)
+    blocks: Times = field(default_factory=Times)
 
 
 @dataclass
@@ -88,7 +88,7 @@ def value_of(times: Array, what: str) -> float:
 
 def interrupted(arm: Arm) -> dict[str, Any]:
     """How many inferences the operating system interrupted, and the mean with them in ms."""
-    pools = [np.concatenate(r.blocks) for r in arm.replicas if r.blocks]
+    pools = [np.concatenate(r.blocks[:]) for r in arm.replicas if r.blocks]
     if not pools:
         return {"outliers": 0, "mean_with_outliers": None}
     count = int(sum(outliers(p).sum() for p in pools))
