@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from autoopt.dag.plan import Plan
 from autoopt.engine.hosts import Hosts
@@ -17,7 +17,7 @@ from autoopt.metrics import Constraint, Metric, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
 from autoopt.spec.targets import HostSpec
-from autoopt.store import Store
+from autoopt.store import EvaluationRecord, PassRunRecord, Store
 from autoopt.target import Accelerator, Target
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
@@ -31,6 +31,9 @@ class Listener(Protocol):
 
 def silent(event: str, **values: Any) -> None:
     """A listener that does nothing."""
+
+
+Stored = TypeVar("Stored", EvaluationRecord, PassRunRecord)
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,13 @@ class RunContext:
         """End the calls under way, and let no further ones begin."""
         self.pool.close()
         self.hosts.close()
+
+    def lasting(self, record: Stored | None) -> Stored | None:
+        """What the store holds of a piece of work, or None where this run is to do it anew."""
+        if record is not None and record.outcome.lacking:
+            again = self.retry_failed and record.run != self.run
+            return None if again or record.finished < self.redo_before else record
+        return record
 
     def seconds_for(self, limit: float) -> float:
         """`limit`, or less where the run's time is nearly up."""

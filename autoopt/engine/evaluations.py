@@ -3,17 +3,17 @@ constraint is broken."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autoopt.engine.calls import call
 from autoopt.engine.claims import claim_or_wait
-from autoopt.engine.context import DataSource, RunContext
+from autoopt.engine.context import DataSource, Goal, RunContext
 from autoopt.engine.environment import environment
 from autoopt.engine.keys import evaluation_key
 from autoopt.measure.base import Meter, meters_for
-from autoopt.measure.judge import judge
+from autoopt.measure.judge import Verdict, judge
 from autoopt.metrics import Estimate, get_metric
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -27,14 +27,25 @@ class Measured:
     metrics: dict[str, Estimate] = field(default_factory=dict)
     ratios: dict[str, Estimate] = field(default_factory=dict)
     source: dict[str, Estimate] = field(default_factory=dict)
+    drops: dict[str, Any] = field(default_factory=dict)
+    """Paired intervals of the drop against the source, by metric."""
+    details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How it was measured, by meter."""
     outcome: Outcome = Outcome.OK
     message: str = ""
-    violation: float = float("-inf")
-    reasons: list[str] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     executed: int = 0
     disturbed: bool = False
     """Whether the machine was not left alone while a latency was measured."""
+
+    @staticmethod
+    def of(records: Iterable[EvaluationRecord]) -> Measured:
+        """What these records say together."""
+        measured = Measured()
+        for record in records:
+            measured.take(record)
+        return measured
 
     def take(self, record: EvaluationRecord) -> None:
         self.keys.append(record.key)
@@ -42,9 +53,30 @@ class Measured:
             self.metrics.update(record.metrics)
             self.ratios.update(record.ratios)
             self.source.update(record.source_metrics)
+            self.drops.update(record.details.get("drops", {}))
+            self.details[record.meter] = record.details
             self.disturbed = self.disturbed or any(record.details.get(n) for n in ("disturbed", "busy"))
         else:
             self.outcome, self.message = record.outcome, f"{record.meter}: {record.message}"
+
+    def judge(self, goal: Goal, names: Collection[str]) -> None:
+        """Judge the constraints on these metrics."""
+        for c in goal.constraints:
+            name = c.metric
+            if name in names and name in self.metrics:
+                metric, ratio = get_metric(name, goal.custom), self.ratios.get(name)
+                verdict = judge(c, metric, self.metrics[name], self.source.get(name), ratio, {"drops": self.drops})
+                self.verdicts.append(verdict)
+
+    @property
+    def violation(self) -> float:
+        """How far the worst constraint is broken; <= 0 is feasible."""
+        return max((v.violation for v in self.verdicts), default=0.0)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Constraints that fail or cannot be told, as sentences."""
+        return tuple(v.reason for v in self.verdicts if v.holds != "holds")
 
 
 def evaluate(
@@ -86,17 +118,15 @@ def evaluate(
         if not record.outcome.good:
             break
         if judged:
-            _judge(ctx, record, measured)
+            measured.judge(ctx.goal, record.metrics)
             if measured.violation > 0:
                 break
-    if measured.violation == float("-inf"):
-        measured.violation = 0.0
     return measured
 
 
 def _settings(ctx: RunContext, meter: Meter, judged: bool) -> dict[str, Any]:
     """The run's settings; with `sequential`, the task meter is told the constraints, to stop when they are certain."""
-    settings = dict(ctx.measurement)
+    settings = {name: value for name, value in ctx.measurement.items() if name != "rounds"}
     if settings.get("sequential") and judged and meter.name == "task":
         settings["constraints"] = [asdict(c) for c in ctx.goal.constraints if c.metric in meter.metrics]
     return settings
@@ -126,8 +156,8 @@ def _evaluation(
         runtime=ctx.measuring_runtime(),
     )
     with ctx.locks.holding(key):
-        record = _known(ctx, key)
-        if record is None and not claim_or_wait(ctx, "evaluation", key, ctx.limits.measure_seconds):
+        record = ctx.lasting(ctx.store.evaluation(key))
+        if record is None and not claim_or_wait(ctx, "evaluation", key, _limit(ctx, meter, settings)):
             record = ctx.store.evaluation(key)
         if record is not None:
             ctx.counts.add("evaluations", executed=False)
@@ -143,12 +173,26 @@ def _evaluation(
         return record
 
 
-def _known(ctx: RunContext, key: str) -> EvaluationRecord | None:
-    record = ctx.store.evaluation(key)
-    if record is not None and record.outcome.lacking:
-        again = ctx.retry_failed and record.run != ctx.run
-        return None if again or record.finished < ctx.redo_before else record
-    return record
+def _limit(ctx: RunContext, meter: Meter, settings: Mapping[str, Any]) -> float:
+    """Seconds for a call: the run's limit, and for latencies what the settings ask for beyond the usual."""
+    more = latency_seconds(settings) - latency_seconds({}) if meter.name == "latency" else 0.0
+    return ctx.limits.measure_seconds + max(0.0, more)
+
+
+def latency_seconds(settings: Mapping[str, Any]) -> float:
+    """How long a latency may take with these settings on a busy machine: each profile waits for other programs and is
+    measured again for as long; a measurement may take twice its time, and begin when that much has passed."""
+
+    def number(name: str, default: float) -> float:
+        value = settings.get(name)
+        return float(value) if isinstance(value, int | float) else default
+
+    def count(name: str) -> int:
+        value = settings.get(name)
+        return len(value) if isinstance(value, list) else 0
+
+    tables = count("throughput") + (number("concurrency", 1) > 1)
+    return max(1, count("profiles")) * 2 * number("quiet_seconds", 0.5) + (3 + tables / 2) * number("seconds", 5.0)
 
 
 def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
@@ -184,7 +228,7 @@ def _measure(
         meter.function,
         payload,
         subject=candidate.artifact,
-        limit=ctx.limits.measure_seconds,
+        limit=_limit(ctx, meter, settings),
         phase="measuring" if meter.exclusive else "quality",
         alone=meter.exclusive,
         host=ctx.hosts.of(ctx.target_host),
@@ -216,20 +260,3 @@ def _environment(ctx: RunContext) -> dict[str, Any]:
 def _estimates(values: Mapping[str, Mapping[str, float]] | None) -> dict[str, Estimate]:
     return {n: Estimate(v["value"], v["low"], v["high"]) for n, v in (values or {}).items()}
 
-
-def _judge(ctx: RunContext, record: EvaluationRecord, measured: Measured) -> None:
-    """Judge the constraints on the metrics that this record brought."""
-    for constraint in ctx.goal.constraints:
-        if constraint.metric not in record.metrics:
-            continue
-        verdict = judge(
-            constraint,
-            get_metric(constraint.metric, ctx.goal.custom),
-            record.metrics[constraint.metric],
-            record.source_metrics.get(constraint.metric),
-            record.ratios.get(constraint.metric),
-            record.details,
-        )
-        measured.violation = max(measured.violation, verdict.violation)
-        if verdict.holds != "holds":
-            measured.reasons.append(verdict.reason)

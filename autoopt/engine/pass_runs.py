@@ -54,7 +54,8 @@ def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> 
     progress = Progress(ctx.source)
     while progress.done < len(nodes) and progress.outcome.good:
         key = _key(ctx, nodes[progress.done], configs, progress.candidate)
-        record = _known(ctx, key) or _of_the_cpu(ctx, nodes[progress.done], configs, progress.candidate)
+        record = ctx.lasting(ctx.store.pass_run(key))
+        record = record or _of_the_cpu(ctx, nodes[progress.done], configs, progress.candidate)
         if record is None:
             with ctx.locks.holding(key):
                 if claim_or_wait(ctx, "pass_run", key, ctx.limits.pass_seconds):
@@ -94,15 +95,7 @@ def _file_digests(ctx: RunContext, node: ChainNode, config: Mapping[str, Any]) -
 
 def stored_run(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
     """What the store holds of one pass on `candidate`; None where it would have to be run."""
-    return _known(ctx, _key(ctx, node, configs, candidate))
-
-
-def _known(ctx: RunContext, key: str) -> PassRunRecord | None:
-    record = ctx.store.pass_run(key)
-    if record is not None and record.outcome.lacking:
-        again = ctx.retry_failed and record.run != ctx.run
-        return None if again or record.finished < ctx.redo_before else record
-    return record
+    return ctx.lasting(ctx.store.pass_run(_key(ctx, node, configs, candidate)))
 
 
 def _of_the_cpu(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -24,13 +24,12 @@ from autoopt.engine.ranking import Ranking
 from autoopt.engine.records import Choice, RunResult
 from autoopt.engine.select import source_choice
 from autoopt.engine.trial import result_of
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.search.base import SearchConfig, Strategy
-from autoopt.store.keeping import keeping
-from autoopt.store.records import RunStatus
+from autoopt.store.keeping import abandon, keeping
 
 CONFIRM = 3
 """How many of the best candidates are measured again before one is chosen."""
@@ -64,9 +63,7 @@ class Session:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
-            with suppress(SystemFailure):  # what has gone wrong is told by the error itself
-                self.ctx.store.finish_run(self.ctx.run, status, {"error": str(error)})
+            abandon(self.ctx.store, self.ctx.run, error)
         self.closing.close()
 
     def baseline(self) -> Measured:

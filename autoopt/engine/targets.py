@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -25,11 +25,10 @@ from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
 from autoopt.engine.single import join_targets
 from autoopt.engine.understanding import Intake, take_in
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import InputError
 from autoopt.spec import DagSpec
 from autoopt.store import RunRecord, Store
-from autoopt.store.keeping import keeping
-from autoopt.store.records import RunStatus
+from autoopt.store.keeping import abandon, keeping
 
 SEARCH_SHARE = 0.85
 """How much of the run's minutes the searches may take; the rest is for measuring the best of each on the others."""
@@ -82,9 +81,7 @@ class Targets:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
-            with suppress(SystemFailure):  # what has gone wrong is told by the error itself
-                self.bench.store.finish_run(self.record.id, status, {"error": str(error)})
+            abandon(self.bench.store, self.record.id, error)
         self.bench.close()
 
     @property

@@ -1,14 +1,14 @@
-"""Keeping a claim while the work goes on."""
+"""Keeping a claim while the work goes on, and leaving a run that ends early."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from autoopt.errors import SystemFailure
 from autoopt.store.base import LEASE_SECONDS, Store
-from autoopt.store.records import ClaimKind
+from autoopt.store.records import ClaimKind, RunStatus
 
 
 @contextmanager
@@ -41,3 +41,10 @@ def keeping(
     finally:
         over.set()
         thread.join()
+
+
+def abandon(store: Store, run: str, error: BaseException) -> None:
+    """Record that an error has ended a run: as failed, or as cancelled where somebody wanted its end."""
+    status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
+    with suppress(SystemFailure):  # what has gone wrong is told by the error itself
+        store.finish_run(run, status, {"error": str(error)})
