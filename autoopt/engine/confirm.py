@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from autoopt.engine.context import RunContext
 from autoopt.engine.evaluations import Measured, evaluate
+from autoopt.measure.settings import ROUNDS, rounds_of
 from autoopt.metrics import Estimate, get_metric
 from autoopt.model.candidate import Candidate
 
-ROUNDS = 5
-"""How many separate measurements each of them gets, in turns: what a machine does changes within seconds, and one
-measurement, however long, sees little of it."""
+EXTRA = 2
+"""How many more a candidate gets, at most, where the machine was not left alone in some: the interval of three
+rounds is 2.7 times as wide as that of many which spread alike, that of five 1.6 times."""
 FINAL = {"seconds": (5.0, 2.0 / ROUNDS), "quiet_seconds": (0.5, 1.0 / ROUNDS)}
-"""The settings of a round: (default, factor) of the run's. All rounds take at most twice as long as one trial."""
+"""The settings of a round: (default, factor) of the run's. All rounds take at most twice as long as one trial,
+and a little more on a busy machine."""
 
 
 @dataclass
@@ -23,26 +25,38 @@ class Confirmed:
     """What the rounds of one candidate have brought."""
 
     rounds: list[Measured] = field(default_factory=list)
+    beside: Sequence[Confirmed] = ()
+    """The others that were measured in turns with it."""
 
     @property
     def metrics(self) -> dict[str, Estimate]:
-        return _together([r.metrics for r in self._counting()])
+        return self._together(lambda r: r.metrics)
 
     @property
     def source(self) -> dict[str, Estimate]:
         """Of the source model beside it."""
-        return _together([r.source for r in self._counting()])
+        return self._together(lambda r: r.source)
 
     @property
     def ratios(self) -> dict[str, Estimate]:
-        return _together([r.ratios for r in self._counting()])
+        return self._together(lambda r: r.ratios)
 
     @property
     def keys(self) -> list[str]:
         """Of all evaluations."""
         return [key for r in self.rounds for key in r.keys]
 
-    def _counting(self) -> list[Measured]:
+    def enough(self, rounds: int) -> bool:
+        """Whether there are so many rounds in which the machine was left alone."""
+        return sum(not r.disturbed for r in self.rounds) >= rounds
+
+    def _together(self, which: Callable[[Measured], dict[str, Estimate]]) -> dict[str, Estimate]:
+        from autoopt.measure.units import together  # imports numpy
+
+        own, *others = (tuple(map(which, c.counting())) for c in (self, *self.beside))
+        return {n: together(_of(n, own), [_of(n, other) for other in others]) for n in own[0]}
+
+    def counting(self) -> list[Measured]:
         """The rounds in which the machine was left alone, where these are most; else all."""
         calm = [r for r in self.rounds if not r.disturbed]
         return calm if 2 * len(calm) > len(self.rounds) else self.rounds
@@ -63,9 +77,10 @@ def confirm(
     """
     names = latencies(ctx)
     found = {candidate.key: Confirmed() for candidate in candidates if names}
-    for number in range(ROUNDS):
+    rounds = rounds_of(ctx.measurement)
+    for number in range(rounds + EXTRA):
         for candidate in candidates:
-            if not names or not more():
+            if not names or found[candidate.key].enough(rounds) or not more():
                 continue
             measured = evaluate(
                 ctx,
@@ -78,7 +93,15 @@ def confirm(
             )
             if measured.outcome.good:
                 found[candidate.key].rounds.append(measured)
-    return {key: confirmed for key, confirmed in found.items() if confirmed.rounds}
+    return confirmed_of({key: confirmed.rounds for key, confirmed in found.items()})
+
+
+def confirmed_of(rounds: Mapping[str, list[Measured]]) -> dict[str, Confirmed]:
+    """What comes of rounds that were measured in turns, by key; without those that have none."""
+    found = {key: Confirmed(measured) for key, measured in rounds.items() if measured}
+    for key, confirmed in found.items():
+        confirmed.beside = [other for name, other in found.items() if name != key]
+    return found
 
 
 def latencies(ctx: RunContext) -> list[str]:
@@ -89,7 +112,7 @@ def latencies(ctx: RunContext) -> list[str]:
 
 def seconds_for(ctx: RunContext, count: int) -> float:
     """How long it takes to confirm that many candidates."""
-    return count * ROUNDS * float(_settings(ctx, 0)["seconds"])
+    return count * rounds_of(ctx.measurement) * float(_settings(ctx, 0)["seconds"])
 
 
 def _settings(ctx: RunContext, number: int) -> dict[str, Any]:
@@ -97,7 +120,5 @@ def _settings(ctx: RunContext, number: int) -> dict[str, Any]:
     return {**final, "seed": int(ctx.measurement.get("seed", 0)) + number}
 
 
-def _together(rounds: Sequence[dict[str, Estimate]]) -> dict[str, Estimate]:
-    from autoopt.measure.units import together  # imports numpy
-
-    return {name: together([r[name] for r in rounds if name in r]) for name in rounds[0]}
+def _of(name: str, rounds: Sequence[dict[str, Estimate]]) -> list[Estimate]:
+    return [r[name] for r in rounds if name in r]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from autoopt.errors import did_you_mean
-from autoopt.measure.settings import SETTINGS
+from autoopt.errors import InputError, did_you_mean
+from autoopt.measure.settings import SETTINGS, rounds_of
 from autoopt.spec import DagSpec
 from autoopt.spec.source import Place
 
@@ -20,6 +20,10 @@ def check_supported(spec: DagSpec) -> None:
         if name not in SETTINGS:
             hint = did_you_mean(name, SETTINGS) or f"known: {', '.join(SETTINGS)}"
             raise spec.error(("measurement", name), "unknown field", hint)
+    try:
+        rounds_of(spec.measurement)
+    except InputError as error:
+        raise spec.error(("measurement", "rounds"), error.what) from None
     hosts = [(("host",), spec.host), *((("passes", n, "host"), p.host) for n, p in spec.passes.items())]
     for place, host in hosts:
         if host is not None and host.python:

@@ -25,6 +25,7 @@ from autoopt.engine.intake import (
 from autoopt.engine.keys import run_identity
 from autoopt.engine.proposing import given_of, proposal_for
 from autoopt.engine.request import RunRequest
+from autoopt.measure.settings import rounds_of
 from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
 from autoopt.search.base import SearchConfig
@@ -86,6 +87,8 @@ class Intake:
 def take_in(request: RunRequest, spec: DagSpec, bench: Bench) -> Intake:
     """Read what the request names, and plan."""
     store, pool = bench.store, bench.pool
+    measurement = {**spec.measurement, **dict(request.measurement)}
+    rounds_of(measurement)
     model = str(request.model or spec.model_path or "")
     if not model:
         raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
@@ -103,8 +106,7 @@ def take_in(request: RunRequest, spec: DagSpec, bench: Bench) -> Intake:
 
     def oddities(data: DataSource, found: Mapping[str, Any] | None) -> list[str]:
         config = data.config or {}
-        measured = {**spec.measurement, **dict(request.measurement)}
-        states = {**config.get("state", {}), **dict(measured.get("state") or {})}
+        states = {**config.get("state", {}), **dict(measurement.get("state") or {})}
         where, named = str(config.get("path") or spec.source.file), "post_process" in config or script is not None
         return check_data(found, inspection, where, fed_back=set(states.values()), named=named)
 
@@ -149,6 +151,6 @@ def take_in(request: RunRequest, spec: DagSpec, bench: Bench) -> Intake:
             *notes,
         ],
         search=SearchConfig(**spec.search.config()).overridden(request.search),
-        measurement={**spec.measurement, **dict(request.measurement)},
+        measurement=measurement,
         runtimes=bench.hosts.runtimes_of(spec),
     )

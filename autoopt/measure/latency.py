@@ -16,7 +16,7 @@ from autoopt.errors import InputError, one_line
 from autoopt.measure import machine
 from autoopt.measure.arms import Arm, interrupted
 from autoopt.measure.inputs import evaluation_data
-from autoopt.measure.pairs import SLOW
+from autoopt.measure.pairs import PACE
 from autoopt.measure.protocol import Course, Protocol
 from autoopt.measure.request import Model, Request
 from autoopt.measure.results import Latency, results
@@ -44,7 +44,7 @@ def measure(request: Request) -> Latency:
         while True:
             course, refused = _course(request, protocol)
             pace = _pace(request, course)
-            if pace is None or pace <= 1 + SLOW or time.monotonic() - began > max(limit, protocol.seconds):
+            if pace is None or pace <= 1 + PACE or time.monotonic() - began > max(limit, protocol.seconds):
                 break
         concurrency = _concurrent(request, course, protocol)
         load = machine.others(before, machine.Reading.now())
@@ -57,7 +57,7 @@ def measure(request: Request) -> Latency:
         "source_refused": refused,
         "machine": {**state, **waited, "others_load": None if load is None else round(load, 3)},
         "busy": bool(load is not None and load > machine.BUSY),
-        "disturbed": course.disturbed or bool(pace is not None and pace > 1 + SLOW),
+        "disturbed": course.disturbed or bool(pace is not None and pace > 1 + PACE),
         "pace": None if pace is None else round(pace, 3),
         **interrupted(course.candidate),
     }

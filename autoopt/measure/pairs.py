@@ -18,6 +18,11 @@ SLOW = 0.1
 """How much slower than the fast blocks of its replica a calm block may be. Something outside, unseen from
 within, slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a time."""
 
+PACE = 0.06
+"""How much slower than when it was fastest the source may be for the whole of a measurement. On a machine that was left
+alone it was up to 4 % slower; on one shared with others from outside, 12 % slower made the ratio of an int8 model 8 %
+other."""
+
 
 class Pair(NamedTuple):
     """One block of each model: replica, median of the candidate's block and of the source's (1 where there is none) in

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from autoopt.errors import InputError
+
+ROUNDS: Final = 5
+"""How many separate measurements each of the best few gets, in turns: what a machine does changes within seconds, and
+one measurement, however long, sees little of it."""
 SETTINGS: Final[Mapping[str, str]] = {
     "seconds": "latency: time for one measurement, sessions and warm-up included (5)",
     "target_width": "latency: width of the interval of the p50 ratio, relative to it, that is narrow enough (0.04)",
     "replicas": "latency: sessions of each model, at most (8)",
+    "rounds": "latency: how often the best few are measured again, in turns, before one is chosen (5); 0: not",
     "max_pairs": "latency: pairs of blocks, at most (4000)",
     "incumbent_ratio": "latency: p50 ratio of the best so far; what is surely slower stops early",
     "margin": "latency: how many times slower than the incumbent counts as slower (1.02)",
@@ -31,3 +37,15 @@ SETTINGS: Final[Mapping[str, str]] = {
     "sequential": "task metrics: growing subsets until every constraint is told (false)",
     "constraints": "task metrics: the constraints that `sequential` tells",
 }
+
+
+def rounds_of(measurement: Mapping[str, Any]) -> int:
+    """The setting `rounds`.
+
+    Raises:
+        InputError: it is no whole number from 0.
+    """
+    rounds = measurement.get("rounds", ROUNDS)
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 0:
+        raise InputError(f"'rounds' must be a whole number from 0, not {rounds!r}", where="measurement")
+    return rounds

@@ -53,20 +53,32 @@ def widened(estimate: Estimate, units: int, beyond: float) -> Estimate:
     return _exp(centre, math.hypot(beyond, down), math.hypot(beyond, up))
 
 
-def together(estimates: Sequence[Estimate]) -> Estimate:
+def together(estimates: Sequence[Estimate], beside: Sequence[Sequence[Estimate]] = ()) -> Estimate:
     """Separate measurements of one positive value as one: their median, and the interval in which a further one will
     lie with a probability of 95 %.
 
-    Student's prediction interval over the logarithms, and never less than what differs between processes anyway (few
-    may agree by chance). A single one stays as it is, and so does what is the same each time.
+    Student's prediction interval over the logarithms. Few may agree by chance, so it is never less than what comes of
+    the spread of all that was measured at that time, nor than what differs between processes anyway. A single one stays
+    as it is, and so does what is the same each time.
+
+    Args:
+        beside: measurements of other values, made in turns with these.
     """
     if all(e == estimates[0] for e in estimates):
         return estimates[0]
     logs = np.log([e.value for e in estimates])
     count = len(logs)
-    seen = _t_quantile(0.975, count - 1) * float(logs.std(ddof=1)) * math.sqrt(1 + math.pi / (2 * count))
-    half = max(seen, NormalDist().inv_cdf(0.975) * BETWEEN * math.sqrt(2))
+    groups = [logs, *(np.log([e.value for e in group]) for group in beside if len(group) > 1)]
+    least = NormalDist().inv_cdf(0.975) * BETWEEN * math.sqrt(2)
+    half = max(_further(groups[:1], count), _further(groups, count), least)
     return _exp(float(np.median(logs)), half, half)
+
+
+def _further(groups: Sequence[Array], count: int) -> float:
+    """How far from the median of `count` measurements a further one may lie, by the median of the groups' spreads."""
+    spread = float(np.median([g.std(ddof=1) for g in groups]))
+    degrees = sum(len(g) - 1 for g in groups)
+    return _t_quantile(0.975, degrees) * spread * math.sqrt(1 + math.pi / (2 * count))
 
 
 def trimmed(ordered: Array) -> Any:

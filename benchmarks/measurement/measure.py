@@ -25,10 +25,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.confirm import FINAL, ROUNDS, Confirmed
+from autoopt.engine.confirm import EXTRA, FINAL, ROUNDS, confirmed_of
 from autoopt.engine.evaluations import Measured
 from autoopt.metrics import Estimate
 
@@ -134,7 +135,7 @@ class Model:
         again = {"as it is": self.again(candidates[best], reported[best])}
         with Load():
             self.fastest, self.wait = None, 0.0  # there is nothing to wait for
-            loaded = self.confirmed({best: candidates[best]})[best]
+            loaded = self.confirmed({name: candidates[name] for name in top})[best]
             again["one core loaded"] = self.again(candidates[best], loaded)
         self.wait = self.args.wait
         return {
@@ -200,11 +201,13 @@ class Model:
     def confirmed(self, candidates: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The few best in rounds, in turns, and what an interval comes of it."""
         rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in candidates}
-        for number in range(ROUNDS):
+        for number in range(ROUNDS + EXTRA):
             for name, candidate in candidates.items():
+                if sum(not _disturbed(r) for r in rounds[name]) >= ROUNDS:
+                    continue
                 final = {k: {"seconds": self.args.seconds}.get(k, d) * factor for k, (d, factor) in FINAL.items()}
                 rounds[name].append(self.latency(candidate, **{**final, "quiet_seconds": self.wait, "seed": number}))
-        return {name: _confirmed(found) for name, found in rounds.items()}
+        return _confirmed(rounds)
 
     def again(self, candidate: dict[str, Any], reported: dict[str, Any]) -> dict[str, Any]:
         found = [self.latency(candidate, **self.long, seed=100 + i) for i in range(self.args.again)]
@@ -269,18 +272,25 @@ class Load:
         self.process.wait()
 
 
-def _confirmed(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """One result of several rounds, as a run makes it."""
-    measured = [
-        Measured(ratios={METRIC: Estimate(r["value"], r["low"], r["high"])}, disturbed=_disturbed(r)) for r in rounds
-    ]
-    found = Confirmed(measured).ratios[METRIC]
-    details = {
+def _confirmed(rounds: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """One result of each candidate's rounds, as a run makes it."""
+    measured = {
+        name: [
+            Measured(ratios={METRIC: Estimate(r["value"], r["low"], r["high"])}, disturbed=_disturbed(r)) for r in found
+        ]
+        for name, found in rounds.items()
+    }
+    together = {name: confirmed.ratios[METRIC] for name, confirmed in confirmed_of(measured).items()}
+    return {name: {**asdict(together[name]), "details": _details(found)} for name, found in rounds.items()}
+
+
+def _details(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
         "stopped": ", ".join(sorted({r["details"]["stopped"] for r in rounds})),
         **{k: sum(r["details"][k] for r in rounds) for k in ("pairs", "set_aside", "replicas", "seconds")},
         **{k: sum(bool(r["details"][k]) for r in rounds) for k in ("busy", "disturbed")},
+        "rounds": [[r["value"], _disturbed(r)] for r in rounds],
     }
-    return {"value": found.value, "low": found.low, "high": found.high, "details": details}
 
 
 def _disturbed(found: dict[str, Any]) -> bool:
@@ -292,6 +302,7 @@ def _brief(found: dict[str, Any]) -> dict[str, Any]:
     return {
         **{k: found[k] for k in ("value", "low", "high")},
         **{k: details[k] for k in ("stopped", "pairs", "set_aside", "replicas", "seconds", "busy", "disturbed")},
+        **{k: details[k] for k in ("rounds",) if k in details},
     }
 
 

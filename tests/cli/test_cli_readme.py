@@ -60,7 +60,7 @@ def test_every_linked_file_exists() -> None:
 def test_the_python_example_runs(tmp_path: Path) -> None:
     env = {**os.environ, "AUTOOPT_HOME": str(tmp_path / "home")}
     example = block("python")
-    quick = example.replace("out=None", 'out=None, measurement={"seconds": 0.3, "replicas": 2}')
+    quick = example.replace("out=None", 'out=None, measurement={"seconds": 0.3, "replicas": 2, "rounds": 1}')
     assert quick != example
     done = subprocess.run(
         [sys.executable, "-c", quick],

@@ -21,7 +21,7 @@ DAG: dict[str, Any] = {
         "fold": {"pass": "batchnorm_folding"},
     },
     "chains": [["names"], ["constants", "fold"]],  # the names are fine: one of the two trials is the source itself
-    "measurement": {"seconds": 0.3, "replicas": 2, "target_width": 1.0},
+    "measurement": {"seconds": 0.3, "replicas": 2, "target_width": 1.0, "rounds": 2},
 }
 
 

@@ -11,17 +11,11 @@ import pytest
 from builders import cnn, mlp, write
 
 from autoopt.api import carry_out
-from autoopt.engine import confirm
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 
-SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
 Runner = Callable[..., RunResult]
-
-
-@pytest.fixture(autouse=True)
-def _few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirm, "ROUNDS", 2)
 
 
 @pytest.fixture
@@ -47,7 +41,8 @@ def go(tmp_path: Path) -> Runner:
     """`go(dag, ...)`: run a DAG given as a mapping, in a store of this test's own."""
 
     def run(dag: dict[str, Any], *, out: Path | None = None, **options: Any) -> RunResult:
-        request = RunRequest(dag={"name": "t", **dag}, home=tmp_path / "home", measurement=SHORT, **options)
+        measurement = {**SHORT, **options.pop("measurement", {})}
+        request = RunRequest(dag={"name": "t", **dag}, home=tmp_path / "home", measurement=measurement, **options)
         return carry_out(request, out=out, engine="inline")
 
     return run

@@ -10,6 +10,7 @@ import pytest
 from autoopt.engine import confirm
 from autoopt.engine.confirm import Confirmed
 from autoopt.engine.evaluations import Measured
+from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 
 SLOWER = {
@@ -29,14 +30,29 @@ def test_each_of_the_best_is_measured_in_rounds_of_its_own(go: Any, cnn_file: Pa
     def heard(event: str, **values: Any) -> None:
         begun.extend([values["meter"]] if event == "measure_begins" else [])
 
-    result = go(SLOWER, model=cnn_file, listener=heard)
+    wanted = 3
+    result = go(SLOWER, model=cnn_file, listener=heard, measurement={"rounds": wanted})
     trials = result.trials["total"]
     assert trials == 2
-    assert begun.count("latency") == 1 + trials + trials * confirm.ROUNDS  # the source, each trial, each of the best
+    rounds = begun.count("latency") - 1 - trials  # of the best, beside the source and each trial
+    assert trials * wanted <= rounds <= trials * (wanted + confirm.EXTRA)
     begun.clear()
-    again = go({**SLOWER, "chains": [["none"], ["arena"], ["none", "arena"]]}, model=cnn_file, listener=heard)
+    more = {**SLOWER, "chains": [["none"], ["arena"], ["none", "arena"]]}
+    again = go(more, model=cnn_file, listener=heard, measurement={"rounds": wanted})
     assert not again.reused
-    assert begun.count("latency") <= 1 + confirm.ROUNDS  # of what is new; rounds of the others are in the store
+    assert begun.count("latency") <= 1 + wanted + confirm.EXTRA  # of what is new; the others' rounds are in the store
+
+
+def test_without_rounds_one_measurement_decides(go: Any, cnn_file: Path) -> None:
+    begun: list[str] = []
+
+    def heard(event: str, **values: Any) -> None:
+        begun.extend([values["meter"]] if event == "measure_begins" else [])
+
+    result = go(SLOWER, model=cnn_file, listener=heard, measurement={"rounds": 0})
+    assert begun.count("latency") == 1 + result.trials["total"]
+    with pytest.raises(InputError, match="'rounds' must be a whole number from 0, not -1"):
+        go(SLOWER, model=cnn_file, measurement={"rounds": -1})
 
 
 def round_of(ratio: float, disturbed: bool) -> Measured:
@@ -50,3 +66,9 @@ def test_rounds_on_a_disturbed_machine_count_only_where_they_are_most() -> None:
     rough = Confirmed([round_of(0.5, False), round_of(0.9, True), round_of(0.9, True)])
     assert rough.ratios["latency_p50"].value == pytest.approx(0.9)
     assert rough.ratios["latency_p50"].low < 0.5
+
+
+def test_a_round_on_a_disturbed_machine_is_made_up_for() -> None:
+    known = [round_of(0.5, False) for _ in range(4)]
+    assert not Confirmed([*known, round_of(0.5, True)]).enough(5)
+    assert Confirmed([*known, round_of(0.5, True), round_of(0.5, False)]).enough(5)

@@ -28,7 +28,7 @@ passes:
 chains: [[names, tidy, quant], [tidy]]
 objectives: [{metric: size}]
 constraints: []
-measurement: {seconds: 0.05, replicas: 1, target_width: 2.0}
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 1}
 """
 
 

@@ -25,7 +25,7 @@ from autoopt.settings import settings
 from autoopt.spec import load_dag
 from autoopt.store import Store
 
-SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
 TARGETS = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
 DAG: dict[str, Any] = {
     "targets": TARGETS,

@@ -83,6 +83,18 @@ def test_a_further_measurement_lies_in_the_interval_of_several(spread):
     assert inside / 2000 >= 0.93
 
 
+def test_measurements_that_agree_by_chance_are_judged_by_those_made_beside_them():
+    def around(value, spread):
+        return [Estimate(value * (1 + x), value, value) for x in (-spread, 0.0, spread)]
+
+    alike = around(0.5, 0.0001)
+    alone = together(alike)
+    rough = together(alike, [around(0.9, 0.03), around(1.2, 0.03)])
+    assert rough.value == alone.value
+    assert rough.high / rough.value - 1 > 5 * (alone.high / alone.value - 1)
+    assert together(alike, [around(0.9, 0.0001), around(1.2, 0.5)]) == alone  # one of them is odd
+
+
 def test_one_odd_measurement_of_several_moves_the_value_little_and_the_interval_much():
     found = together([Estimate(value, value, value + 0.01) for value in (0.64, 0.86, 0.64, 0.64)])
     assert found.value == pytest.approx(0.64)

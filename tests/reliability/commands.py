@@ -26,7 +26,7 @@ chains: [[names, tidy, quant], [tidy]]
 objectives: [{metric: size}]
 constraints: [{metric: size, max_ratio: 1.0}, {metric: cosine, min: 0.99}]
 search: {sampler: tpe, trials: 4, seed: 5}
-measurement: {seconds: 0.05, replicas: 1, target_width: 2.0}
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 1}
 """
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--json")
 

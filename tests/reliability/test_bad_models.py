@@ -28,7 +28,7 @@ chains: [[names, tidy]]
 objectives: [{metric: size}]
 constraints: []
 limits: {pass_seconds: 5, measure_seconds: 5, memory: 1500000000}
-measurement: {seconds: 0.02, replicas: 1, target_width: 2.0}
+measurement: {seconds: 0.02, replicas: 1, target_width: 2.0, rounds: 1}
 """
 
 

@@ -40,7 +40,7 @@ passes: {tidy: {pass: simplify}, wait: {pass: waits}}
 chains: [[tidy], [wait]]
 objectives: [{metric: size}]
 constraints: []
-measurement: {seconds: 0.05, replicas: 1, target_width: 2.0}
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 1}
 """
 
 
