@@ -10,6 +10,13 @@ import typer
 from autoopt.cli.output import AsJson, print_json
 from autoopt.errors import InputError, SystemFailure, one_line
 
+METRICS = {
+    "cosine": "cosine {:.6f}",
+    "relative_l2": "relative L2 {:.3g}",
+    "max_abs_error": "largest error {:.3g}",
+    "top1_agreement": "top-1 agreement {:.3f}",
+    "kl": "KL {:.3g}",
+}
 SECONDS = 600.0
 """Time limit of the comparison."""
 
@@ -50,7 +57,7 @@ def compare_models(
 
 def _show(found: dict[str, Any], every: bool) -> None:
     for output in found["outputs"]:
-        print(f"output {_line(output)}")
+        print(_output(output))
     shown = [t for t in found["tensors"] if every or t["relative_l2"] > 0]
     common = len(found["tensors"])
     print(f"{common} common layers; {found['only_source']} only in the first, {found['only_candidate']} in the second")
@@ -61,6 +68,15 @@ def _show(found: dict[str, Any], every: bool) -> None:
     elif common:
         equal = all(t["relative_l2"] == 0 for t in found["tensors"])
         print("all common layers are equal" if equal else "no common layer has a cosine below 0.999")
+
+
+def _output(output: dict[str, Any]) -> str:
+    shape = "x".join(map(str, output["shape"])) or "scalar"
+    shown = [text.format(output[key]) for key, text in METRICS.items() if output[key] is not None]
+    if output["note"]:
+        equal = output["top1_agreement"]
+        shown = [output["note"]] + ([f"equal in {100 * equal:.0f} % of the items"] if equal is not None else [])
+    return f"output {one_line(output['name'])} ({shape}): {', '.join(shown)}"
 
 
 def _line(tensor: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autoopt.errors import InputError
-from autoopt.measure.fidelity import compare_output
+from autoopt.measure.fidelity import Array, compare_output
 from autoopt.measure.inputs import evaluation_data
 from autoopt.measure.request import Json, Model, Request
 from autoopt.measure.running import Running, plain
@@ -20,6 +20,7 @@ ITEMS = 4
 GROUP = 64
 """Inner tensors fetched in one session: all at once would hold every activation of a large model."""
 METRICS = ("cosine", "relative_l2", "max_abs_error")
+OUTPUT_METRICS = (*METRICS, "top1_agreement", "kl")
 NEAR = 0.999
 """Cosine below which two tensors count as different."""
 
@@ -36,10 +37,25 @@ class TensorDistance:
     max_abs_error: float
 
 
+@dataclass(frozen=True)
+class OutputDistance:
+    """One output of the two models, with every fidelity metric that has a meaning for it (else None). `note`: what
+    keeps it from being compared as numbers."""
+
+    name: str
+    shape: tuple[int, ...]
+    cosine: float | None
+    relative_l2: float | None
+    max_abs_error: float | None
+    top1_agreement: float | None
+    kl: float | None
+    note: str = ""
+
+
 def compare_models(payload: Mapping[str, Any]) -> Json:
     """`{"candidate", "source", "data"?, "target"?, "settings": {"samples"}}` -> outputs and inner tensors compared.
 
-    Returns `outputs` (by position) and `tensors` (by common name), each with its distances; `only_source` and
+    Returns `outputs` (all, by position) and `tensors` (by common name), each with its distances; `only_source` and
     `only_candidate` count the tensors that one of them lacks; `first_different` names the first tensor whose cosine
     is below 0.999, or is null.
 
@@ -50,10 +66,10 @@ def compare_models(payload: Mapping[str, Any]) -> Json:
     request = Request.parse({**payload, "source": payload["source"]})
     if request.source is None:
         raise InputError("two models are needed to compare")
+    made, ours = _made(request.source), _made(request.candidate)
     data = evaluation_data(request)
     feeds = [feed for feed, _ in data.feeds(1, int(request.settings.get("samples") or ITEMS))]
     outputs = _compare_outputs(request, request.source, feeds)
-    made, ours = _made(request.source), _made(request.candidate)
     common = [name for name in made if name in ours]
     tensors = [d for d in _distances(request, request.source, common, feeds, made) if d is not None]
     different = next((d.name for d in tensors if d.cosine < NEAR), None)
@@ -67,16 +83,37 @@ def compare_models(payload: Mapping[str, Any]) -> Json:
     }
 
 
-def _compare_outputs(request: Request, source: Model, feeds: Sequence[Any]) -> list[TensorDistance]:
+def _compare_outputs(request: Request, source: Model, feeds: Sequence[Any]) -> list[OutputDistance]:
     theirs, ours = Running.start(source, request), Running.start(request.candidate, request)
     if len(theirs.outputs) != len(ours.outputs):
         raise InputError(f"the models have {len(theirs.outputs)} and {len(ours.outputs)} outputs")
     base, mine = [theirs.run(f) for f in feeds], [ours.run(f) for f in feeds]
-    found = [
-        _distance(name, "output", [plain(i[index]) for i in mine], [plain(i[index]) for i in base])
+    return [
+        _output(name, [_array(i[index]) for i in mine], [_array(i[index]) for i in base])
         for index, name in enumerate(theirs.outputs)
     ]
-    return [d for d in found if d is not None]
+
+
+def _output(name: str, mine: Sequence[Array], base: Sequence[Array]) -> OutputDistance:
+    shape = tuple(base[0].shape)
+    found = {metric: compare_output(metric, mine, base) for metric in OUTPUT_METRICS}
+    note = next((f"{_shape(b)} and {_shape(m)}" for m, b in zip(mine, base, strict=True) if m.shape != b.shape), "")
+    if any(a.dtype.kind not in "fiub" for a in (*mine, *base)):
+        note = "not numbers"
+    return OutputDistance(name, shape, **{n: e.value if e else None for n, e in found.items()}, note=note)
+
+
+def _array(value: Any) -> Array:
+    """An output as one array: a sequence of tensors as its elements in a row, anything else that is no tensor as
+    text."""
+    value = plain(value)
+    if isinstance(value, list) and value and all(isinstance(v, np.ndarray) for v in value):
+        return np.concatenate([v.ravel() for v in value])
+    return value if isinstance(value, np.ndarray) else np.array(str(value))
+
+
+def _shape(array: Array) -> str:
+    return "x".join(map(str, array.shape)) or "scalar"
 
 
 def _distance(name: str, op: str, mine: Sequence[Any], base: Sequence[Any]) -> TensorDistance | None:

@@ -276,6 +276,47 @@ def test_compare_models_finds_the_first_layer_that_differs(tmp_path):
     assert same["outputs"][0]["cosine"] == pytest.approx(1.0)
 
 
+def test_compare_models_tells_of_every_output_whatever_its_kind(tmp_path):
+    from autoopt.measure.compare import compare_models
+
+    def labelled(word: str, parts: int) -> str:
+        nodes = [
+            helper.make_node(
+                "LabelEncoder", ["n"], ["label"], domain="ai.onnx.ml", keys_int64s=[0], values_strings=[word],
+                default_string=word,
+            ),
+            helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1),
+            helper.make_node("Concat", ["x"] * parts, ["wide"], axis=1),
+        ]  # fmt: skip
+        outputs = [
+            helper.make_tensor_value_info("label", onnx.TensorProto.STRING, [1]),
+            helper.make_tensor_sequence_value_info("parts", onnx.TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("wide", onnx.TensorProto.FLOAT, [1, 4 * parts]),
+        ]
+        inputs = [
+            helper.make_tensor_value_info("n", onnx.TensorProto.INT64, [1]),
+            helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 4]),
+        ]
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+        graph = helper.make_graph(nodes, "g", inputs, outputs)
+        return str(io.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / f"{word}{parts}"))
+
+    found = compare_models({"source": {"path": labelled("a", 2)}, "candidate": {"path": labelled("b", 3)}})
+    label, parts, wide = found["outputs"]
+    assert (label["note"], label["top1_agreement"], label["cosine"]) == ("not numbers", 0.0, None)
+    assert (parts["note"], parts["shape"], parts["max_abs_error"]) == ("", (4,), 0.0)
+    assert wide["note"] == "1x8 and 1x12"
+
+
+def test_compare_models_says_which_file_is_none(tmp_path):
+    from autoopt.measure.compare import compare_models
+
+    path = str(io.save(builders.mlp(), tmp_path))
+    (tmp_path / "broken.onnx").write_bytes(b"no model at all")
+    with pytest.raises(io.Unreadable, match="not an ONNX model"):
+        compare_models({"source": {"path": path}, "candidate": {"path": str(tmp_path / "broken.onnx")}})
+
+
 @pytest.mark.parametrize(
     ("function", "metrics", "settings", "words"),
     [
