@@ -24,7 +24,8 @@ from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
 from autoopt.engine.zoo import ZooItem, check_data, dag_of, items, listed
 from autoopt.errors import AutooptError, InputError
-from autoopt.report.nights import compare_entry, environment_changes, regressed
+from autoopt.model.candidate import digest_json
+from autoopt.report.nights import compare_entry, differences, regressed
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.zoo import ZooSpec, load_zoo
@@ -209,6 +210,7 @@ class Sweep:
             entry = _kept(result)
             entry["objectives"] = [vars(o) for o in session.ctx.goal.objectives]
             entry["environment"] = _environment(session.ctx)
+            entry["inputs"] = _inputs(session.ctx)
             if self.request.nightly:
                 last = earlier[0][1] if earlier else {}
                 entry |= measure_again(session, result, last.get("best"), occasion=f"sweep {sweep}")
@@ -235,7 +237,7 @@ class Sweep:
     def _document(self, sweep: str, entries: list[Entry], seconds: float) -> dict[str, Any]:
         bad = [e["name"] for e in entries if regressed(e["compared"])]
         before = {name: value for name, value in self._last_environment(sweep).items() if name != "hosts"}
-        changed = environment_changes(before, environment()) if before else []
+        changed = differences(before, environment()) if before else []
         changed += [cause for e in entries for cause in e["compared"]["causes"]]
         return {
             "sweep": sweep,
@@ -263,6 +265,21 @@ def _environment(ctx: RunContext) -> dict[str, Any]:
     hosts = ctx.hosts.runtimes_of(ctx.plan.spec)
     known = {name: {k: v for k, v in found.items() if k != "cpu"} for name, found in hosts.items()}
     return {**environment(), **({"hosts": known} if known else {})}
+
+
+def _inputs(ctx: RunContext) -> dict[str, str]:
+    """Short digests of what a run was given, by what a user calls it."""
+    wanted = [[vars(o) for o in ctx.goal.objectives], [vars(c) for c in ctx.goal.constraints]]
+    found = {
+        "model": ctx.source.artifact,
+        "DAG": ctx.plan.digest,
+        "objectives and constraints": digest_json(wanted),
+        "evaluation data": ctx.evaluation.digest,
+        "calibration data": ctx.calibration.digest,
+        "latency data": ctx.latency_data.digest,
+        "user script": ctx.script_digest,
+    }
+    return {name: digest.removeprefix("sha256:")[:8] or "none" for name, digest in found.items()}
 
 
 def _key(entry: Entry, lines: Collection[str]) -> tuple[str, str]:

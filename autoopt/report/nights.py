@@ -27,10 +27,11 @@ def compare_entry(entry: Entry, earlier: Sequence[tuple[str, Entry]]) -> dict[st
 
     Returns:
         `with` (sweep id, empty where there is none), `verdict` (`new`, `same`, `better`, `worse`, `fails`,
-        `works again`), `changes` (what moved beyond its interval), `causes` (changes of the environment).
+        `works again`), `changes` (what moved beyond its interval), `causes` (changes of the environment) and
+        `other_inputs` (model, DAG, data that are not those of that sweep).
     """
     if not earlier:
-        return {"with": "", "verdict": "new", "changes": [], "causes": []}
+        return {"with": "", "verdict": "new", "changes": [], "causes": [], "other_inputs": []}
     sweep, last = earlier[0]
     changes: list[dict[str, Any]] = []
     works, worked = entry["status"] == GOOD, last["status"] == GOOD
@@ -42,8 +43,10 @@ def compare_entry(entry: Entry, earlier: Sequence[tuple[str, Entry]]) -> dict[st
     else:
         verdict = "same"
     moved = verdict not in ("same", "new")
-    causes = environment_changes(last.get("environment") or {}, entry.get("environment") or {}) if moved else []
-    return {"with": sweep, "verdict": verdict, "changes": changes, "causes": causes}
+    causes = differences(last.get("environment") or {}, entry.get("environment") or {}) if moved else []
+    known = moved and last.get("inputs") and entry.get("inputs")
+    other = differences(last["inputs"], entry["inputs"]) if known else []
+    return {"with": sweep, "verdict": verdict, "changes": changes, "causes": causes, "other_inputs": other}
 
 
 def regressed(compared: Mapping[str, Any]) -> bool:
@@ -128,7 +131,7 @@ def _said(
     }
 
 
-def environment_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What is another one than before: `libraries.onnxruntime 1.31.0 -> 1.31.1`."""
     old, new = dict(_flat(before)), dict(_flat(after))
     names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]

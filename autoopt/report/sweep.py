@@ -83,6 +83,10 @@ def summary(document: Document) -> list[str]:
     lines += [f"{name}: {', '.join(document[name])}" for name in ("regressions", "improvements") if document[name]]
     if document["environment_changes"]:
         lines.append("environment changed, which may be the cause: " + "; ".join(document["environment_changes"]))
+    for entry in document["models"]:
+        if entry["compared"].get("other_inputs"):
+            other = "; ".join(entry["compared"]["other_inputs"])
+            lines.append(f"{entry['name']} was given something else, which may be the cause: {other}")
     if not document["regressions"]:
         lines.append("no regression")
     return lines

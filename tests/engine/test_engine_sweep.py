@@ -19,7 +19,7 @@ from autoopt.engine.zoo import items
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
-from autoopt.report.nights import environment_changes
+from autoopt.report.nights import differences
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
 from autoopt.store import Store
@@ -31,7 +31,7 @@ passes:
   fold: {pass: batchnorm_folding}
 chains: [[tidy, fold]]
 constraints: []
-measurement: {seconds: 0.2, replicas: 2, target_width: 1.0}
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
 ZOO = """\
 name: nightly
@@ -78,6 +78,8 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
         assert again[name]["reused"]
         assert again[name]["pass_runs"]["executed"] == again[name]["evaluations"]["executed"] == 0
     assert {e["compared"]["verdict"] for e in again.values()} == {"same"}
+    assert again["more"]["inputs"] == found["more"]["inputs"]
+    assert again["more"]["inputs"]["model"] != again["mlp"]["inputs"]["model"]
 
     night = models(sweep(folder, only="cnn", nightly=True))
     assert list(night) == ["more"]
@@ -137,7 +139,7 @@ def test_another_runtime_on_a_host_is_measured_again(folder: Path) -> None:
     later = other_version("9.8.8")
     assert not later["reused"]
     assert later["evaluations"]["executed"]
-    changes = environment_changes(first["environment"], later["environment"])
+    changes = differences(first["environment"], later["environment"])
     assert [change.partition("onnxruntime ")[2] for change in changes] == ["9.8.7 -> 9.8.8"]
 
 

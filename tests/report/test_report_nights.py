@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from autoopt.report.nights import compare_entry, environment_changes, regressed
-from autoopt.report.sweep import sweep_html, sweep_markdown, write_sweep
+from autoopt.report.nights import compare_entry, differences, regressed
+from autoopt.report.sweep import summary, sweep_html, sweep_markdown, write_sweep
 
 
 def entry(
@@ -64,10 +64,21 @@ def test_first_night_failure_that_stays_and_repair() -> None:
 
 def test_the_environment_is_named_as_the_cause() -> None:
     before, after = ({"cpu": {"model": "x"}, "libraries": {"onnxruntime": v}} for v in ("1.30", "1.31"))
-    assert environment_changes(before, after) == ["libraries.onnxruntime 1.30 -> 1.31"]
+    assert differences(before, after) == ["libraries.onnxruntime 1.30 -> 1.31"]
     compared = compare_entry(entry(ratio=0.6, environment=after), [("s1", entry(environment=before))])
     assert compared["causes"] == ["libraries.onnxruntime 1.30 -> 1.31"]
     assert compare_entry(entry(environment=after), [("s1", entry(environment=before))])["causes"] == []
+
+
+def test_another_dag_is_named_where_something_moved() -> None:
+    before, after = ({"model": "aa", "DAG": digest} for digest in ("b1", "b2"))
+    compared = compare_entry(entry(ratio=0.6, inputs=after), [("s1", entry(inputs=before))])
+    assert compared["other_inputs"] == ["DAG b1 -> b2"]
+    assert compare_entry(entry(inputs=after), [("s1", entry(inputs=before))])["other_inputs"] == []
+    assert compare_entry(entry(ratio=0.6, inputs=after), [("s1", entry())])["other_inputs"] == []  # not known then
+    document = {"models": [{**entry(), "compared": compared}], "regressions": ["m"], "improvements": []}
+    told = "\n".join(summary({**document, "environment_changes": []}))
+    assert "m was given something else, which may be the cause: DAG b1 -> b2" in told
 
 
 def test_text_html_and_markdown_show_the_same() -> None:
