@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from autoopt.errors import SystemFailure
@@ -39,8 +40,10 @@ class Stage:
         self.log.touch()
         self.people: dict[str, subprocess.Popen[bytes]] = {}
 
-    def enter(self, name: str, kind: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", PERSON, name, kind, str(self.folder), str(self.log)]
+    def enter(self, name: str, kind: str, *within: str, at: str = "") -> subprocess.Popen[bytes]:
+        """`within`: a command that carries out the rest of its arguments; `at`: what the folder is called there."""
+        folder = at or str(self.folder)
+        command = [*within, sys.executable, "-c", PERSON, name, kind, folder, f"{folder}/{self.log.name}"]
         self.people[name] = subprocess.Popen(command, stdin=subprocess.PIPE)
         return self.people[name]
 
@@ -61,11 +64,12 @@ class Stage:
 
     def until_stopped(self, name: str) -> None:
         """Until `name` waits for a lock, by the kernel's own list, or is in."""
-        pid = str(self.people[name].pid)
+        first = psutil.Process(self.people[name].pid)
 
         def stopped() -> bool:
+            pids = {str(process.pid) for process in (first, *first.children(recursive=True))}
             lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-            return f"{name} in" in self.events() or any(w[1] == "->" and w[5] == pid for w in lines)
+            return f"{name} in" in self.events() or any(w[1] == "->" and w[5] in pids for w in lines)
 
         self.until(stopped)
 
@@ -110,6 +114,26 @@ def test_one_measurer_at_a_time(stage: Stage) -> None:
     stage.leave("a")
     stage.until_in("b")
     assert stage.events() == ["a in", "a out", "b in"]
+
+
+def test_containers_with_a_folder_in_common_measure_one_at_a_time(stage: Stage) -> None:
+    """In namespaces of their own (mounts, processes, host name, network), as containers are; the folder is a volume."""
+    spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--ipc", "--net"]
+    if os.geteuid() != 0 or subprocess.run([*spaces, "true"], capture_output=True).returncode != 0:
+        pytest.skip("namespaces need root and util-linux")
+    container = [*spaces, "sh", "-c", f'mount --bind {stage.folder} /mnt && exec "$@"', "sh"]
+    stage.enter("a", "measuring", *container, at="/mnt")
+    stage.until_in("a")
+    stage.enter("b", "measuring", *container, at="/mnt")
+    stage.until_stopped("b")
+    stage.enter("host", "working")
+    stage.until_stopped("host")
+    assert stage.events() == ["a in"]
+    stage.leave("a")
+    stage.until_in("b")
+    assert stage.events() == ["a in", "a out", "b in"]
+    stage.leave("b")
+    stage.until_in("host")
 
 
 @pytest.mark.parametrize("kind", ["working", "measuring"])
