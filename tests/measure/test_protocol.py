@@ -73,6 +73,18 @@ def test_a_spread_between_sessions_widens_the_interval(machine):
     assert wild.low <= 1.0 <= wild.high
 
 
+def test_sessions_that_differ_are_not_measured_to_the_end_for_nothing(machine):
+    spread = machine.model(100, session_spread=0.05, noise=0.002)
+    done = course(machine, spread, spread, seconds=20.0)
+    assert done.stopped == "no narrower"
+    assert done.seconds < 5.0
+    whole = course(machine, spread, spread, seconds=20.0, fixed=True)
+    ends = [(e.high - e.low) / e.value for e in (done.estimate(), whole.estimate())]
+    assert ends[0] < 3 * ends[1]  # other sessions, so of another spread
+    noisy = course(machine, machine.model(100, noise=0.1), machine.model(100, noise=0.1), target_width=0.02)
+    assert noisy.stopped == "narrow"  # noise that repeats take away
+
+
 def test_intervals_cover_one_for_equal_models_whose_sessions_differ():
     covered = 0
     for seed in range(60):
