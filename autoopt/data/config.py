@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from autoopt.data.components import BUILT_IN, Kind
 from autoopt.errors import InputError, one_line
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ else:
 Json: TypeAlias = dict[str, Any]
 
 PATH_PARAMS = ("path", "labels", "tokenizer", "vocabulary")
-"""Parameters of `load_dataset` and `pre_process` that name files or folders; their content is part of the digest."""
+"""Parameters of `load_dataset` and `pre_process` that name files or folders, which have to be there."""
 
 
 class ComponentConfig(BaseModel):
@@ -58,7 +60,7 @@ class DataConfig(BaseModel):
     sample_ratio: float = Field(default=1.0, gt=0, le=1)
     """Share of the items that is used, evenly spread over the set."""
     limit: int | None = Field(default=None, ge=1)
-    """Most items that are used, from the start."""
+    """Most items that are used, from the start of what `dataloader` and `sample_ratio` leave."""
     meta_data: Json = Field(default_factory=dict)
     """Free text about the data, not part of its identity."""
     state: dict[str, str] = Field(default_factory=dict)
@@ -103,7 +105,7 @@ class DataConfig(BaseModel):
             raise InputError(one_line(first["msg"]), where=f"data{'.' if field else ''}{field}") from error
 
     def paths(self) -> tuple[str, ...]:
-        """Every file and folder that it reads."""
+        """Every file and folder that has to be there."""
         found = [p for p in (self.path, self.user_script) if p]
         if self.data_name and Path(self.data_name).is_absolute():
             found.append(self.data_name)
@@ -111,6 +113,16 @@ class DataConfig(BaseModel):
             if component:
                 found += [str(component.params[k]) for k in PATH_PARAMS if isinstance(component.params.get(k), str)]
         return tuple(dict.fromkeys(found))
+
+    def named(self, root: str | Path = ".") -> tuple[str, ...]:
+        """Besides `paths`, every text that names a file or folder that is there, relative ones taken from `root`: the
+        parameters of components that are not built in, and a `data_name`."""
+        texts = [self.data_name] if self.data_name else []
+        for kind in BUILT_IN:
+            component: ComponentConfig | None = getattr(self, kind)
+            if component:
+                texts += _texts(_maybe_paths(kind, component.type, component.params))
+        return tuple(dict.fromkeys(text for text in texts if _is_there(root, text)))
 
     def resolved(self, root: str | Path, scripts: str | Path | None = None) -> DataConfig:
         """The same with every path absolute, relative ones taken from `root`, that of a script from `scripts`."""
@@ -125,6 +137,10 @@ class DataConfig(BaseModel):
             for name in PATH_PARAMS:
                 if isinstance(params.get(name), str):
                     params[name] = str(_below(root, params[name]))
+        for kind in BUILT_IN:
+            params = data.get(kind, {}).get("params", {})
+            if params:
+                params.update(_absolute(_maybe_paths(kind, data[kind]["type"], params), root))
         return DataConfig.model_validate(data)
 
     def to_json(self) -> Json:
@@ -132,7 +148,39 @@ class DataConfig(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
+def _maybe_paths(kind: Kind, name: str, params: Json) -> Json:
+    """The parameters of a component that may name files or folders: all, where it is not built in."""
+    if name in BUILT_IN[kind]:
+        return {k: v for k, v in params.items() if name == "huggingface" and k == "data_name"}
+    return params
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def _absolute(value: Any, root: str | Path) -> Any:
+    """The same with absolute paths in place of texts that name a file or folder that is there."""
+    if isinstance(value, str):
+        return str(_below(root, value)) if _is_there(root, value) else value
+    if isinstance(value, dict):
+        return {k: _absolute(v, root) for k, v in value.items()}
+    return [_absolute(v, root) for v in value] if isinstance(value, list) else value
+
+
+def _is_there(root: str | Path, text: str) -> bool:
+    """Whether a text names a file or folder; `.`, `/` and the like, in which `root` itself lies, are none."""
+    if "://" in str(root) or "://" in text or "\0" in text:
+        return False
+    path = os.path.abspath(os.path.join(root, os.path.expanduser(text)))
+    return os.path.exists(path) and not Path(root).absolute().is_relative_to(path)
+
+
 def _below(root: str | Path, path: str) -> str | Path:
     if "://" in str(root) and "://" not in path:
         return f"{str(root).rstrip('/')}/{path}"
-    return path if "://" in path else Path(root).joinpath(Path(path).expanduser()).absolute()
+    return path if "://" in path else Path(root, os.path.expanduser(path)).absolute()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,6 +12,8 @@ from autoopt.errors import InputError
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Feed: TypeAlias = dict[str, Array]
+Choose: TypeAlias = Callable[[int], Array]
+"""How many items there are -> the numbers of those that are used, in their order."""
 
 
 @dataclass

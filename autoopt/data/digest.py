@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from autoopt.data.config import DataConfig
 from autoopt.errors import InputError
 
-_IGNORED = ("meta_data", "batch_size")
+_IGNORED = ("meta_data",)
 
 
 def digest(config: DataConfig | str | Mapping[str, Any], root: str | Path = ".") -> str:
@@ -22,7 +23,8 @@ def digest(config: DataConfig | str | Mapping[str, Any], root: str | Path = ".")
         InputError: a file that is not there.
     """
     parsed = DataConfig.parse(config)
-    contents = {path: digest_path(Path(root).joinpath(Path(path).expanduser())) for path in parsed.paths()}
+    named = (*parsed.paths(), *parsed.named(root))
+    contents = {path: digest_path(Path(root, os.path.expanduser(path))) for path in named}
     plain = {k: v for k, v in parsed.to_json().items() if k not in _IGNORED}
     text = json.dumps(_replace(plain, contents), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -50,7 +52,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
             yield file.relative_to(folder).as_posix(), file
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 17)
 def _file_digest(path: str, size: int, modified: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,8 @@
-"""Opening a data set in a worker: load, pre-process, order, sample."""
+"""Opening a data set in a worker: load, pre-process, order, sample.
+
+What order and sample leave is chosen before anything is read where the loader can count its items without reading them
+(it takes a parameter `choose`), and where all other components are built in, so that none looks at all items at once.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.data.components import Kind, component
+from autoopt.data.components import BUILT_IN, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
-from autoopt.data.dataset import Array, DataSet
+from autoopt.data.dataset import Array, Choose, DataSet
 from autoopt.errors import AutooptError, InputError
 from autoopt.script import load_script
 
@@ -36,11 +40,10 @@ def open_data(config: DataConfig | str | Mapping[str, Any], model: str | Path | 
     parsed = DataConfig.parse(config)
     if parsed.user_script:
         load_script(parsed.user_script)
-    data = _load(parsed, model)
-    for kind, chosen in (("pre_process", parsed.pre_process), ("dataloader", parsed.dataloader)):
-        if chosen:
-            data = as_dataset(_call(_function(kind, chosen), chosen, data), chosen.type)  # type: ignore[arg-type]
-    return _sample(data, parsed)
+    choose = _chooser(parsed)
+    data, is_chosen = _load(parsed, model, choose)
+    data = _step("pre_process", parsed.pre_process, data)
+    return data if is_chosen else _sample(data, parsed)
 
 
 def post_processor(config: DataConfig) -> Callable[[list[Any]], Any] | None:
@@ -73,19 +76,39 @@ def as_dataset(value: Any, name: str = "data") -> DataSet:
     return DataSet(columns, labels, name=name)
 
 
-def _function(kind: Kind, chosen: ComponentConfig) -> Callable[..., Any]:
-    return component(kind, chosen.type)
+def _step(kind: Kind, chosen: ComponentConfig | None, data: DataSet) -> DataSet:
+    return data if chosen is None else as_dataset(_call(component(kind, chosen.type), chosen, data), chosen.type)
 
 
-def _load(config: DataConfig, model: str | Path | None) -> DataSet:
+def _chooser(config: DataConfig) -> Choose | None:
+    """The numbers of the items that are used, in their order, by how many there are; None where that takes the items,
+    or where all are used as they come."""
+    if config.dataloader is None and config.sample_ratio == 1 and config.limit is None:
+        return None
+    steps: tuple[tuple[Kind, ComponentConfig | None], ...] = (
+        ("pre_process", config.pre_process),
+        ("dataloader", config.dataloader),
+    )
+    if any(chosen is not None and chosen.type not in BUILT_IN[kind] for kind, chosen in steps):
+        return None
+    return lambda count: _sample(DataSet({"number": np.arange(count)}), config).columns["number"]
+
+
+def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -> tuple[DataSet, bool]:
+    """The items, and whether they are the chosen ones already."""
     chosen = config.load_dataset or _by_path(config)
     params = dict(chosen.params)
     if config.path is not None:
         params.setdefault("path", config.path)
     function = component("load_dataset", chosen.type)
-    if model is not None and "model" in inspect.signature(function).parameters:
+    known = inspect.signature(function).parameters
+    if model is not None and "model" in known:
         params.setdefault("model", str(model))
-    return as_dataset(_call(function, ComponentConfig(type=chosen.type, params=params)), config.path or chosen.type)
+    can_choose = choose is not None and chosen.type in BUILT_IN["load_dataset"] and "choose" in known
+    if can_choose:
+        params["choose"] = choose
+    loaded = _call(function, ComponentConfig(type=chosen.type, params=params))
+    return as_dataset(loaded, config.path or chosen.type), can_choose
 
 
 def _by_path(config: DataConfig) -> ComponentConfig:
@@ -122,6 +145,8 @@ def _call(function: Callable[..., Any], chosen: ComponentConfig, *args: Any) -> 
 
 
 def _sample(data: DataSet, config: DataConfig) -> DataSet:
+    """What `dataloader`, `sample_ratio` and `limit` leave."""
+    data = _step("dataloader", config.dataloader, data)
     count = len(data)
     wanted = max(1, round(count * config.sample_ratio))
     if wanted < count:

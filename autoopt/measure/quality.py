@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -34,10 +34,9 @@ def fidelity(request: Request) -> Json:
     """
     if request.source is None:
         raise InputError("fidelity needs the source model")
-    data = evaluation_data(request)
-    limit = int(request.settings.get("samples") or FIDELITY_ITEMS)
-    theirs = _outputs(request, request.source, data, limit)
-    ours = theirs if request.is_source else _outputs(request, request.candidate, data, limit)
+    data = _some(request, evaluation_data(request), int(request.settings.get("samples") or FIDELITY_ITEMS))
+    theirs = _outputs(request, request.source, data)
+    ours = theirs if request.is_source else _outputs(request, request.candidate, data)
     names = Running.start(request.candidate, request).outputs
     if len(ours[0]) != len(theirs[0]):
         raise InputError(f"the candidate has {len(ours[0])} outputs, the source {len(theirs[0])}")
@@ -63,8 +62,8 @@ def _worst(metric: str, found: Sequence[Estimate]) -> Estimate:
 def task(request: Request) -> Json:
     """Task metrics of both models, and the paired interval of the drop in `details["drops"]`.
 
-    With the setting `sequential`, growing subsets are taken until every constraint in the setting `constraints` is
-    told, or the data end.
+    With the setting `sequential`, growing subsets (see `_some`) are taken until every constraint in the setting
+    `constraints` is told, or the data end.
 
     Raises:
         InputError: no labelled data, or outputs that do not fit the labels.
@@ -72,9 +71,10 @@ def task(request: Request) -> Json:
     data = evaluation_data(request) if request.data is not None else None
     if data is None or data.labels is None:
         raise InputError("task metrics need labelled data", remedy="give data with labels")
+    data = replace(data, labels=plain_labels(data.labels))
     subsets = list(_subsets(len(data), bool(request.settings.get("sequential"))))
     for count in subsets:
-        answered = _task(request, data, count)
+        answered = _task(request, _some(request, data, count), len(data))
         if _told(request, answered, looks=len(subsets)):
             break
     return answered
@@ -88,16 +88,24 @@ def _subsets(count: int, sequential: bool) -> Iterator[int]:
     yield count
 
 
-def _task(request: Request, data: DataSet, count: int) -> Json:
-    assert data.labels is not None
-    labels = plain_labels(data.labels)[:count]
-    ours = _predictions(request, request.candidate, data, count)
+def _some(request: Request, data: DataSet, count: int) -> DataSet:
+    """`count` items, the same for every model: in one random order, because data are often sorted by class, of which
+    fewer are the first ones. As they come where all are taken, and the first ones where recurrent state is fed back."""
+    if count >= len(data):
+        return data
+    in_order = request.settings.get("state") or (request.data is not None and request.data.state)
+    return data.take(np.arange(count) if in_order else np.random.default_rng(0).permutation(len(data))[:count])
+
+
+def _task(request: Request, data: DataSet, of: int) -> Json:
+    labels = data.labels
+    ours = _predictions(request, request.candidate, data)
     metrics = {name: _metric(name, ours, labels) for name in request.metrics}
-    details: Json = {"items": count, "of": len(data)}
+    details: Json = {"items": len(data), "of": of}
     theirs: list[Any] | None = None
     if request.source is not None:
         try:
-            theirs = ours if request.is_source else _predictions(request, request.source, data, count)
+            theirs = ours if request.is_source else _predictions(request, request.source, data)
         except Exception as error:  # a source that the runtime refuses: the candidate is measured without comparison
             details["source_refused"] = f"{type(error).__name__}: {error}"
     if theirs is None:
@@ -147,8 +155,8 @@ def custom(request: Request) -> Json:
     load_script(request.user_script)
     data = evaluation_data(request)
     known = own.registered()
-    ours = _predictions(request, request.candidate, data, len(data))
-    theirs = None if request.source is None else _predictions(request, request.source, data, len(data))
+    ours = _predictions(request, request.candidate, data)
+    theirs = None if request.source is None else _predictions(request, request.source, data)
     metrics: dict[str, Estimate] = {}
     source: dict[str, Estimate] = {}
     drops: dict[str, Json] = {}
@@ -199,10 +207,10 @@ def _stretched(estimate: Mapping[str, float], factor: float) -> Estimate:
     return Estimate(value, value - factor * (value - estimate["low"]), value + factor * (estimate["high"] - value))
 
 
-def _predictions(request: Request, model: Model, data: DataSet, count: int) -> list[Any]:
+def _predictions(request: Request, model: Model, data: DataSet) -> list[Any]:
     """What the task metrics take: the outputs with items along axis 0, post-processed where the data say how; the
     setting `task_output` (a name or a number) brings that output to the front."""
-    items = _outputs(request, model, data, count)
+    items = _outputs(request, model, data)
     post = post_processor(request.data) if request.data else None
     if post is not None:
         return [stack_or_list([post(item) for item in items])]
@@ -227,29 +235,30 @@ def stack_or_list(values: Sequence[Any]) -> Any:
 _outputs_cache: dict[str, list[Item]] = {}
 
 
-def _outputs(request: Request, model: Model, data: DataSet, count: int) -> list[Item]:
-    """The outputs of the first `count` items; those of the source model are kept in this process."""
+def _outputs(request: Request, model: Model, data: DataSet) -> list[Item]:
+    """The outputs of what `_some` gave, item by item; those of the source model are kept in this process."""
     is_source = request.source is not None and model.same_as(request.source)
     if not is_source:
-        return list(Running.start(model, request).items(data, count, _batch(request)))
-    key = _key(request, model)
-    known = _outputs_cache.get(key, [])
-    if len(known) < min(count, len(data)):
-        known = list(Running.start(model, request).items(data, count, _batch(request)))
+        return list(Running.start(model, request).items(data, batch_size=_batch(request)))
+    key = _key(request, model, len(data))
+    known = _outputs_cache.get(key)
+    if known is None:
+        known = list(Running.start(model, request).items(data, batch_size=_batch(request)))
         while _outputs_cache and _bytes() + _size(known) > CACHE_BYTES:
             del _outputs_cache[next(iter(_outputs_cache))]
         _outputs_cache[key] = known
-    return known[:count]
+    return known
 
 
 def _batch(request: Request) -> int:
     return int(request.settings.get("batch_size") or (request.data.batch_size if request.data else 0))
 
 
-def _key(request: Request, model: Model) -> str:
+def _key(request: Request, model: Model, items: int) -> str:
+    relevant = ("dimensions", "shapes", "ranges", "state", "reset_every")
     parts: Mapping[str, Any] = {
-        "data": digest(request.data) if request.data else "",
-        "settings": {k: v for k, v in request.settings.items() if k in ("dimensions", "shapes", "ranges", "state")},
+        "data": [digest(request.data) if request.data else "", items],
+        "settings": {k: v for k, v in request.settings.items() if k in relevant},
         "target": [request.execution_provider, request.threads, _batch(request)],
     }
     return digest_json({"model": model.digest, **parts})

@@ -2,6 +2,7 @@
 
 <root>/blobs/<sha256>              every file that a call reads or makes, once
 <root>/calls/<id>/asked.json       {"call", "payload", "seconds", "memory", "alone"}
+<root>/calls/<id>/begun.json       {}, once nothing there is waited for any more
 <root>/calls/<id>/answer.json      {"outcome", "value", "message", "seconds", "environment"}
 
 Paths travel as `{"$file": digest, "name": …}` and `{"$folder": {name: digest, …}, "pick": name}`; the folder that a
@@ -17,12 +18,13 @@ from typing import Any, Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.files import digest_file
+from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import without_password
 
 MODELS: Final = ("candidate", "source", "model")
 """Where a payload names a model: its folder goes along, for external data."""
-FOLDERS: Final = ("path", "labels", "tokenizer", "vocabulary")
-"""Fields that may name folders."""
+FOLDERS: Final = ("path", "labels", "tokenizer", "vocabulary", "data_name", "params")
+"""Fields that may name folders; `params`, of a pass or of a data component, at any depth."""
 
 
 class Exchange:
@@ -33,11 +35,9 @@ class Exchange:
         Raises:
             InputError: no such file system, or what it needs is not installed.
         """
-        import fsspec
-
         self.safe_url = without_password(url)
         try:
-            self._system, root = fsspec.core.url_to_fs(url)
+            self._system, root = open_filesystem(url)
         except (ImportError, ValueError) as error:
             raise InputError(f"calls cannot be exchanged there ({error})", where=self.safe_url) from None
         self._root = PurePosixPath(root)
@@ -101,26 +101,22 @@ class Exchange:
 
 def pack(payload: Mapping[str, Any], exchange: Exchange) -> dict[str, Any]:
     """A payload whose files lie in the exchange; an `output` folder is left to be made there."""
-    return {key: _packed(value, key, exchange) for key, value in payload.items()}
+    return {k: {"$output": {}} if k == "output" else _packed(v, k, exchange) for k, v in payload.items()}
 
 
 def _packed(value: Any, key: str, exchange: Exchange) -> Any:
-    if key == "output":
-        return {"$output": {}}
     if key in MODELS and isinstance(value, Mapping) and isinstance(value.get("path"), str):
         path = Path(value["path"])
         return {**value, "path": {**_folder(path.parent, exchange), "pick": path.name}}
-    if key == "params" and isinstance(value, Mapping):  # of a pass, whose names mean nothing here
-        return {name: _packed(item, FOLDERS[0], exchange) for name, item in value.items()}
-    if isinstance(value, Mapping):
-        return {name: _packed(item, str(name), exchange) for name, item in value.items()}
+    if isinstance(value, Mapping):  # the names of parameters mean nothing here
+        return {name: _packed(item, key if key == "params" else str(name), exchange) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_packed(item, key, exchange) for item in value]
     if isinstance(value, str) and value.startswith("/") and len(value) < 4096 and "\n" not in value:
         path = Path(value)
         if path.is_file():
             return {"$file": exchange.put(path), "name": path.name}
-        if key in FOLDERS and path.is_dir():
+        if key in FOLDERS and path.is_dir() and path.name:
             return {**_folder(path, exchange), "pick": ""}
     return value
 

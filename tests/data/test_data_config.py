@@ -65,7 +65,8 @@ def test_resolved_paths_are_absolute_and_content_decides_the_digest(tmp_path):
     assert one == two == digest(DataConfig.parse("x.bin").resolved(tmp_path / "a"))
     (tmp_path / "b" / "x.bin").write_bytes(b"other")
     assert digest("x.bin", tmp_path / "b") != one
-    assert digest({"path": "x.bin", "limit": 3}, tmp_path / "a") != one
+    for changed in ({"limit": 3}, {"batch_size": 8}):
+        assert digest({"path": "x.bin", **changed}, tmp_path / "a") != one
 
 
 def test_the_digest_of_a_folder_sees_names_and_nested_files(tmp_path):
@@ -89,6 +90,41 @@ def test_a_tokenizer_and_a_script_are_part_of_the_digest(tmp_path):
         (tmp_path / name).write_text("22")
         seen.add(digest(config, tmp_path))
     assert len(seen) == 4
+
+
+@pytest.mark.parametrize("kind", ["load_dataset", "pre_process", "dataloader", "post_process"])
+def test_what_a_components_parameters_name_is_absolute_and_part_of_the_digest(tmp_path, kind):
+    (tmp_path / "images" / "deep").mkdir(parents=True)
+    files = [tmp_path / "a.json", tmp_path / "images" / "deep" / "x", tmp_path / "m.txt"]
+    for file in (*files, tmp_path / "x.npz"):
+        file.write_text("1")
+    params = {"folder": "images", "files": {"boxes": ["a.json", "gone.json"]}, "means": str(files[2]), "sign": "/"}
+    config = DataConfig.parse({"path": "x.npz", kind: {"type": "mine", "params": params}}).resolved(tmp_path)
+    assert getattr(config, kind).params == {
+        "folder": str(tmp_path / "images"),
+        "files": {"boxes": [str(files[0]), "gone.json"]},
+        "means": str(files[2]),
+        "sign": "/",
+    }
+    assert config.resolved("/") == config
+    seen = {digest(config)}
+    for file in files:
+        file.write_text("22")
+        seen.add(digest(config))
+    assert len(seen) == 4
+
+
+def test_texts_that_are_no_paths_stay_what_they_are(tmp_path):
+    (tmp_path / "float32").mkdir()
+    (tmp_path / "set").mkdir()
+    (tmp_path / "x.npz").touch()
+    cast = {"type": "cast", "params": {"dtype": "float32"}}
+    own = {"type": "mine", "params": {"where": ".", "up": "..", "nothing": "", "odd": "~nobody\0" + "x" * 5000}}
+    config = DataConfig.parse({"path": "x.npz", "pre_process": cast, "post_process": own}).resolved(tmp_path)
+    assert (config.pre_process.params, config.post_process.params) == (cast["params"], own["params"])
+    named = {"load_dataset": {"type": "huggingface", "params": {"data_name": "./set", "split": "set"}}}
+    params = DataConfig.parse(named).resolved(tmp_path).load_dataset.params
+    assert params == {"data_name": str(tmp_path / "set"), "split": "set"}
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from autoopt.data import DataConfig, open_data
 from autoopt.data.opening import post_processor
@@ -71,6 +72,47 @@ def test_post_processing_makes_predictions(path):
     assert post_processor(DataConfig.parse(path)) is None
 
 
+@pytest.mark.parametrize(
+    ("chosen", "numbers"),
+    [
+        ({"limit": 2}, [0, 1]),
+        ({"sample_ratio": 0.5}, [0, 2, 5]),
+        ({"dataloader": step("shuffle", seed=1), "limit": 3}, np.random.default_rng(1).permutation(6)[:3].tolist()),
+        ({"dataloader": step("first", count=4), "sample_ratio": 0.5}, [0, 3]),
+    ],
+)
+def test_only_what_is_used_is_read(tmp_path, chosen, numbers):
+    image = pytest.importorskip("PIL.Image")
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    for number in range(6):
+        file = tmp_path / "images" / "ab"[number // 3] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        folder = tmp_path / "tensors" / f"test_data_set_{number}"
+        folder.mkdir(parents=True)
+        if number in numbers:
+            image.new("L", (1, 1), number).save(file)
+            tensor = numpy_helper.from_array(np.full((1, 1), number, np.float32), "x")
+            (folder / "input_0.pb").write_bytes(tensor.SerializeToString())
+        else:
+            file.write_bytes(b"no image")
+            (folder / "input_0.pb").write_bytes(b"no tensor")
+    grey = step("images", mode="L", scale=1)
+    images = open_data({"path": str(tmp_path / "images"), "load_dataset": grey, **chosen})
+    assert images.columns["image"].ravel().tolist() == numbers
+    assert images.labels.tolist() == [number // 3 for number in numbers]
+    tensors = open_data({"path": str(tmp_path / "tensors"), **chosen})
+    assert np.ravel(tensors.uneven["x"]).tolist() == numbers
+    parquet.write_table(pyarrow.table({"x": range(6)}), tmp_path / "x.parquet")
+    (tmp_path / "x.txt").write_text("\n".join(map(str, range(6))))
+    for name, column in (("x.parquet", "input"), ("x.txt", "text")):
+        found = open_data({"path": str(tmp_path / name), **chosen}).columns[column]
+        assert [int(item) for item in found.ravel()] == numbers
+    with pytest.raises(InputError, match="not a readable image"):
+        open_data({"path": str(tmp_path / "images"), "load_dataset": grey})
+
+
 SCRIPT = """
 import numpy as np
 from autoopt.data import register_dataloader, register_load_dataset, register_post_process, register_pre_process
@@ -87,6 +129,10 @@ def twice(data):
 @register_dataloader("backwards")
 def backwards(data):
     return data.take(np.arange(len(data))[::-1])
+
+@register_dataloader("last of class")
+def last_of_class(data):
+    return data.take(np.flatnonzero(np.diff(data.labels, append=-1)))
 
 @register_post_process("sum")
 def total(outputs):
@@ -108,6 +154,14 @@ def test_components_of_a_user_script(tmp_path):
     assert data.columns["x"].ravel().tolist() == [6, 4, 2, 0]
     assert data.labels.tolist() == [9, 4, 1, 0]
     assert post_processor(DataConfig.parse(config))([np.ones((2, 3))]).tolist() == [3, 3]
+    image = pytest.importorskip("PIL.Image")
+    for number in range(6):
+        file = tmp_path / "images" / "ab"[number // 3] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        image.new("L", (1, 1), number).save(file)
+    by_class = {"path": str(tmp_path / "images"), "user_script": str(script), "dataloader": "last of class", "limit": 1}
+    read = open_data({**by_class, "load_dataset": step("images", mode="L", scale=1)})
+    assert read.columns["image"].ravel().tolist() == [2]
     script.write_text("def broken(:\n")
     with pytest.raises(InputError, match="SyntaxError"):
         open_data(config)

@@ -13,7 +13,9 @@ def test_files_and_folders_of_parameters_travel(tmp_path: Path) -> None:
     (here / "note.txt").write_text("told")
     (here / "saved" / "data" / "part").write_text("deep")
     params = {"file": str(here / "note.txt"), "model": str(here / "saved"), "output": "text", "level": 3}
-    payload = {"steps": [{"pass": "p", "params": params}], "output": str(tmp_path / "out")}
+    own = {"params": {"deep": {"folders": [str(here / "saved")]}, "sign": "/"}}
+    data = {"load_dataset": own, "data_name": str(here / "saved"), "state": {"output": "h"}}
+    payload = {"steps": [{"pass": "p", "params": params}], "data": data, "output": str(tmp_path / "out")}
     exchange = Exchange(str(tmp_path / "exchange"))
     packed = pack(payload, exchange)
     (tmp_path / "here").rename(tmp_path / "gone")
@@ -23,3 +25,8 @@ def test_files_and_folders_of_parameters_travel(tmp_path: Path) -> None:
     assert (Path(got["model"]) / "data" / "part").read_text() == "deep"
     assert (got["output"], got["level"]) == ("text", 3)
     assert found["output"] == str(tmp_path / "there" / "output")
+    there = found["data"]["load_dataset"]["params"]
+    for folder in (there["deep"]["folders"][0], found["data"]["data_name"]):
+        assert folder != str(here / "saved")
+        assert (Path(folder) / "data" / "part").read_text() == "deep"
+    assert (there["sign"], found["data"]["state"]) == ("/", {"output": "h"})

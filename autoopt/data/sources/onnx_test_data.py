@@ -8,21 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet
+from autoopt.data.dataset import Array, Choose, DataSet
 from autoopt.errors import InputError
 
 
-def load(path: str, labels: bool = False) -> DataSet:
+def load(path: str, labels: bool = False, choose: Choose | None = None) -> DataSet:
     """The data sets below a folder, one item each, in the order of their numbers. A folder that holds `input_*.pb`
     itself is one item. Inputs are named by their tensors, `input_0`, `input_1` where those have no names.
 
-    `labels` takes the first expected output of each item as its label.
+    `labels` takes the first expected output of each item as its label. `choose` says which data sets are read.
 
     Raises:
         InputError: no inputs, different inputs from set to set, or a file that is no tensor.
     """
     root = Path(path)
     folders = sorted(root.glob("test_data_set_*"), key=_number) or [root]
+    if choose is not None:
+        folders = [folders[i] for i in choose(len(folders))]
     items = [_tensors(folder, "input") for folder in folders]
     if not items[0]:
         raise InputError("holds no input_*.pb", where=str(folders[0]))

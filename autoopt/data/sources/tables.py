@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet
+from autoopt.data.dataset import Array, Choose, DataSet
 from autoopt.errors import InputError, did_you_mean
 
 LABELS = ("label", "labels", "target", "class", "y")
@@ -47,8 +47,9 @@ def load_parquet(
     path: str,
     label_col: str | None = None,
     input_cols: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    choose: Choose | None = None,
 ) -> DataSet:
-    """A Parquet file; needs pyarrow. See `to_dataset`.
+    """A Parquet file; needs pyarrow. See `to_dataset`. `choose` says which rows are read.
 
     Raises:
         InputError: pyarrow is missing, or the file is no table.
@@ -62,6 +63,8 @@ def load_parquet(
         table = pyarrow.parquet.read_table(path)
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"not a readable table ({error})", where=path) from error
+    if choose is not None and len(table):
+        table = table.take(choose(len(table)))
     columns = {name: _from_list(table.column(name).to_pylist(), name, path) for name in table.column_names}
     return to_dataset(columns, path, label_col, input_cols)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet
+from autoopt.data.dataset import Array, Choose, DataSet
 from autoopt.errors import InputError
 
 
@@ -20,11 +20,12 @@ def load(
     labels: str | None = None,
     text_col: str = "text",
     label_col: str = "label",
+    choose: Choose | None = None,
 ) -> DataSet:
     """Lines of a text file, or of a JSON-lines file with `text_col` and `label_col`; empty lines are left out.
 
     With `tokenizer` they become `input_ids`, `attention_mask` and `token_type_ids` of that length, otherwise they are
-    the input `text`. `labels` is a file with one label a line.
+    the input `text`. `labels` is a file with one label a line. `choose` says which lines are used.
 
     Raises:
         InputError: not readable, nothing in it, or labels that do not fit.
@@ -34,6 +35,8 @@ def load(
         lines = [line.strip() for line in Path(labels).read_text(encoding="utf-8").splitlines() if line.strip()]
         truth = _classes(lines)
     data = DataSet({"text": np.array(texts, object)}, truth, name=path)
+    if choose is not None:
+        data = data.take(choose(len(data)))
     return data if tokenizer is None else tokenize(data, tokenizer, length)
 
 
