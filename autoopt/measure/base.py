@@ -40,10 +40,10 @@ def _of_kind(kind: str) -> tuple[str, ...]:
 
 METERS: Final[tuple[Meter, ...]] = (
     Meter("size", _of_kind("size"), "autoopt.measure.worker:size"),
-    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", needs="source"),
-    Meter("task", _of_kind("task"), "autoopt.measure.worker:task", needs="labels"),
-    Meter("latency", _of_kind("latency"), "autoopt.measure.worker:latency", exclusive=True, needs="data", version=2),
-    Meter("memory", _of_kind("memory"), "autoopt.measure.worker:memory", exclusive=True, needs="data"),
+    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", needs="source", version=2),
+    Meter("task", _of_kind("task"), "autoopt.measure.worker:task", needs="labels", version=2),
+    Meter("latency", _of_kind("latency"), "autoopt.measure.worker:latency", exclusive=True, needs="data", version=3),
+    Meter("memory", _of_kind("memory"), "autoopt.measure.worker:memory", exclusive=True, needs="data", version=2),
 )
 """Cheap ones first: the order in which a trial goes through them."""
 

@@ -46,6 +46,8 @@ def judge(
 def _verdict(name: str, bound: str, excess: Estimate, confidence: float | None) -> Verdict:
     holds: Holds = "holds" if excess.high <= 0 else "fails" if excess.low > 0 else "cannot be told"
     violation = excess.value if confidence is None else surely(excess, confidence)
+    if violation > 0 and holds == "holds":  # within 95 %, but not with the confidence that is asked for
+        holds = "cannot be told"
     span = "" if excess.low == excess.high else f" (95 %: {excess.low:+.4g} to {excess.high:+.4g})"
     past = f"{excess.value:+.4g} past it" if excess.value > 0 else f"{-excess.value:.4g} to spare"
     return Verdict(violation, holds, f"{name} {bound} {holds}: {past}{span}")

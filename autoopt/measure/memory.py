@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,29 +12,69 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from autoopt.data.dataset import Feed
 from autoopt.errors import SystemFailure, one_line
-from autoopt.measure.request import Request
+from autoopt.measure.batches import batch_size, items, sized
+from autoopt.measure.inputs import evaluation_data
+from autoopt.measure.profiles import by_profile
+from autoopt.measure.request import Json, Request, answer
 from autoopt.metrics import Estimate
 
 RUNS = 5
 """Inferences after which the memory is read; the arena has grown by then."""
 PROCESSES = 2
+METRICS = ("peak_memory", "arena_memory")
+PROGRAM = Path(__file__).parents[1] / "workers" / "child.py"
+"""What this runs in, and its fresh processes too; by its place, as workers know meters and not the other way round."""
 
 
-def measure(payload: Mapping[str, Any], which: str) -> dict[str, Estimate]:
-    """`peak_memory` and `arena_memory` in bytes of the payload's `candidate` or `source`; over two fresh processes,
-    their mean, with the smallest and the largest as interval.
+def memory(payload: Mapping[str, Any]) -> Json:
+    """`peak_memory` and `arena_memory` in bytes of candidate and source, each over two fresh processes: their mean,
+    with the smallest and the largest as interval. With batches of the size that latency is measured with; with
+    `profiles` one session runs them all, so that the largest counts.
 
     Raises:
+        InputError: settings or data that do not fit the model.
         SystemFailure: the process failed; with its last line.
+        Exception: onnxruntime's, where it refuses the candidate.
     """
+    request = Request.parse(payload)
+    profiles = bool(request.settings.get("profiles"))
+    asked = {name: sized(one) for name, one in (by_profile(request) if profiles else {"": request}).items()}
+    feeds = [[items(evaluation_data(one), n, batch_size(one)) for n in range(RUNS)] for one, _ in asked.values()]
+    sizes = {name: {"batch_size": batch_size(one)} for name, (one, _) in asked.items()}
+    details: Json = {"profiles": sizes} if profiles else sizes[""]
+    details["source_refused"] = next((refused for _, refused in asked.values() if refused), "")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "feeds.npz")
+        _keep(feeds, file)
+        told = {**payload, "feeds": str(file), **({"data": None} if profiles else {})}
+        metrics = _only(_measure(told, "candidate"), request)
+        if request.is_source:
+            return answer(metrics, metrics, details=details)
+        source: dict[str, Estimate] = {}
+        if request.source is not None and not details["source_refused"]:
+            try:
+                source = _only(_measure(told, "source"), request)
+            except SystemFailure as error:  # a source that does not run: the candidate is measured without ratios
+                details["source_refused"] = str(error)
+    return answer(metrics, source, details=details)
+
+
+def _only(found: Mapping[str, Estimate], request: Request) -> dict[str, Estimate]:
+    return {name: estimate for name, estimate in found.items() if not request.metrics or name in request.metrics}
+
+
+def _measure(payload: Mapping[str, Any], which: str) -> dict[str, Estimate]:
     found = [_in_fresh_process({**payload, "candidate": payload[which]}) for _ in range(PROCESSES)]
-    values = {name: [f[name] for f in found if f.get(name) is not None] for name in ("peak_memory", "arena_memory")}
+    values = {name: [f[name] for f in found if f.get(name) is not None] for name in METRICS}
     return {n: Estimate(sum(v) / len(v), min(v), max(v)) for n, v in values.items() if v}
 
 
 def _in_fresh_process(payload: Mapping[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "autoopt.measure.memory"]
+    command = [sys.executable, "-P", str(PROGRAM), "autoopt.measure.memory:child"]
     done = subprocess.run(command, input=json.dumps(payload), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
@@ -43,26 +84,43 @@ def _in_fresh_process(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def child(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What this process grows by when it makes a session and runs it. Must be a fresh process."""
+    """What this process grows by when it makes a session of the payload's `candidate` and runs the items in the file
+    `feeds`, those of one profile after the other. Must be a fresh process."""
     import onnxruntime
 
-    from autoopt.measure.inputs import evaluation_data
     from autoopt.measure.running import Running
 
     request = Request.parse(payload)
-    data = evaluation_data(request)
-    feeds = [feed for feed, _ in data.feeds(1, RUNS)]
+    feeds = _kept(Path(payload["feeds"]))
     onnxruntime.set_default_logger_severity(1)
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
     with tempfile.TemporaryFile() as log, _stderr_to(log):
         running = Running.start(request.candidate, request)
-        for number in range(RUNS):
-            running.run(feeds[number % len(feeds)])
+        for profile in feeds:
+            running.reset()
+            for feed in profile:
+                running.run(feed)
         after = _status("VmHWM")
         log.seek(0)
         text = log.read().decode(errors="replace")
     return {"peak_memory": max(0, after - before), "arena_memory": arena_bytes(text)}
+
+
+def _keep(feeds: list[list[Feed]], file: Path) -> None:
+    """Write the items of each profile; texts as such, since objects could only be pickled."""
+    names = [[list(feed) for feed in profile] for profile in feeds]
+    arrays = [a.astype(str) if a.dtype == object else a for profile in feeds for feed in profile for a in feed.values()]
+    entries: dict[str, Any] = {f"a{number}": a for number, a in enumerate(arrays)}
+    np.savez(file, names=np.array(json.dumps(names)), **entries)
+
+
+def _kept(file: Path) -> list[list[Feed]]:
+    with np.load(file, allow_pickle=False) as found:
+        arrays = iter([found[f"a{number}"] for number in range(len(found.files) - 1)])
+        names = json.loads(str(found["names"]))
+    read = (a.astype(object) if a.dtype.kind == "U" else a for a in arrays)
+    return [[{name: next(read) for name in feed} for feed in profile] for profile in names]
 
 
 def arena_bytes(log: str) -> int | None:
@@ -89,18 +147,10 @@ class _stderr_to:
         self._file = file
 
     def __enter__(self) -> None:
-        import os
-
         sys.stderr.flush()
         self._kept = os.dup(2)
         os.dup2(self._file.fileno(), 2)
 
     def __exit__(self, *_: object) -> None:
-        import os
-
         os.dup2(self._kept, 2)
         os.close(self._kept)
-
-
-if __name__ == "__main__":
-    print(json.dumps(child(json.load(sys.stdin))))

@@ -19,7 +19,7 @@ SLOW = 0.1
 within, slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a time."""
 
 PACE = 0.06
-"""How much slower than when it was fastest the source may be for the whole of a measurement. On a machine that was left
+"""How much slower than at its better times the source may be for the whole of a measurement. On a machine that was left
 alone it was up to 4 % slower; on one shared with others from outside, 12 % slower made the ratio of an int8 model 8 %
 other."""
 

@@ -1,4 +1,4 @@
-"""Latency over several profiles of dynamic shapes."""
+"""Several profiles of dynamic shapes: latency over them, and the requests they make."""
 
 from __future__ import annotations
 
@@ -11,65 +11,127 @@ import numpy as np
 from autoopt.data.sources.synthetic import read_inputs
 from autoopt.errors import InputError, did_you_mean
 from autoopt.measure.latency import measure as measure_one
+from autoopt.measure.latency import pace_of, quiet_seconds, slow, until_paced
 from autoopt.measure.protocol import Protocol
 from autoopt.measure.request import Request
 from autoopt.measure.results import Latency
 from autoopt.metrics import Estimate
+
+SIZES = ("dimensions", "shapes", "ranges")
+SUMS = (
+    "pairs",
+    "set_aside",
+    "interrupted",
+    "replicas",
+    "repeats",
+    "source_repeats",
+    "effective_repeats",
+    "outliers",
+    "seconds",
+)
+"""Details that add up over the profiles."""
 
 
 def measure(request: Request) -> Latency:
     """Latency metrics, over the profiles of dynamic shapes in the settings where there are any.
 
     Raises:
+        InputError: settings or data that do not fit the model.
         Exception: onnxruntime's, where it refuses the candidate.
     """
-    profiles = request.settings.get("profiles")
-    return over_profiles(request, profiles) if profiles else measure_one(request)
+    if not request.settings.get("profiles"):
+        return measure_one(request)
+    protocol = Protocol.of(request.settings)
+    return until_paced(
+        lambda: over_profiles(request),
+        lambda found: found.details["pace"],
+        max(quiet_seconds(request), protocol.seconds),
+    )
 
 
-def over_profiles(request: Request, profiles: Sequence[Mapping[str, Any]]) -> Latency:
-    """Each profile measured by itself with its share of the time; the result is the weighted geometric mean.
+def by_profile(request: Request) -> dict[str, Request]:
+    """What is asked for each profile in the settings, by its name: the same with inputs that are made up in its sizes.
 
-    A profile is `{name, dimensions, shapes, ranges, weight}`; its inputs are made up.
+    A profile is `{name, dimensions, shapes, ranges, weight}`; without a name its number is its name.
 
     Raises:
         InputError: something in a profile that is unknown, or that the source model does not have.
     """
+    profiles = request.settings["profiles"]
     _check(profiles, (request.source or request.candidate).path)
-    settings = {k: v for k, v in request.settings.items() if k not in ("profiles", "source_ms")}
-    seconds = Protocol.of(settings).seconds / len(profiles)
-    found: list[Latency] = []
-    for profile in profiles:
-        sizes = {k: profile[k] for k in ("dimensions", "shapes", "ranges") if k in profile}
-        found.append(measure_one(replace(request, data=None, settings={**settings, "seconds": seconds, **sizes})))
+    settings = {k: v for k, v in request.settings.items() if k != "profiles"}
+    sizes = [{k: profile[k] for k in SIZES if k in profile} for profile in profiles]
+    return {
+        str(profile.get("name", number)): replace(request, data=None, settings={**settings, **sizes[number]})
+        for number, profile in enumerate(profiles)
+    }
+
+
+def over_profiles(request: Request) -> Latency:
+    """Each profile measured by itself with its share of the time; the result is the weighted geometric mean, and so is
+    what the setting `source_ms` is compared with.
+
+    Raises:
+        InputError: as `by_profile`.
+    """
+    profiles = request.settings["profiles"]
+    seconds = Protocol.of(request.settings).seconds / len(profiles)
+    found: dict[str, Latency] = {}
+    for name, one in by_profile(request).items():
+        settings = {k: v for k, v in one.settings.items() if k != "source_ms"}
+        found[name] = measure_one(replace(one, settings={**settings, "seconds": seconds}))
     weights = np.array([float(p.get("weight", 1.0)) for p in profiles])
     weights = weights / weights.sum()
-    names = [str(p.get("name", number)) for number, p in enumerate(profiles)]
-    details = {
-        name: {
-            **one.details,
-            "metrics": {n: asdict(e) for n, e in one.metrics.items()},
-            "ratios": {n: asdict(e) for n, e in one.ratios.items()},
-        }
-        for name, one in zip(names, found, strict=True)
-    }
     return Latency(
-        _geometric([f.metrics for f in found], weights),
-        _geometric([f.source for f in found], weights),
-        _geometric([f.ratios for f in found], weights),
-        {"profiles": details, "busy": any(f.details["busy"] for f in found), "threads": request.threads},
+        _geometric([f.metrics for f in found.values()], weights),
+        _geometric([f.source for f in found.values()], weights),
+        _geometric([f.ratios for f in found.values()], weights),
+        {
+            **_together(request, [f.details for f in found.values()], weights),
+            "profiles": {
+                name: {
+                    **one.details,
+                    "metrics": {n: asdict(e) for n, e in one.metrics.items()},
+                    "ratios": {n: asdict(e) for n, e in one.ratios.items()},
+                }
+                for name, one in found.items()
+            },
+        },
     )
+
+
+def _together(request: Request, found: Sequence[Mapping[str, Any]], weights: Any) -> dict[str, Any]:
+    """How it went over all profiles, under the names that one measurement has."""
+    times = [d["source_ms"] for d in found]
+    ms = None if None in times else float(np.exp(weights @ np.log(times)))
+    pace = pace_of(request, ms)
+    return {
+        "stopped": ", ".join(dict.fromkeys(d["stopped"] for d in found)),
+        **{name: round(sum(d[name] for d in found), 4) for name in SUMS},
+        "calm": min(d["calm"] for d in found),
+        "warm_up_settled": all(d["warm_up_settled"] for d in found),
+        "threads": request.threads,
+        "source_refused": next((d["source_refused"] for d in found if d["source_refused"]), ""),
+        "busy": any(d["busy"] for d in found),
+        "disturbed": any(d["disturbed"] for d in found) or slow(pace),
+        "source_ms": ms,
+        "pace": None if pace is None else round(pace, 3),
+        **({"identical": True} if all(d.get("identical") for d in found) else {}),
+    }
 
 
 def _check(profiles: Any, model: str) -> None:
     if not isinstance(profiles, list) or not all(isinstance(p, dict) for p in profiles):
         raise InputError("must be a list of {name, dimensions, shapes, ranges, weight}", where="profiles")
     inputs, _ = read_inputs(model)
+    called = [str(profile.get("name", number)) for number, profile in enumerate(profiles)]
+    if len(set(called)) < len(called):
+        raise InputError(f"two of them are called {max(called, key=called.count)!r}", where="profiles")
     names = [i.name for i in inputs]
     symbols = sorted({d for i in inputs for d in i.shape or () if isinstance(d, str)})
     for number, profile in enumerate(profiles):
         where = f"profiles[{number}]"
-        _known(profile, ("name", "dimensions", "shapes", "ranges", "weight"), "setting", where)
+        _known(profile, ("name", *SIZES, "weight"), "setting", where)
         _known(profile.get("dimensions", {}), symbols, "symbolic dimension", f"{where}.dimensions")
         for what in ("shapes", "ranges"):
             _known(profile.get(what, {}), names, "input", f"{where}.{what}")

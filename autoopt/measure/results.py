@@ -10,9 +10,10 @@ import numpy as np
 
 from autoopt.measure.arms import Arm, value_of
 from autoopt.measure.intervals import bootstrap
+from autoopt.measure.pairs import kept
 from autoopt.measure.protocol import BEYOND, BEYOND_FEW, Course
 from autoopt.measure.request import Request
-from autoopt.measure.timing import Array
+from autoopt.measure.timing import Array, outliers
 from autoopt.measure.units import interval, widened
 from autoopt.metrics import Estimate
 
@@ -25,9 +26,9 @@ WHAT: Mapping[str, str] = {
     "cold_start": "cold_start",
     "first_inference": "first_inference",
 }
-
-
 BEGINNING = ("cold_start", "first_inference")
+RARE = 0.01
+"""Share of inferences up to which outliers count as the operating system's."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Latency:
 
 def results(request: Request, course: Course, batch: int, details: dict[str, Any]) -> Latency:
     """The wanted metrics of both models, and their paired ratios, from the blocks that count."""
+    details = {**details, "interrupted": len(course.pairs) - len(_counting(course, "p99"))}
     wanted = [n for n in request.metrics if n in WHAT] or list(WHAT)
     metrics = {n: _absolute(course, course.candidate, n, batch) for n in wanted}
     if request.is_source:
@@ -59,7 +61,7 @@ def _absolute(course: Course, arm: Arm, name: str, batch: int) -> Estimate:
     elif course.by_replica:
         found = interval(np.log(_by_replica(course, arm, what)).tolist(), beyond=BEYOND)
     else:
-        blocks = _blocks(course, arm)
+        blocks = _blocks(course, arm, what)
         found = bootstrap(lambda chosen: _pooled(blocks, chosen, what), len(blocks))
         found = widened(found, len(blocks), BEYOND_FEW)
     ms = Estimate(found.value / 1e6, found.low / 1e6, found.high / 1e6)
@@ -79,7 +81,7 @@ def _ratio(course: Course, name: str) -> Estimate:
         logs = np.log(_by_replica(course, mine, what)) - np.log(_by_replica(course, base, what))
         found = interval(logs.tolist(), beyond=BEYOND)
     else:
-        ours, theirs = _blocks(course, mine), _blocks(course, base)
+        ours, theirs = _blocks(course, mine, what), _blocks(course, base, what)
         found = bootstrap(lambda c: _pooled(ours, c, what) / _pooled(theirs, c, what), len(ours))
         found = widened(found, len(ours), BEYOND_FEW)
     return Estimate(1 / found.value, 1 / found.high, 1 / found.low) if name == "throughput" else found
@@ -91,19 +93,30 @@ def _begun(arm: Arm, what: str) -> list[float]:
     return values[1:] if len(values) >= 3 else values
 
 
-def _blocks(course: Course, arm: Arm) -> list[Array]:
+def _counting(course: Course, what: str) -> list[int]:
+    """Numbers of the pairs that count. For p50 the calm ones; what a model does now and then of its own accord is
+    part of every other value, so there only those do not count in which others had the core."""
+    return course.kept() if what == "p50" else kept([p._replace(mine=1.0, base=1.0) for p in course.pairs])
+
+
+def _blocks(course: Course, arm: Arm, what: str) -> list[Array]:
     """The blocks of an arm that count, in the order of the pairs."""
     turns = {index: iter(replica.blocks) for index, replica in enumerate(arm.replicas)}
     blocks = [next(turns[pair.replica]) for pair in course.pairs]
-    return [blocks[number] for number in course.kept()]
+    return [blocks[number] for number in _counting(course, what)]
 
 
 def _by_replica(course: Course, arm: Arm, what: str) -> list[float]:
     pools: dict[int, list[Array]] = {}
-    for number, times in zip(course.kept(), _blocks(course, arm), strict=True):
+    for number, times in zip(_counting(course, what), _blocks(course, arm, what), strict=True):
         pools.setdefault(course.pairs[number].replica, []).append(times)
-    return [value_of(np.concatenate(pool), what) for pool in pools.values()]
+    return [_value(np.concatenate(pool), what) for pool in pools.values()]
 
 
 def _pooled(blocks: list[Array], chosen: Any, what: str) -> float:
-    return value_of(np.concatenate([blocks[i] for i in chosen]), what)
+    return _value(np.concatenate([blocks[i] for i in chosen]), what)
+
+
+def _value(times: Array, what: str) -> float:
+    """Outliers that are not rare are the model's own, and belong to the mean."""
+    return float(times.mean()) if what == "mean" and outliers(times).mean() > RARE else value_of(times, what)

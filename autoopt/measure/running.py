@@ -71,17 +71,21 @@ class Running:
             self._fed_back = {target: by_name[output] for output, target in self.state.items()}
         return outputs
 
+    def reset(self) -> None:
+        """Forget the recurrent state."""
+        self._fed_back = {}
+
     def items(self, data: DataSet, limit: int | None = None, batch_size: int = 0) -> Iterator[Item]:
         """The outputs of each item of `data`, in order.
 
         Items go in batches where the model's first dimension is free and a batch of two gives what two single items
         give (a model that mixes items, or whose quantisation looks at the whole batch, is run item by item).
         """
-        self._fed_back = {}
+        self.reset()
         size = self.batch_size(data, batch_size)
         for index, (feed, _) in enumerate(data.feeds(size, limit)):
             if self.reset_every and index % self.reset_every == 0:
-                self._fed_back = {}
+                self.reset()
             if size == 1:
                 yield self.run(feed)
             else:

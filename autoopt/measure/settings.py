@@ -23,7 +23,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "quiet_seconds": "latency: how long to wait, or to measure again, for the machine to be left alone (0.5)",
     "source_ms": "latency: p50 of the source when the machine was free; where it is slower now, measured again",
     "affinity": "latency: cores to run on",
-    "batch_size": "items per inference (latency: 1; else as many as the model allows)",
+    "batch_size": "items per inference (that of the data; else latency: 1, others: as many as the model allows)",
     "concurrency": "throughput: inferences at the same time in one session (1)",
     "throughput": "throughput: a list of {batch_size, concurrency} measured besides, into the details",
     "profiles": "latency: a list of {name, dimensions, shapes, weight}: sizes of dynamic shapes to be measured",

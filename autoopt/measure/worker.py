@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeAlias
 
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import InputError
 from autoopt.measure.request import Json, Request, Unmeasurable, answer
 from autoopt.metrics import Estimate
 
@@ -59,19 +59,7 @@ def memory(payload: Mapping[str, Any]) -> Json:
     """Peak memory and arena, each model in fresh processes."""
     from autoopt.measure import memory as memory_
 
-    request = Request.parse(payload)
-    found = memory_.measure(payload, "candidate")
-    if request.source is None:
-        return answer(_only(found, request))
-    try:
-        source = found if request.is_source else memory_.measure(payload, "source")
-    except SystemFailure as error:  # a source that does not run: the candidate is measured without ratios
-        return answer(_only(found, request), details={"source_refused": str(error)})
-    return answer(_only(found, request), _only(source, request))
-
-
-def _only(found: Mapping[str, Estimate], request: Request) -> dict[str, Estimate]:
-    return {name: estimate for name, estimate in found.items() if not request.metrics or name in request.metrics}
+    return memory_.memory(payload)
 
 
 @_meter

@@ -1,4 +1,5 @@
-"""The worker process. Run as a program by the pool, with any Python 3.11 or newer: `child.py <pool's process id>`.
+"""The worker process. Run as a program by the pool, with any Python 3.11 or newer: `child.py <pool's process id>`;
+or, from within a worker, for one call in a fresh process: `child.py <module:function>`.
 
 Needs only the standard library and the modules that it is asked to call. What native code or anybody prints goes to
 the error pipe, never into the replies.
@@ -51,6 +52,15 @@ def main() -> None:
             _send(replies, _reply(request))
 
 
+def once(function: str) -> None:
+    """One call in a process of its own, with the modules of the worker that started it: the payload on standard input,
+    the answer on standard output, and an exception ends it."""
+    environ.borrow()
+    reply = os.dup(1)
+    os.dup2(2, 1)
+    _send(reply, protocol.encode(protocol.resolve(function)(json.load(sys.stdin))))
+
+
 def _lines(fd: int) -> Iterator[bytes]:
     with os.fdopen(fd, "rb") as file:
         yield from file
@@ -90,4 +100,4 @@ def _finished(reply: dict[str, Any], started: float) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    once(sys.argv[1]) if ":" in sys.argv[1] else main()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 LENT = "AUTOOPT_LENT_MODULES"
 """Set for a worker: `3.11:folder:folder`, the minor version that the folders' modules are for, and the folders."""
+_WITHHELD = ("AUTOOPT_DB_URL", "PGPASSWORD", LENT)
 _QUIET = (
     ("TOKENIZERS_PARALLELISM", "false"),
     ("HF_HUB_DISABLE_TELEMETRY", "1"),
@@ -19,7 +20,7 @@ _QUIET = (
 
 def child_environment(python: str, extra: Mapping[str, str] | None = None, lend: bool = False) -> dict[str, str]:
     """The environment of a worker: ours without what is not its business, and reproducible."""
-    env = {k: v for k, v in os.environ.items() if k != "AUTOOPT_DB_URL" and not k.startswith("PREFECT_")}
+    env = {k: v for k, v in os.environ.items() if k not in _WITHHELD and not k.startswith("PREFECT_")}
     if python != sys.executable:  # our own module paths mean nothing to another interpreter
         for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
             env.pop(name, None)
@@ -33,8 +34,9 @@ def child_environment(python: str, extra: Mapping[str, str] | None = None, lend:
 
 
 def borrow() -> None:
-    """In a worker: make lent modules importable, after all of the interpreter's own."""
-    version, *folders = os.environ.pop(LENT, "").split(os.pathsep)
+    """In a worker, and in a process that it starts: make lent modules importable, after all of the interpreter's
+    own."""
+    version, *folders = os.environ.get(LENT, "").split(os.pathsep)
     if version == _version():
         sys.path += folders
 

@@ -52,6 +52,14 @@ def test_the_level_of_confidence_is_the_one_asked_for():
             assert (judge(constraint, ACCURACY, exact, exact, None, details).violation <= 0) is holds
 
 
+def test_what_is_less_sure_than_asked_for_has_a_reason():
+    details = drops(0.0, -0.0098, 0.0098)
+    exact = Estimate.exact(0.9)
+    verdict = judge(Constraint("accuracy", max_drop=0.01, confidence=0.99), ACCURACY, exact, exact, None, details)
+    assert verdict.violation > 0
+    assert verdict.holds == "cannot be told"
+
+
 def test_a_drop_is_towards_worse_whatever_the_direction():
     better, worse = Estimate.exact(0.1), Estimate.exact(0.3)
     assert judge(Constraint("mse", max_drop=0.1), MSE, worse, better).holds == "fails"

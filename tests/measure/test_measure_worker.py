@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from autoopt.errors import InputError
-from autoopt.measure import worker
+from autoopt.measure import timing, worker
 from autoopt.measure.base import METERS, meters_for
 from autoopt.measure.request import Unmeasurable
 from autoopt.model import io
@@ -184,10 +184,34 @@ def test_made_up_inputs_find_sizes_that_the_model_takes(tmp_path):
     assert found["metrics"]["cosine"]["value"] == pytest.approx(1.0)
 
 
-def test_memory_is_that_of_a_fresh_process(files):
-    found = ask("memory", files, "source", ["peak_memory", "arena_memory"])
-    assert 0 < found["metrics"]["peak_memory"]["value"] < 200 << 20
+def test_memory_is_that_of_a_fresh_process_with_the_batch_of_the_data(files, tmp_path):
+    width, batch = 200_000, 64
+    model = {"path": str(io.save(builders.mlp(width=width), tmp_path))}
+    data = {"path": files["data"], "batch_size": batch}
+    found = worker.memory({"candidate": model, "source": model, "metrics": [], "data": data})
+    assert 4 * width * batch < found["metrics"]["peak_memory"]["value"] < 400 << 20
     assert found["metrics"]["arena_memory"]["value"] >= 0
+    assert found["ratios"]["peak_memory"]["value"] == 1.0
+    assert found["details"]["batch_size"] == batch
+
+
+def test_memory_of_a_model_that_takes_texts(tmp_path):
+    texts = [helper.make_tensor_value_info(name, onnx.TensorProto.STRING, ["n"]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", texts[:1], texts[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    np.savez(tmp_path / "texts.npz", x=np.array(["one", "zwei", "três"]))
+    payload = {"candidate": {"path": str(io.save(model, tmp_path))}, "data": str(tmp_path / "texts.npz")}
+    found = worker.memory({**payload, "metrics": ["peak_memory"]})
+    assert found["metrics"]["peak_memory"]["value"] > 0
+
+
+def test_memory_over_profiles_is_that_of_the_largest(tmp_path):
+    elements = 3 << 20
+    profiles = [{"name": "long", "dimensions": {"length": elements}}, {"dimensions": {"length": 8}}]
+    payload = {"candidate": {"path": sigmoid(tmp_path)}, "metrics": ["peak_memory"], "settings": {"profiles": profiles}}
+    found = worker.memory(payload)
+    assert found["metrics"]["peak_memory"]["value"] > 4 * elements
+    assert set(found["details"]["profiles"]) == {"long", "1"}
 
 
 def test_custom_metrics_of_a_user_script(files, tmp_path):
@@ -218,12 +242,14 @@ def test_custom_metrics_of_a_user_script(files, tmp_path):
         worker.custom({**payload, "metrics": ["half_rihgt"]})
 
 
+def sigmoid(folder) -> str:
+    """`x` [batch, length] -> Sigmoid -> `y`."""
+    x, y = (builders.tensor(name, ["batch", "length"]) for name in "xy")
+    return str(io.save(builders.model([helper.make_node("Sigmoid", ["x"], ["y"])], [x], [y], {}), folder))
+
+
 def test_profiles_of_dynamic_shapes_are_measured_one_by_one(tmp_path):
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length"])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "length"])
-    graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], ["y"])], "g", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = io.save(model, tmp_path)
+    path = sigmoid(tmp_path)
     profiles = [{"name": "short", "dimensions": {"length": 8}}, {"name": "long", "dimensions": {"length": 65536}}]
     found = worker.latency(
         {"candidate": {"path": str(path)}, "metrics": ["latency_p50"], "settings": {**QUICK, "profiles": profiles}}
@@ -232,6 +258,128 @@ def test_profiles_of_dynamic_shapes_are_measured_one_by_one(tmp_path):
     short, long = (by_name[n]["metrics"]["latency_p50"]["value"] for n in ("short", "long"))
     assert short < long
     assert found["metrics"]["latency_p50"]["value"] == pytest.approx((short * long) ** 0.5)
+
+
+def test_profiles_tell_together_what_one_measurement_tells(tmp_path):
+    path = sigmoid(tmp_path)
+    profiles = [{"dimensions": {"length": 8}}, {"dimensions": {"length": 4096}, "weight": 3}]
+    asked = {
+        "candidate": {"path": path, "session_options": {"graph_optimization_level": "disable"}},
+        "source": {"path": path},
+        "metrics": ["latency_p50"],
+    }
+    for earlier, slow in ((1e-9, True), (1e9, False)):
+        details = worker.latency({**asked, "settings": {**QUICK, "profiles": profiles, "source_ms": earlier}})[
+            "details"
+        ]
+        parts = list(details["profiles"].values())
+        for name in ("pairs", "replicas", "repeats", "source_repeats", "set_aside"):
+            assert details[name] == sum(p[name] for p in parts)
+        assert set(details["stopped"].split(", ")) == {p["stopped"] for p in parts}
+        assert details["source_ms"] == pytest.approx(parts[0]["source_ms"] ** 0.25 * parts[1]["source_ms"] ** 0.75)
+        assert (details["pace"] > 1.06) is slow
+        assert details["disturbed"] is (slow or any(p["disturbed"] for p in parts))
+        assert details["busy"] is any(p["busy"] for p in parts)
+
+
+def now_and_then(folder) -> str:
+    """A model that in one inference of three does four times as much as in the others."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("MatMul", ["a", "w"], ["b"])],
+        "body",
+        [builders.tensor("i", [], TensorProto.INT64), builders.tensor("go", [], TensorProto.BOOL)]
+        + [builders.tensor("a", [256, 256])],
+        [builders.tensor("on", [], TensorProto.BOOL), builders.tensor("b", [256, 256])],
+    )
+    nodes = [
+        helper.make_node("RandomUniform", [], ["random"], shape=[1]),
+        helper.make_node("Less", ["random", "third"], ["slow"]),
+        helper.make_node("Where", ["slow", "many", "few"], ["times"]),
+        helper.make_node("Loop", ["times", "", "x"], ["y"], body=body),
+    ]
+    weights = {
+        "third": np.array([0.35], np.float32),
+        "many": np.array([80], np.int64),
+        "few": np.array([20], np.int64),
+        "w": np.linalg.qr(np.random.default_rng(0).standard_normal((256, 256)))[0].astype(np.float32),
+    }
+    x, y = builders.tensor("x", [256, 256]), builders.tensor("y", [256, 256])
+    return str(io.save(builders.model(nodes, [x], [y], weights), folder))
+
+
+def test_what_a_real_model_does_now_and_then_is_in_its_percentiles(tmp_path, monkeypatch):
+    monkeypatch.setattr(timing.Presence, "away", lambda *_: 0.0)  # whatever else this machine does meanwhile
+    settings = {"seconds": 20.0, "max_pairs": 24, "replicas": 1, "fixed": True, "quiet_seconds": 0}
+    path = now_and_then(tmp_path)
+    found = worker.latency({"candidate": {"path": path}, "metrics": [], "settings": settings})["metrics"]
+    assert found["latency_p99"]["value"] > 2 * found["latency_p50"]["value"]
+    assert found["latency_mean"]["value"] > 1.1 * found["latency_p50"]["value"]
+
+
+def bare(folder, *, reshaped=False) -> str:
+    """`x` [8] -> Neg -> `y`; `reshaped`: `x` [batch, 8], but of the batch only 1 is right."""
+    shape = ["batch", 8] if reshaped else [8]
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Reshape", ["n", "shape"], ["y"])]
+    weights = {"shape": np.array([1, 8] if reshaped else [8], np.int64)}
+    return str(
+        io.save(builders.model(nodes, [builders.tensor("x", shape)], [builders.tensor("y", None)], weights), folder)
+    )
+
+
+def test_the_batch_size_of_the_data_goes_as_far_as_the_model_does(files, tmp_path):
+    models = {
+        "free": (str(io.save(builders.mlp(), tmp_path / "free")), 8),
+        "one": (str(io.save(builders.mlp(batch=1), tmp_path / "one")), 1),
+        "four": (str(io.save(builders.mlp(batch=4), tmp_path / "four")), 4),
+        "bare": (bare(tmp_path / "bare"), 1),
+        "reshaped": (bare(tmp_path / "reshaped", reshaped=True), 1),
+    }
+    for path, expected in models.values():
+        found = worker.latency(
+            {
+                "candidate": {"path": path, "session_options": {"graph_optimization_level": "disable"}},
+                "source": {"path": path},
+                "metrics": ["latency_p50"],
+                "data": {"path": files["data"], "batch_size": 8},
+                "settings": QUICK,
+            }
+        )
+        assert found["details"]["batch_size"] == expected
+        assert set(found["ratios"]) == {"latency_p50"}
+
+
+def test_items_that_differ_in_shape_are_measured_one_at_a_time_whatever_the_batch_size_of_the_data(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import numpy as np\n"
+        "from autoopt.data import register_load_dataset\n"
+        "from autoopt.data.dataset import DataSet\n"
+        "@register_load_dataset('uneven')\n"
+        "def uneven():\n"
+        "    return DataSet({}, None, {'x': [np.ones((1, n), np.float32) for n in (2, 5, 3)]})\n"
+    )
+    data = {"load_dataset": "uneven", "user_script": str(tmp_path / "script.py"), "batch_size": 2}
+    payload = {"candidate": {"path": sigmoid(tmp_path)}, "metrics": ["latency_p50"], "data": data, "settings": QUICK}
+    assert worker.latency(payload)["details"]["batch_size"] == 1
+
+
+@pytest.mark.parametrize("meter", ["latency", "memory"])
+def test_a_batch_size_in_the_settings_that_the_model_does_not_take_is_named(tmp_path, meter):
+    one = str(io.save(builders.mlp(batch=1), tmp_path / "one"))
+    words = r"measurement\.batch_size: the model takes 1 item at a time.*, not 8.*; set it to 1$"
+    for path in (one, bare(tmp_path / "reshaped", reshaped=True)):
+        asked = {"candidate": {"path": path}, "source": {"path": path}, "metrics": [], "settings": {"batch_size": 8}}
+        with pytest.raises(Unmeasurable, match=words) as caught:
+            getattr(worker, meter)(asked)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_candidate_of_another_batch_than_its_source_is_refused_in_plain_words(files, tmp_path):
+    four = str(io.save(builders.mlp(batch=4), tmp_path))
+    payload = {"candidate": {"path": four}, "source": {"path": files["source"]}, "data": files["data"]}
+    with pytest.raises(Unmeasurable, match=r"takes 4 items at a time \(input 'x'\), not 1; set it to 4"):
+        worker.latency({**payload, "metrics": ["latency_p50"], "settings": QUICK})
+    found = worker.latency({**payload, "metrics": ["latency_p50"], "settings": {**QUICK, "batch_size": 4}})
+    assert found["ratios"]["latency_p50"]["low"] > 0
 
 
 def test_throughput_at_concurrency_and_batch_sizes(files):
@@ -343,6 +491,11 @@ def test_data_and_settings_that_do_not_fit_are_told_from_what_the_runtime_refuse
         ({"weight": 0}, "above 0, not 0"),
     ],
 )
-def test_a_profile_that_the_model_does_not_know_is_refused(files, profile, words):
+def test_a_profile_that_makes_no_sense_is_refused(files, profile, words):
     with pytest.raises(Unmeasurable, match=words):
         ask("latency", files, "source", ["latency_p50"], profiles=[profile])
+
+
+def test_profiles_of_the_same_name_are_refused(files):
+    with pytest.raises(Unmeasurable, match="profiles: two of them are called 'a'"):
+        ask("latency", files, "source", ["latency_p50"], profiles=[{"name": "a"}, {"name": "a"}])

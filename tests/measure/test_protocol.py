@@ -12,6 +12,8 @@ from autoopt.measure import arms, timing
 from autoopt.measure.arms import Arm
 from autoopt.measure.pairs import Pair
 from autoopt.measure.protocol import Course, Protocol
+from autoopt.measure.request import Model, Request
+from autoopt.measure.results import WHAT, results
 
 
 class Machine:
@@ -19,13 +21,27 @@ class Machine:
 
     def __init__(self, seed: int = 0) -> None:
         self.now = 0
+        self.stolen = 0
+        """How much of it others had the core."""
         self.rng = np.random.default_rng(seed)
 
     def clock(self) -> int:
         return self.now
 
-    def model(self, microseconds: float, *, session_spread: float = 0.0, warm: int = 0, noise: float = 0.02):
-        """Makes sessions of a model; `warm` is how many calls it takes to get 2.7 times nearer to full speed."""
+    def presence(self) -> timing.Presence:
+        return timing.Presence(self.now, self.now - self.stolen, 0, 0)
+
+    def model(
+        self,
+        microseconds: float,
+        *,
+        session_spread: float = 0.0,
+        warm: int = 0,
+        noise: float = 0.02,
+        stolen: float = 0.0,
+    ):
+        """Makes sessions of a model; `warm` is how many calls it takes to get 2.7 times nearer to full speed, `stolen`
+        the share of its time in which others have the core."""
 
         def make(number: int):
             bias = float(np.exp(self.rng.normal(0, session_spread))) if session_spread else 1.0
@@ -33,7 +49,9 @@ class Machine:
 
             def call() -> None:
                 slow = 1 + 2 * np.exp(-next(calls) / warm) if warm else 1.0
-                self.now += int(1000 * microseconds * bias * slow * np.exp(self.rng.normal(0, noise)))
+                spent = int(1000 * microseconds * bias * slow * np.exp(self.rng.normal(0, noise)))
+                self.now += spent
+                self.stolen += int(stolen * spent)
 
             self.now += 1_000_000
             return call
@@ -46,9 +64,7 @@ def machine(monkeypatch):
     machine = Machine()
     monkeypatch.setattr(arms.time, "perf_counter_ns", machine.clock)
     monkeypatch.setattr("autoopt.measure.protocol.time.monotonic", lambda: machine.now / 1e9)
-    monkeypatch.setattr(timing.block, "__defaults__", (0, machine.clock))
-    monkeypatch.setattr(timing.Presence, "now", lambda: timing.Presence(0, 0, 0, 0))
-    monkeypatch.setattr(timing.warm_up, "__defaults__", (machine.clock, 3))
+    monkeypatch.setattr(timing.Presence, "now", machine.presence)
     return machine
 
 
@@ -206,6 +222,57 @@ def test_replicas_without_a_calm_pair_do_not_count_where_others_are_enough(machi
     bad = [Pair(0, 1.5, 1.0, 0.5) for _ in range(4)]
     done = Course(arm, arm, Protocol(), pairs=[p for p in interrupted(4, 0, 0.0) if p.replica] + bad, replicas=8)
     assert {done.pairs[n].replica for n in done.kept()} == set(range(1, 8))
+
+
+def now_and_then(machine, milliseconds, times, stolen=False):
+    """Makes sessions of a model that every tenth inference takes that many times as long: of its own accord, or because
+    others have the core."""
+
+    def make(number):
+        calls = itertools.count()
+
+        def call():
+            slow = next(calls) % 10 == 9
+            machine.now += int(1e6 * milliseconds * (times if slow else 1))
+            machine.stolen += int(1e6 * milliseconds * (times - 1)) if slow and stolen else 0
+
+        machine.now += 1_000_000
+        return call
+
+    return make
+
+
+WITH_SOURCE = Request(Model("candidate"), Model("source", {"io_binding": True}), (), None)
+
+
+@pytest.mark.parametrize("replicas_are_units", [True, False])
+@pytest.mark.parametrize("times", [2, 5])
+def test_what_a_model_does_now_and_then_is_in_its_mean_and_percentiles(machine, times, replicas_are_units):
+    settings = {"seconds": 90.0, "fixed": True, "replicas": 8 if replicas_are_units else 2}
+    done = course(machine, now_and_then(machine, 20, times), now_and_then(machine, 20, 1), **settings)
+    assert done.by_replica is replicas_are_units
+    found = results(WITH_SOURCE, done, 1, {})
+    slower = {"latency_p50": 1.0, "latency_p99": times, "latency_mean": 0.9 + 0.1 * times}
+    for name, expected in slower.items():
+        assert found.metrics[name].value == pytest.approx(20 * expected, rel=0.05)
+        assert found.ratios[name].value == pytest.approx(expected, rel=0.05)
+    assert found.metrics["throughput"].value == pytest.approx(50 / slower["latency_mean"], rel=0.05)
+    assert found.details["interrupted"] == 0
+
+
+def test_blocks_in_which_others_had_the_core_are_in_no_value(machine):
+    done = course(machine, now_and_then(machine, 20, 5, stolen=True), machine.model(20_000), seconds=60.0, fixed=True)
+    found = results(WITH_SOURCE, done, 1, {})
+    assert 0 < found.details["interrupted"] < len(done.pairs) / 4
+    for name in ("latency_p50", "latency_p90", "latency_p99", "latency_mean"):
+        assert found.metrics[name].value == pytest.approx(20, rel=0.01)
+
+
+def test_where_others_always_had_the_core_the_calmest_blocks_give_all_values(machine):
+    done = course(machine, machine.model(20_000, stolen=0.2), machine.model(20_000), seconds=20.0, fixed=True)
+    found = results(WITH_SOURCE, done, 1, {})
+    assert len(done.pairs) / 2 < found.details["interrupted"] < len(done.pairs)
+    assert set(found.ratios) == set(found.metrics) == set(WHAT)
 
 
 def test_only_time_taken_away_counts_as_away():

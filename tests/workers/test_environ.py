@@ -52,3 +52,5 @@ def test_lent_modules_come_last_and_only_for_the_same_version(monkeypatch: pytes
     borrow()
     assert sys.path == ["own", *folders]
     assert set(folders) <= set(before)
+    assert child_environment("/other/python", lend=True)[LENT].startswith(version)
+    assert LENT not in child_environment(sys.executable)  # a pool of a worker lends for itself

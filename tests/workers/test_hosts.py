@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import builders
@@ -47,17 +48,19 @@ def behind_a_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     params=["local", "python_env", "isolated_ort", pytest.param("work_pool", marks=pytest.mark.service)],
 )
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    if request.param == "work_pool":
-        yield request.getfixturevalue("behind_a_pool")
-        return
-    python = None
-    if request.param == "python_env":
-        names = [entry.name for entry in SITE.iterdir() if "autoopt" not in entry.name]
-        python = environment_with(tmp_path_factory.mktemp("full"), *names)
-    elif request.param == "isolated_ort":
-        python = environment_with(tmp_path_factory.mktemp("isolated"), "numpy", "numpy.libs", "onnxruntime")
-    with open_host(request.param, python, size=1) as made:
-        yield made
+    """In a folder from which autoopt cannot be imported."""
+    with chdir(tmp_path_factory.mktemp("elsewhere")):
+        if request.param == "work_pool":
+            yield request.getfixturevalue("behind_a_pool")
+            return
+        python = None
+        if request.param == "python_env":
+            names = [entry.name for entry in SITE.iterdir() if "autoopt" not in entry.name]
+            python = environment_with(tmp_path_factory.mktemp("full"), *names)
+        elif request.param == "isolated_ort":
+            python = environment_with(tmp_path_factory.mktemp("isolated"), "numpy", "numpy.libs", "onnxruntime")
+        with open_host(request.param, python, size=1) as made:
+            yield made
 
 
 @pytest.fixture
@@ -83,13 +86,18 @@ def test_it_is_the_interpreter_that_was_asked_for(host: Host) -> None:
     assert found["numpy"] == np.__version__
 
 
-@pytest.mark.parametrize(("meter", "metric"), [("size", "size"), ("task", "accuracy"), ("fidelity", "cosine")])
+@pytest.mark.parametrize(
+    ("meter", "metric"),
+    [("size", "size"), ("task", "accuracy"), ("fidelity", "cosine"), ("memory", "peak_memory")],
+)
 def test_evaluate_model(host: Host, payload: dict[str, object], meter: str, metric: str) -> None:
     result = host.evaluate_model(f"autoopt.measure.worker:{meter}", {**payload, "metrics": [metric]}, timeout=60.0)
     assert result.value, result.message
     value = result.value["metrics"][metric]["value"]
     if metric == "size":
         assert value == Path(payload["candidate"]["path"]).stat().st_size  # type: ignore[index]
+    elif metric == "peak_memory":
+        assert value > 0
     else:
         assert value == pytest.approx(1.0)
 
@@ -152,12 +160,13 @@ def test_without_lending_an_isolated_interpreter_has_only_its_own(tmp_path: Path
 @pytest.mark.service
 @pytest.mark.parametrize("synthetic", [False, True])
 def test_measuring_needs_numpy_and_onnxruntime_and_nothing_else(
-    payload: dict[str, object], tmp_path: Path, synthetic: bool
+    payload: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthetic: bool
 ) -> None:
     python = environment_with(tmp_path / "pure", "numpy", "numpy.libs", "onnxruntime")
     meters = {"size": "size", "latency": "latency_p50", "memory": "peak_memory", "fidelity": "cosine"}
     if not synthetic:
         meters |= {"task": "accuracy"}
+    monkeypatch.chdir(tmp_path)
     asked = {**payload, "settings": {"seconds": 0.2, "replicas": 2, "target_width": 1.0}}
     with WorkerPool(size=1, python=python, lend=False) as pool:
         for name in ("onnx", "pydantic", "scipy", "sklearn", "psutil"):
