@@ -26,7 +26,7 @@ def apply(
     data_root: Annotated[
         str | None, typer.Option(help="Folder or URL that relative paths of `data` parameters start from.")
     ] = None,
-    user_script: Annotated[str | None, typer.Option(help="Python file that registers passes.")] = None,
+    user_script: Annotated[str | None, typer.Option(help="Python file (path or URL) that registers passes.")] = None,
     device: TargetDevice = None,
     ep: TargetProvider = None,
     as_json: AsJson = False,

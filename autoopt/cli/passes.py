@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from autoopt.target import Accelerator
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
-UserScript = Annotated[str | None, typer.Option(help="Python file that registers passes.")]
+UserScript = Annotated[str | None, typer.Option(help="Python file (path or URL) that registers passes.")]
 
 
 @app.command("list")
@@ -106,16 +106,19 @@ def _entries(user_script: str | None, device: str | None, ep: str | None) -> lis
 
 def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
     from autoopt.errors import InputError
+    from autoopt.model.fetch import fetch, is_url
     from autoopt.passes.document import broken, to_document
     from autoopt.registry import Failure, info_from_json
-    from autoopt.workers import WorkerPool
+    from autoopt.settings import settings
+    from autoopt.workers import call_once
 
+    if is_url(user_script):
+        user_script = str(fetch(user_script, settings().home / "downloads"))
     payload = {
         "user_script": str(Path(user_script).resolve()),
         "accelerator": {"device": accelerator.device, "execution_provider": accelerator.execution_provider},
     }
-    with WorkerPool(size=1) as pool:
-        told = pool.call("autoopt.passes.runner:describe", payload, timeout=60.0)
+    told = call_once("autoopt.passes.runner:describe", payload)
     if told.value is None:
         raise InputError(told.message, where="" if user_script in told.message else user_script)
     entries = [to_document(info_from_json(info)) for info in told.value["passes"]]

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autoopt.errors import InputError, did_you_mean
+from autoopt.model.fetch import fetch, is_url
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
 from autoopt.passes.compose import PassCall
 from autoopt.passes.config import full_config
 from autoopt.registry import PassInfo, info_from_json, registry
-from autoopt.settings import root_of_data
+from autoopt.settings import root_of_data, settings
 from autoopt.target import Accelerator
-from autoopt.workers import WorkerPool
+from autoopt.workers import WorkerPool, gated_call
 
 Model = TypeVar("Model")
 PASS_SECONDS = 600.0
@@ -86,10 +87,14 @@ def apply_pass(
     The folder that `model` of the answer names, below `folder`, holds the candidate's model: the new one, or a copy
     of the source where nothing changed (`path` is null then).
 
+    `user_script`: a path or URL of a Python file that registers passes.
+
     Raises:
         InputError: unknown pass or parameter, or a model, data or a script that cannot be read.
         PassFailed: the pass did not end well.
     """
+    if user_script is not None and is_url(user_script):
+        user_script = str(fetch(user_script, settings().home / "downloads"))
     source, target = folder / "source", asdict(accelerator or Accelerator())
     target["isa"] = sorted(target["isa"])
     with WorkerPool(size=1) as pool:
@@ -98,7 +103,7 @@ def apply_pass(
             user_script = str(model.absolute())
         path = model if info.makes_model else _admit(pool, model, source, timeout)
         if data is not None:
-            described = pool.call("autoopt.data.worker:describe", {"data": data, "model": str(path)}, timeout=timeout)
+            described = gated_call(pool, "autoopt.data.worker:describe", {"data": data, "model": str(path)}, timeout)
             if described.value is None:
                 raise InputError(described.message)
         payload = {
@@ -111,7 +116,7 @@ def apply_pass(
             "data_root": root_of_data(data_root) or "",
             "check": True,
         }
-        called = pool.call("autoopt.passes.runner:run", payload, timeout=timeout)
+        called = gated_call(pool, "autoopt.passes.runner:run", payload, timeout)
     if called.value is None:
         raise PassFailed(name, called.outcome, called.message)
     step: dict[str, Any] = called.value["steps"][0]
@@ -128,7 +133,7 @@ def _info(pool: WorkerPool, name: str, user_script: str | None, target: Mapping[
     """
     if user_script is None:
         return registry().info(name)
-    told = pool.call("autoopt.passes.runner:describe", {"user_script": user_script, "accelerator": target})
+    told = gated_call(pool, "autoopt.passes.runner:describe", {"user_script": user_script, "accelerator": target})
     if told.value is None:
         raise InputError(told.message)
     infos = [info_from_json(info) for info in told.value["passes"]]
@@ -140,7 +145,7 @@ def _info(pool: WorkerPool, name: str, user_script: str | None, target: Mapping[
 
 def _admit(pool: WorkerPool, model: Path, source: Path, timeout: float) -> Path:
     """Copy the model in; the path of the copy."""
-    admitted = pool.call("autoopt.model.worker:admit", {"source": str(model), "dest": str(source)}, timeout=timeout)
+    admitted = gated_call(pool, "autoopt.model.worker:admit", {"source": str(model), "dest": str(source)}, timeout)
     if not admitted.outcome.good:
         raise InputError(f"cannot take the model: {admitted.message}")
     return next(source.glob("model.o*"))

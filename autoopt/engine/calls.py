@@ -12,7 +12,7 @@ from autoopt.engine.environment import library_version
 from autoopt.errors import SystemFailure
 from autoopt.outcome import Outcome
 from autoopt.store import EventRecord, Store
-from autoopt.workers import CallResult, WorkerPool
+from autoopt.workers import CallResult, WorkerPool, gated_call
 from autoopt.workers.hosts import Host
 from autoopt.workers.quarantine import Deaths
 
@@ -37,7 +37,7 @@ def deaths_of(store: Store) -> Deaths:
 def first_call(
     store: Store, pool: WorkerPool, function: str, payload: dict[str, Any], *, subject: Callable[[], str], limit: float
 ) -> CallResult:
-    """Call a worker function with a model before there is a run.
+    """Call a worker function with a model before there is a run, behind the gate.
 
     Args:
         subject: gives the digest of what is read; only asked for where something has died in a worker before.
@@ -46,7 +46,7 @@ def first_call(
     reason = deaths.reason(subject()) if deaths.any else None
     if reason is not None:
         return CallResult(Outcome.CRASHED, message=reason)
-    called = pool.call(function, payload, timeout=limit)
+    called = gated_call(pool, function, payload, limit)
     _refuse_full_disk(called)
     if called.died:
         deaths.note(subject(), called)

@@ -21,7 +21,7 @@ from autoopt.errors import AutooptError, one_line
 from autoopt.settings import Settings, without_password
 from autoopt.store import Store
 from autoopt.store.remote import RemoteArtifacts
-from autoopt.workers import WorkerPool
+from autoopt.workers import call_once
 
 Status = Literal["ok", "warning", "problem"]
 LOW_DISK, LEAST_DISK = 5 * 10**9, 10**9
@@ -147,8 +147,7 @@ def _artifacts(settings: Settings) -> Iterator[Finding]:
 
 
 def _runtime(settings: Settings) -> Iterator[Finding]:
-    with WorkerPool(size=1) as pool:
-        called = pool.call("autoopt.model.worker:runtime", {}, timeout=60)
+    called = call_once("autoopt.model.worker:runtime", {})
     if called.value is None:
         remedy = "reinstall onnx and onnxruntime with the constraints file"
         yield Finding("runtime", "problem", f"a worker cannot use it ({called.message})", remedy)

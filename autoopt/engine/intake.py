@@ -28,7 +28,8 @@ from autoopt.settings import settings, without_password
 from autoopt.spec.targets import TargetSpec
 from autoopt.store import ModelRecord, Store
 from autoopt.target import DEFAULT_EP, Accelerator
-from autoopt.workers import CallResult, WorkerPool
+from autoopt.workers import CallResult, Gate, WorkerPool, gated_call
+from autoopt.workers.gate import said
 
 MODEL_SECONDS = 60.0
 ADMIT, INSPECT, LOCATE = (f"autoopt.model.worker:{name}" for name in ("admit", "inspect", "locate"))
@@ -49,7 +50,7 @@ def admit(store: Store, pool: WorkerPool, model: str | Path, scratch: Path) -> t
     source = name if "://" in name else str(path.absolute())
     if is_packaged(path) or (is_convertible(name) and "://" in name):
         payload = {"source": source, "cache": str(store.home / "downloads")}
-        source = _worked(pool.call(LOCATE, payload, timeout=MODEL_SECONDS), where)["path"]
+        source = _worked(gated_call(pool, LOCATE, payload, MODEL_SECONDS), where)["path"]
     if is_convertible(source):
         digest = convert(store, pool, where, Path(source), scratch)
     else:
@@ -90,7 +91,8 @@ def data_source(config: Any, cache: Path | None = None) -> DataSource:
     if config is None:
         return DataSource()
     parsed = DataConfig.parse(local(config, cache or downloads())).resolved(Path.cwd())
-    return DataSource(parsed.to_json(), digest_data(parsed))
+    with Gate(waiting=said).working():  # all of the data is read
+        return DataSource(parsed.to_json(), digest_data(parsed))
 
 
 def downloads() -> Path:
@@ -113,7 +115,7 @@ def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> Mapping[st
         return None
     payload = {"data": data.config, "model": str(model)}
     where = str(data.config.get("path") or "data")
-    return _worked(pool.call("autoopt.data.worker:describe", payload, timeout=MODEL_SECONDS), where)
+    return _worked(gated_call(pool, "autoopt.data.worker:describe", payload, MODEL_SECONDS), where)
 
 
 def describe_script(
@@ -129,7 +131,7 @@ def describe_script(
     metrics: dict[str, Metric] = {}
 
     def describe(payload: dict[str, Any]) -> Mapping[str, Any]:
-        found = _worked(pool.call("autoopt.passes.runner:describe", payload, timeout=MODEL_SECONDS), str(script))
+        found = _worked(gated_call(pool, "autoopt.passes.runner:describe", payload, MODEL_SECONDS), str(script))
         metrics.update({item["name"]: Metric(**item) for item in found.get("metrics", [])})
         return found
 
@@ -146,7 +148,7 @@ def providers(pool: WorkerPool, target: TargetSpec, there: Mapping[str, Any]) ->
     wanted = target.execution_provider
     if wanted == DEFAULT_EP["cpu"]:
         return (wanted,)
-    found = there or _worked(pool.call("autoopt.model.worker:runtime", {}, timeout=MODEL_SECONDS), wanted)
+    found = there or _worked(gated_call(pool, "autoopt.model.worker:runtime", {}, MODEL_SECONDS), wanted)
     return tuple(found["providers"])
 
 

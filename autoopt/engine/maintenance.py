@@ -17,7 +17,7 @@ from autoopt.model.files import digest_folder
 from autoopt.store import Lineage, Store
 from autoopt.store.verify import Verification, verify
 from autoopt.target import Accelerator
-from autoopt.workers import WorkerPool
+from autoopt.workers import WorkerPool, gated_call
 
 
 def verify_store(store: Store, *, repair: bool = False) -> Verification:
@@ -56,7 +56,8 @@ def replay(recipe: Path, model: str | Path, out: Path, calibration: Any = None) 
         raise InputError("is a file, not a folder", where=str(out), remedy="name a folder with --out")
     with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "source")
-        admitted = pool.call("autoopt.model.worker:admit", {"source": str(Path(model).absolute()), "dest": str(source)})
+        named = {"source": str(Path(model).absolute()), "dest": str(source)}
+        admitted = gated_call(pool, "autoopt.model.worker:admit", named)
         if admitted.value is None:
             raise InputError(admitted.message, where="" if str(model) in admitted.message else str(model))
         if admitted.value["digest"] != said["source"]:
@@ -64,7 +65,7 @@ def replay(recipe: Path, model: str | Path, out: Path, calibration: Any = None) 
         data = said.get("calibration") if calibration is None else DataConfig.parse(calibration).resolved(".").to_json()
         accelerator = said.get("accelerator") or accelerator_json(Accelerator())
         if calibration is not None:
-            described = pool.call("autoopt.data.worker:describe", {"data": data})
+            described = gated_call(pool, "autoopt.data.worker:describe", {"data": data})
             if described.value is None:
                 raise InputError(described.message)
         kitchen = Kitchen(

@@ -119,11 +119,11 @@ def _asker(stack: ExitStack) -> Ask:
     pools: list[WorkerPool] = []
 
     def ask(function: str, payload: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-        from autoopt.workers import WorkerPool
+        from autoopt.workers import WorkerPool, gated_call
 
         if not pools:
             pools.append(stack.enter_context(WorkerPool(size=1)))
-        called = pools[0].call(function, dict(payload), timeout=SECONDS)
+        called = gated_call(pools[0], function, dict(payload), SECONDS)
         if called.outcome.good and called.value is not None:
             return called.value
         what = {

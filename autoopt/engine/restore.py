@@ -13,7 +13,7 @@ from autoopt.engine.context import Limits, accelerator_json
 from autoopt.errors import SystemFailure
 from autoopt.store import Lineage, RunRecord, Store
 from autoopt.target import Accelerator
-from autoopt.workers import WorkerPool
+from autoopt.workers import WorkerPool, gated_call
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Kitchen:
             "check": False,
         }
         limit = self.limits.pass_seconds * max(1, len(steps))
-        called = self.pool.call("autoopt.passes.runner:run", payload, timeout=limit, memory=self.limits.memory)
+        called = gated_call(self.pool, "autoopt.passes.runner:run", payload, limit, self.limits.memory)
         done = (called.value or {}).get("steps", [])
         bad = next((s for s in done if s["outcome"] not in ("ok", "unchanged")), None)
         if called.value is None or bad is not None:

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -26,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
+from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, without_password
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", re.IGNORECASE)
@@ -70,13 +71,12 @@ def kept(url: str, cache: Path) -> Path | None:
     return None
 
 
-def local(config: Any, cache: Path, bring: Callable[[str, Path], Path | None] = fetch) -> Any:
-    """A path, a URL or a config with URLs anywhere in it, with the files they give in place of the URLs; a URL that
-    `bring` finds nothing for loses its password and query."""
+def local(config: Any, cache: Path) -> Any:
+    """A path, a URL or a config with URLs anywhere in it, with the files they give in place of the URLs."""
     if isinstance(config, Mapping):
-        return {key: local(value, cache, bring) for key, value in config.items()}
+        return {key: local(value, cache) for key, value in config.items()}
     if isinstance(config, str) and is_url(config):
-        return str(bring(config, cache) or without_password(config))
+        return str(fetch(config, cache))
     return config
 
 
@@ -164,9 +164,7 @@ def _opened(url: str) -> Iterator[tuple[str | None, int | None, IO[bytes]]]:
             plain = "Content-Encoding" not in answer.headers and size.isdecimal()
             yield _version(dict(answer.headers)) if telling else None, int(size) if plain else None, answer
         return
-    import fsspec
-
-    system, path = fsspec.core.url_to_fs(url)
+    system, path = open_filesystem(url)
     info = system.info(path)
     if info.get("type") == "directory":
         raise IsADirectoryError("a folder; name a file")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.files import files_in
+from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, without_password
 
 MANIFEST: Final = "manifest.json"
@@ -30,12 +31,10 @@ class RemoteArtifacts:
         Raises:
             InputError: no such file system, or what it needs is not installed.
         """
-        import fsspec
-
         self._url = url
         self.safe_url = without_password(url)
         try:
-            self._system, root = fsspec.core.url_to_fs(url)
+            self._system, root = open_filesystem(url)
         except (ImportError, ValueError) as error:
             reason = redacted(str(error), url)
             raise InputError(f"artifacts cannot be kept there ({reason})", where=self.safe_url) from None

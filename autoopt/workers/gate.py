@@ -11,15 +11,23 @@ import errno
 import fcntl
 import os
 import stat
+import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from autoopt.errors import SystemFailure
 from autoopt.settings import settings
 
+if TYPE_CHECKING:
+    from autoopt.workers.pool import WorkerPool
+    from autoopt.workers.process import CallResult
+
+NOTICE_SECONDS = 3.0
+"""How long a command waits at the gate before it says so."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -32,22 +40,44 @@ def machine_folder() -> Path:
     return shared if shared.is_dir() else Path(tempfile.gettempdir())
 
 
-class Gate:
-    """Usable from many threads and processes. A thread that is inside may not enter again."""
+@contextmanager
+def said() -> Iterator[None]:
+    """Within: waiting, of which standard error tells after some seconds."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def tell() -> None:
+        with suppress(OSError, ValueError):  # nobody listens
+            print("waits while another run measures a latency", file=sys.stderr, flush=True)
+
+    telling = threading.Timer(NOTICE_SECONDS, tell)
+    telling.daemon = True
+    telling.start()
+    try:
+        yield
+    finally:
+        telling.cancel()
+
+
+class Gate:
+    """Usable from many threads and processes. A thread that is inside may not enter again, by whichever object."""
+
+    _inside = threading.local()
+
+    def __init__(
+        self, folder: Path | None = None, *, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """`waiting`: a context to be in while there is waiting, `said` for commands."""
         where = folder or machine_folder()
         self._turnstile = where / "autoopt-turnstile.lock"
         self._gate = where / "autoopt-gate.lock"
-        self._inside = threading.local()
+        self._waiting = waiting
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """Within: ordinary work; many may be here at once, but none while somebody measures or waits for it."""
         with self._once():
-            turnstile = _lock(self._turnstile, fcntl.LOCK_EX)
+            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX)
             try:
-                gate = _lock(self._gate, fcntl.LOCK_SH)
+                gate = self._lock(self._gate, fcntl.LOCK_SH)
             finally:
                 os.close(turnstile)
             try:
@@ -59,9 +89,9 @@ class Gate:
     def measuring(self) -> Iterator[None]:
         """Within: nobody else works or measures. Waits for the work that runs; keeps new work out meanwhile."""
         with self._once():
-            turnstile = _lock(self._turnstile, fcntl.LOCK_EX)
+            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX)
             try:
-                gate = _lock(self._gate, fcntl.LOCK_EX)
+                gate = self._lock(self._gate, fcntl.LOCK_EX)
                 try:
                     yield
                 finally:
@@ -71,27 +101,43 @@ class Gate:
 
     @contextmanager
     def _once(self) -> Iterator[None]:
-        if getattr(self._inside, "held", False):
+        held: set[Path] = self._inside.__dict__.setdefault("held", set())
+        if self._gate in held:
             raise RuntimeError("this thread is inside the gate already and would wait for itself")
-        self._inside.held = True
+        held.add(self._gate)
         try:
             yield
         finally:
-            self._inside.held = False
+            held.remove(self._gate)
 
-
-def _lock(path: Path, kind: int) -> int:
-    """An open descriptor that holds the lock; again if the file was replaced while waiting."""
-    while True:
-        fd = _open(path)
-        try:
-            fcntl.flock(fd, kind)
-            if _same_file(fd, path):
-                return fd
-        except BaseException:
+    def _lock(self, path: Path, kind: int) -> int:
+        """An open descriptor that holds the lock; again if the file was replaced while waiting."""
+        while True:
+            fd = _open(path)
+            try:
+                try:
+                    fcntl.flock(fd, kind | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    with self._waiting():
+                        fcntl.flock(fd, kind)
+                if _same_file(fd, path):
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
             os.close(fd)
-            raise
-        os.close(fd)
+
+
+def gated_call(
+    pool: WorkerPool,
+    function: str,
+    payload: dict[str, Any],
+    timeout: float | None = 60.0,
+    memory: int | None = None,
+) -> CallResult:
+    """`pool.call` behind the gate, for work outside of a run's trials; says so where it waits for long."""
+    with Gate(waiting=said).working():
+        return pool.call(function, payload, timeout, memory)
 
 
 def _same_file(fd: int, path: Path) -> bool:

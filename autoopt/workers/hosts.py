@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Literal, Protocol, TypeAlias
 
+from autoopt.workers.gate import gated_call
 from autoopt.workers.pool import WorkerPool
 from autoopt.workers.process import CallResult
 
@@ -86,6 +87,9 @@ class PoolHost(Host):
         alone: bool = False,
     ) -> CallResult:
         return self.pool.call(function, payload, timeout, memory, cancel)
+
+    def runtime(self) -> CallResult:
+        return gated_call(self.pool, "autoopt.model.worker:runtime", {})
 
     def close(self) -> None:
         self.pool.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
+from autoopt.workers.gate import gated_call
 from autoopt.workers.process import CallResult, Cancelled, WorkerProcess
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
@@ -164,9 +165,9 @@ def _fit(worker: WorkerProcess, memory: int | None) -> bool:
 
 
 def call_once(function: str, payload: dict[str, Any], timeout: float | None = 60.0) -> CallResult:
-    """One call in a worker of its own."""
+    """One call in a worker of its own, behind the gate."""
     with WorkerPool(size=1) as pool:
-        return pool.call(function, payload, timeout)
+        return gated_call(pool, function, payload, timeout)
 
 
 @atexit.register

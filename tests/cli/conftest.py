@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from gated import Calls, watched
 
 from autoopt.cli.app import main
 from autoopt.metrics import Estimate
@@ -23,6 +24,13 @@ class Said(NamedTuple):
 
 
 Call = Callable[..., Said]
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    """Whatever command is tested, no call into a worker goes past the measurement gate."""
+    with watched(monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import onnx
 import pytest
 from onnx import parser
@@ -29,6 +32,14 @@ def test_one_pass_from_file_to_file(model: str, tmp_path: Path, capsys: pytest.C
     told = json.loads(capsys.readouterr().out)
     assert (told["outcome"], told["params"]["engine"], told["files"]) == ("ok", "onnxscript", [str(out)])
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Relu"]
+
+
+def test_a_pass_of_a_script_behind_a_url(model: str, call: Callable[..., Any], tmp_path: Path) -> None:
+    script = b"from autoopt import register\n\n@register('mine')\ndef mine(model):\n    return model\n"
+    fsspec.filesystem("memory").pipe("/scripts/own.py", script)
+    out = str(tmp_path / "out.onnx")
+    told = call("apply", "mine", model, "-o", out, "--user-script", "memory://scripts/own.py", "--json").out
+    assert (json.loads(told)["pass"], json.loads(told)["files"]) == ("mine", [out])
 
 
 def test_people_see_what_happened(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

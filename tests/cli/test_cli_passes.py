@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
 from autoopt.cli.app import main
@@ -62,6 +65,16 @@ def test_passes_of_a_script_are_listed(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "bad.py").write_text("import nothing_of_that_name")
     assert main(["passes", "list", "--user-script", str(tmp_path / "bad.py")]) == 2
     assert "nothing_of_that_name" in capsys.readouterr().err
+
+
+def test_a_script_may_be_a_url(call: Callable[..., Any]) -> None:
+    fsspec.filesystem("memory").pipe("/scripts/mine.py", SCRIPT.encode())
+    assert json.loads(call("passes", "show", "mine", "--user-script", "memory://scripts/mine.py", "--json").out)
+    listed = json.loads(call("passes", "list", "--user-script", "memory://scripts/mine.py", "--json").out)
+    assert "mine" in [entry["name"] for entry in listed]
+    code, _, error = call("passes", "list", "--user-script", "memory://scripts/nowhere.py")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "memory://scripts/nowhere.py: cannot be fetched" in error
 
 
 def test_other_products_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,55 @@
+"""Commands, and the start of a run, while another run measures a latency on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import mlp, write
+from gated import Calls, until
+
+from autoopt.cli.app import main
+from autoopt.engine.prepare import prepare
+from autoopt.engine.request import RunRequest
+from autoopt.workers import Gate, gate
+
+Work = Callable[[str, Path], Any]
+
+
+def apply(model: str, folder: Path) -> Any:
+    return main(["apply", "name_fix", model, "-o", str(folder / "out.onnx")])
+
+
+def compare(model: str, folder: Path) -> Any:
+    return main(["compare-models", model, model])
+
+
+def begin(model: str, folder: Path) -> Any:
+    dag = {"name": "d", "passes": {"s": "simplify"}, "chains": [["s"]]}
+    with prepare(RunRequest(dag=dag, model=model)):
+        return 0
+
+
+@pytest.mark.parametrize("work", [apply, compare, begin])
+def test_work_waits_says_so_and_goes_on(
+    work: Work, home: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = str(write(mlp(), home.parent / "in"))
+    monkeypatch.setattr(gate, "NOTICE_SECONDS", 0.0)
+    told: list[str] = []
+
+    def notice() -> bool:
+        told.append(capfd.readouterr().err)
+        return "waits while another run measures a latency\n" in "".join(told)
+
+    with ThreadPoolExecutor(1) as other:
+        with Gate().measuring():
+            done = other.submit(work, model, home.parent)
+            until(notice)
+            assert calls == []
+            assert not done.done()
+        assert done.result(timeout=120) == 0
+    assert calls != []

@@ -1,0 +1,55 @@
+"""Seeing that work goes through the measurement gate."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from autoopt.workers import WorkerPool
+from autoopt.workers.gate import machine_folder
+
+Calls = list[tuple[str, bool]]
+"""Worker functions as they were called, and whether anybody was inside the gate then."""
+
+
+def somebody_inside() -> bool:
+    """Whether anybody, in whatever process, works or measures."""
+    file = machine_folder() / "autoopt-gate.lock"
+    if not file.exists():
+        return False
+    probe = os.open(file, os.O_RDONLY)
+    try:
+        fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(probe)
+    return False
+
+
+@contextmanager
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    """The calls into workers of this process, within; at the end, none of them went past the gate."""
+    calls: Calls = []
+    call = WorkerPool.call
+
+    def seen(self: WorkerPool, function: str, *arguments: Any, **named: Any) -> Any:
+        calls.append((function, somebody_inside()))
+        return call(self, function, *arguments, **named)
+
+    monkeypatch.setattr(WorkerPool, "call", seen)
+    yield calls
+    assert [function for function, inside in calls if not inside] == []
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "never happened"
+        os.sched_yield()

@@ -1,0 +1,77 @@
+"""File systems behind URLs, with a real port whose server does not answer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.model.fetch import fetch
+from autoopt.model.filesystems import open_filesystem
+from autoopt.store.remote import RemoteArtifacts
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A bound port, which refuses until it listens, as the S3 server that the environment names."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bound.getsockname()[1]}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+            monkeypatch.setenv(name, "us-east-1")
+        monkeypatch.delenv("AWS_MAX_ATTEMPTS", raising=False)
+        fsspec.get_filesystem_class("s3").clear_instance_cache()  # of another test's server
+        yield bound
+
+
+@pytest.mark.usefixtures("server")
+def test_a_server_that_refuses_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^s3://bucket/net\.onnx: cannot be fetched .*Could not connect"):
+        fetch("s3://bucket/net.onnx", tmp_path)
+    with pytest.raises(SystemFailure, match=r"^s3://bucket/here: an artifact cannot be read .*Could not connect"):
+        RemoteArtifacts("s3://bucket/here").pull("0" * 64, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/net.onnx", "s3a://bucket/net.onnx", "zip://net.onnx::s3://bucket/all.zip"]
+)
+def test_a_server_that_never_answers_is_asked_twice(
+    server: socket.socket, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[socket.socket] = []
+
+    def accept() -> None:
+        while True:
+            try:
+                asked.append(server.accept()[0])
+            except OSError:
+                return
+
+    server.listen()
+    thread = threading.Thread(target=accept)
+    thread.start()
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"read_timeout": 0.2}})  # the user's own
+    try:
+        with pytest.raises(InputError, match=r"cannot be fetched .*[Tt]imeout"):
+            fetch(url, tmp_path)
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for connection in asked:
+            connection.close()
+    assert len(asked) == 2
+
+
+def test_the_users_configuration_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = open_filesystem("s3://bucket")[0].config_kwargs
+    assert (config["connect_timeout"], config["read_timeout"], config["retries"]["total_max_attempts"]) == (5, 8, 2)
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"connect_timeout": 60}})
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
+    assert open_filesystem("s3://bucket")[0].config_kwargs == {"connect_timeout": 60, "read_timeout": 8}
