@@ -79,7 +79,7 @@ def resume(
         for record in open_ones:
             if record.status == "finished" and not outdated(record, store):
                 raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
-            request = RunRequest.from_json(record.settings["request"])
+            request = RunRequest.from_json(record.settings["request"], anew=True)
             if "://" in str(request.model):
                 request = replace(request, model=store.artifact_path(record.model))
             request = replace(request, resume=record.id, listener=listener, home=home)

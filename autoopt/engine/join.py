@@ -15,7 +15,7 @@ from autoopt.engine.prepare import make_context, make_session
 from autoopt.engine.proposing import spec_of
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
-from autoopt.engine.restore import kitchen_of, restorer
+from autoopt.engine.restore import Kitchen, restorer
 from autoopt.engine.session import Session
 from autoopt.engine.trial import execute_row
 from autoopt.engine.understanding import take_in
@@ -82,10 +82,10 @@ class Joined:
 
 @contextmanager
 def join(run: str, *, home: Path | None = None, opener: Opener | None = None) -> Iterator[Joined]:
-    """Join a run by its id. `opener`: how hosts behind work pools are reached.
+    """Join a run by its id, with its DAG as it was when it began. `opener`: how hosts behind work pools are reached.
 
     Raises:
-        InputError: no such run, or its DAG, data or script has changed since it began.
+        InputError: no such run, or its data or script has changed since it began.
     """
     with Store.open(home=home) as store:
         record = store.run(run)
@@ -99,7 +99,7 @@ def join(run: str, *, home: Path | None = None, opener: Opener | None = None) ->
             raise InputError(
                 f"run {record.id} cannot be joined here: the DAG, the data, the CPU or the installed versions differ"
             )
-        bench.store.restorer = restorer(bench.store, kitchen_of(record, bench.pool, bench.scratch))
         began = time.monotonic() - spent_seconds(bench.store, record.id)
         ctx = make_context(request, intake, bench, record.id, began)
+        bench.store.restorer = restorer(bench.store, Kitchen(bench.pool, bench.scratch, **ctx.kitchen_json()))
         yield Joined(make_session(ctx, intake, record.name), record)

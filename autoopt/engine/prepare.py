@@ -16,7 +16,7 @@ from autoopt.engine.loop import spent_seconds
 from autoopt.engine.proposing import model_name, spec_of
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
-from autoopt.engine.restore import kitchen_of, restorer
+from autoopt.engine.restore import Kitchen, restorer
 from autoopt.engine.session import Session
 from autoopt.engine.understanding import Intake, take_in
 from autoopt.errors import InputError
@@ -24,6 +24,7 @@ from autoopt.search.base import ChainSpace, Cost
 from autoopt.search.strategies import make_strategy
 from autoopt.store import ChainRecord, RunRecord, Store
 from autoopt.workers import Gate
+from autoopt.workers.gate import said
 
 if TYPE_CHECKING:
     from autoopt.engine.targets import Targets
@@ -42,10 +43,12 @@ def prepare(request: RunRequest) -> Session | Targets:
         InputError: whatever is wrong with what the user gave; one line.
     """
     began = time.monotonic()
+    request = request.read()
     spec = spec_of(request)
     spec.check_files(model=request.model is None, data=request.data is None)
     with closed_on_error(open_bench(request, spec)) as bench:
-        bench.pool.warm(WARM)
+        with Gate(waiting=said).working():
+            bench.pool.warm(WARM)
         if len(spec.all_targets) > 1:
             from autoopt.engine.targets import prepare_targets
 
@@ -110,7 +113,7 @@ def open_session(
             "note", text=f"run {record.id} was interrupted after {made} trial{'' if made == 1 else 's'} and goes on"
         )
     ctx = make_context(request, intake, bench, record.id, began - spent)
-    store.restorer = restorer(store, kitchen_of(record, bench.pool, bench.scratch))
+    store.restorer = restorer(store, Kitchen(bench.pool, bench.scratch, **ctx.kitchen_json()))
     session = make_session(ctx, intake, record.name)
     if finished is not None and finished.result is not None:
         session.answer = RunResult.from_json(finished.result).as_reused(time.monotonic() - began)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autoopt.data import DataConfig
 from autoopt.engine.context import Limits, Listener, silent
 from autoopt.engine.hosts import Opener
-from autoopt.model.fetch import is_url, kept, local
+from autoopt.model.fetch import is_url, kept
 from autoopt.settings import root_of_data, settings, without_password
-from autoopt.spec.wish import Wish
+from autoopt.spec import load_dag
+from autoopt.spec.reading import Document
+from autoopt.spec.source import Source
+from autoopt.spec.wish import Wish, names_model
 
 
 @dataclass(frozen=True)
@@ -47,21 +52,34 @@ class RunRequest:
     listener: Listener = silent
     opener: Opener | None = None
     """How hosts behind work pools are reached."""
+    dag_file: str | None = None
+    """Where `dag` was read from, if it was given as a path."""
+
+    def read(self) -> RunRequest:
+        """The same with its DAG read, so that changes of the file change nothing any more.
+
+        Raises:
+            ConfigError: the DAG is wrong.
+        """
+        if names_model(self.dag):
+            return self
+        file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
+        return replace(self, dag=load_dag(self.dag), dag_file=file)
 
     def to_json(self) -> dict[str, Any]:
-        """What a resumed run needs to be the same run; paths are absolute, a DAG made in Python is kept whole. URLs,
-        which may hold passwords and signatures, are not: `resume` takes the model from the store, and what else was
-        fetched from the cache."""
+        """What processes in other folders need to go on with the same run: the DAG as it was read, absolute paths. A
+        URL with a password or signature is not kept: the model is in the store, and in place of other URLs stands what
+        they gave, in this machine's cache."""
+        asked = self.read()
         cache = (self.home or settings().home) / "downloads"
-
-        def plain(value: Any) -> Any:
-            return local(_absolute(value) if isinstance(value, str | Path) else value, cache, kept)
-
+        bare = names_model(asked.dag)
+        given = asked.dag if bare else asked.dag.model_path
         return {
-            "dag": plain(_plain_dag(self.dag)),
-            "model": without_password(str(self.model)) if is_url(str(self.model)) else _absolute(self.model),
-            "data": plain(self.data),
-            "calibration": plain(self.calibration),
+            "dag": _shown(_absolute(asked.dag)) if bare else _written(asked.dag.document, cache),
+            "dag_file": asked.dag_file,
+            "model": _shown(_absolute(self.model or given)),
+            "data": _data(self.data, cache),
+            "calibration": _data(self.calibration, cache),
             "data_root": root_of_data(self.data_root),
             "workers": self.workers,
             "search": dict(self.search),
@@ -73,10 +91,16 @@ class RunRequest:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RunRequest:
-        """The reverse of `to_json`."""
+    def from_json(data: Mapping[str, Any], *, anew: bool = False) -> RunRequest:
+        """The reverse of `to_json`. `anew`: the DAG is read from the file that it was given as, where that is still
+        there."""
+        dag, file = data["dag"], data.get("dag_file")
+        if anew and file is not None and Path(file).is_file():
+            dag = file
+        elif isinstance(dag, Mapping) and "content" in dag:
+            dag = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
         wish = Wish.from_json(data.get("wish", {}))
-        return RunRequest(**{**data, "limits": Limits(**data["limits"]), "wish": wish})
+        return RunRequest(**{**data, "dag": dag, "limits": Limits(**data["limits"]), "wish": wish})
 
 
 def _absolute(path: str | Path | None) -> str | None:
@@ -85,7 +109,28 @@ def _absolute(path: str | Path | None) -> str | None:
     return str(Path(path).absolute())
 
 
-def _plain_dag(dag: Any) -> Any:
-    if isinstance(dag, str | Path):
-        return _absolute(dag)
-    return dag if isinstance(dag, Mapping) else dag.model_dump(mode="json", by_alias=True, exclude_unset=True)
+def _shown(path: str | None) -> str | None:
+    return path if path is None or not is_url(path) else without_password(path)
+
+
+def _written(document: Document, cache: Path) -> dict[str, Any]:
+    """A DAG as JSON; as a text, in which its fields stay in order."""
+    content = {k: v if k == "passes" else _without_secrets(v, cache) for k, v in document.value.items()}
+    return {"content": json.dumps(content), "source": document.source.to_json()}
+
+
+def _data(config: Any, cache: Path) -> Any:
+    if config is None:
+        return None
+    return _without_secrets(DataConfig.parse(config).resolved(Path.cwd()).to_json(), cache)
+
+
+def _without_secrets(value: Any, cache: Path) -> Any:
+    """A JSON value, with what `cache` holds of them in place of the URLs that have secrets."""
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item, cache) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(item, cache) for item in value]
+    if isinstance(value, str) and is_url(value) and without_password(value) != value:
+        return str(kept(value, cache) or without_password(value))
+    return value

@@ -19,8 +19,8 @@ Model = TypeVar("Model", bound=Strict)
 Whole = TypeVar("Whole", bound=Written)
 
 
-def load_dag(given: str | Path | Mapping[str, Any] | DagSpec) -> DagSpec:
-    """The pass graph in a YAML or JSON file, a mapping, or one that was made already.
+def load_dag(given: str | Path | Mapping[str, Any] | Document | DagSpec) -> DagSpec:
+    """The pass graph in a YAML or JSON file, a mapping, a document, or one that was made already.
 
     Raises:
         ConfigError: the first thing that is wrong, as `file:line: field: reason`.
@@ -32,7 +32,7 @@ def load(kind: type[Whole], given: Any) -> Whole:
     """Likewise any kind of file; `given` as for `load_dag`."""
     if isinstance(given, kind):
         return given
-    document = read_document(given)
+    document = given if isinstance(given, Document) else read_document(given)
     made = validate(kind, document)
     made._source = document.source
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from autoopt.errors import ConfigError
 
@@ -38,6 +38,17 @@ class Source:
     def error(self, place: Place, reason: str, remedy: str = "") -> ConfigError:
         """An error at a field: `file:line: field: reason`."""
         return ConfigError(reason, file=self.file, line=self.line(place), field=dotted(place), remedy=remedy)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for processes in other folders."""
+        file = self.file if self.file.startswith("<") else str(self.folder / Path(self.file).name)
+        lines = [[line, *place] for place, line in self.lines.items()]
+        return {"file": file, "folder": str(self.folder), "lines": lines}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Source:
+        """The reverse of `to_json`."""
+        return Source(data["file"], Path(data["folder"]), {tuple(place): line for line, *place in data["lines"]})
 
 
 def dotted(place: Place) -> str:

@@ -9,6 +9,7 @@ from pydantic import PrivateAttr
 from autoopt.errors import ConfigError
 from autoopt.spec.base import Strict
 from autoopt.spec.data import resolve_path
+from autoopt.spec.reading import Document
 from autoopt.spec.source import Place, Source
 
 
@@ -22,6 +23,11 @@ class Written(Strict):
     def source(self) -> Source:
         """Where it was written."""
         return self._source
+
+    @property
+    def document(self) -> Document:
+        """What is written in it, paths as they are; reading that gives the same again, from any folder."""
+        return Document(self.model_dump(mode="json", by_alias=True, exclude_unset=True), self._source)
 
     def error(self, place: Place, reason: str, remedy: str = "") -> ConfigError:
         """An error at a field: `file:line: field: reason`."""

@@ -50,7 +50,7 @@ passes:
   other: {pass: where, params: {wait_for: COUNT}}
 chains: [[tidy, one], [other]]
 constraints: []
-measurement: {seconds: 0.2, replicas: 2, target_width: 1.0}
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
 
 
@@ -140,9 +140,11 @@ def database() -> Iterator[Server]:
 def test_chains_run_where_their_label_is(tmp_path: Path, bucket: int, database: Server) -> None:
     write(cnn(), tmp_path / "cnn")
     write(mlp(), tmp_path / "mlp")
-    (tmp_path / "script.py").write_text(SCRIPT)
-    (tmp_path / "here.yaml").write_text(DAG.replace("COUNT", "1"))
-    (tmp_path / "both.yaml").write_text(DAG.replace("COUNT", "2"))
+    dags = tmp_path / "dags"  # not where the machines' workers are
+    dags.mkdir()
+    (dags / "script.py").write_text(SCRIPT)
+    (dags / "here.yaml").write_text(DAG.replace("COUNT", "1"))
+    (dags / "both.yaml").write_text(DAG.replace("COUNT", "2"))
     with ExitStack() as stack:
         port = free_port()
         database.sql("CREATE DATABASE prefect")
@@ -163,17 +165,19 @@ def test_chains_run_where_their_label_is(tmp_path: Path, bucket: int, database: 
             }
             stack.enter_context(serve_on(machine, tmp_path, "--limit", "1", *options, **env))
 
-        asked = {"dag": str(tmp_path / "here.yaml"), "model": str(tmp_path / "cnn/model.onnx")}
+        asked = {"dag": str(dags / "here.yaml"), "model": str(tmp_path / "cnn/model.onnx")}
         run = server.start("optimize_model/cuda", **asked)
+        eventually(lambda: (dags / "seen" / "two").exists(), 240)
+        (dags / "here.yaml").write_text("changed while one chain goes on and before the other begins")
         assert server.ended(run, 240)["state_type"] == "COMPLETED"
         assert [c["work_queue_name"] for c in server.children_of(run)] == ["cuda", "cuda"]
-        assert {p.name for p in (tmp_path / "seen").iterdir()} == {"two"}  # machine one had nothing else to do
+        assert {p.name for p in (dags / "seen").iterdir()} == {"two"}  # machine one had nothing else to do
 
-        (tmp_path / "seen" / "two").unlink()
-        asked = {"dag": str(tmp_path / "both.yaml"), "model": str(tmp_path / "mlp/model.onnx")}
+        (dags / "seen" / "two").unlink()
+        asked = {"dag": str(dags / "both.yaml"), "model": str(tmp_path / "mlp/model.onnx")}
         run = server.start("optimize_model/cpu", **asked)
         assert server.ended(run, 240)["state_type"] == "COMPLETED"
-        assert {p.name for p in (tmp_path / "seen").iterdir()} == {"one", "two"}
+        assert {p.name for p in (dags / "seen").iterdir()} == {"one", "two"}
         assert {c["work_queue_name"] for c in server.children_of(run)} == {"cpu"}
     with Store.open(database.url, tmp_path / "reader") as store:
         rows = store.trials(store.run("latest").id)
