@@ -28,6 +28,9 @@ def sweep(
     queue: Annotated[
         str | None, typer.Option(metavar="LABEL", help="With --schedule: on machines that work for this queue.")
     ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Of --schedule, such as Europe/Berlin; else this machine's.")
+    ] = None,
     data_root: DataRoot = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the best models and the report.")] = Path("out"),
     engine: EngineName = "prefect",
@@ -58,7 +61,7 @@ def sweep(
         opener=open_remote,
     )
     if schedule is not None:
-        return _schedule(request, schedule, queue, as_json)
+        return _schedule(request, schedule, queue, timezone, as_json)
     with ExitStack() as stack:
         stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
         document = _carry_out(request, engine, quiet)
@@ -91,12 +94,12 @@ def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
         return sweep_as_flow(request)
 
 
-def _schedule(request: Any, cron: str, queue: str | None, as_json: bool) -> int:
+def _schedule(request: Any, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
     from autoopt.orchestrate.deployments import schedule_sweep
 
-    made = schedule_sweep(request, cron, queue)
+    made = schedule_sweep(request, cron, queue, timezone)
     if as_json:
         print_json(made)
     else:
-        typer.echo(f"deployed {made['deployment']}, {made['cron']}; see {made['url']}")
+        typer.echo(f"deployed {made['deployment']}, {made['cron']} {made['timezone']}; see {made['url']}")
     return 0

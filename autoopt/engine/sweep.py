@@ -22,14 +22,15 @@ from autoopt.engine.prepare import prepare
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
-from autoopt.engine.zoo import ZooItem, check_data, dag_of, items, listed
+from autoopt.engine.zoo import ZooItem, check_data, dag_of, free_name, items, listed
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json
-from autoopt.report.nights import compare_entry, differences, regressed
+from autoopt.report.nights import MISSING, NIGHTS, compare_entry, differences, regressed
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.zoo import ZooSpec, load_zoo
 from autoopt.store import EventRecord, Store, SweepRecord
+from autoopt.store.owner import is_gone, lives_here
 from autoopt.store.records import RunStatus
 
 Entry = dict[str, Any]
@@ -37,8 +38,8 @@ SearchWith = Callable[[Session], RunResult]
 """Carries a prepared run to its result: in threads, or as flow runs."""
 MODEL = "sweep model"
 """Kind of the events that say which models of a sweep are done."""
-MEMORY = 30
-"""How many earlier sweeps are looked at."""
+BEGUN = "sweep begun"
+"""Kind of the events that say which process carries a sweep out; the last one of a sweep counts."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class SweepRequest:
     `zoo`: a zoo.yaml or what it says. `dag`: instead of the zoo's own; a model's own stays. `only`: models with this
     tag. `resume`: go on with the last sweep of this zoo as it was asked for; `or_begin`: with a new one, if none was
     interrupted. `nightly`: measure sources and last bests anew. `accept`: what is worse than before counts as good from
-    now on. `out`: folder for the best models and the report. The rest as in `RunRequest`.
+    now on. `out`: folder for the best models and the report. `flow_run`: id of the flow run that carries it out and can
+    be retried; its `resume` goes on with its own sweep alone. The rest as in `RunRequest`.
     """
 
     zoo: Any
@@ -56,6 +58,7 @@ class SweepRequest:
     only: str | None = None
     resume: bool = False
     or_begin: bool = False
+    flow_run: str = ""
     nightly: bool = False
     accept: bool = False
     out: Path | None = None
@@ -73,18 +76,17 @@ def run_sweep(request: SweepRequest, search: SearchWith = inline) -> dict[str, A
     """Carry a sweep out; returns its document, which is also stored.
 
     Raises:
-        InputError: what the zoo file or a DAG says is wrong. A model that cannot be read is listed, not raised.
+        InputError: what the zoo file or a DAG says is wrong, or there is nothing to resume. A model that is not there
+            or cannot be read is listed, not raised.
     """
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
     home = request.home or settings().home
     with Store.open(request.db_url or settings().db_url, home) as store:
-        same = [s for s in store.sweeps() if s.name == zoo.name and s.settings.get("of") == _identity(zoo)][:MEMORY]
-        last = _interrupted(request, zoo, same)
+        same = [s for s in store.sweeps() if s.name == zoo.name and s.settings.get("of") == _identity(zoo)]
+        last = _interrupted(request, zoo, store, same)
         request = _as_before(request, last) if last else request
         found = items(zoo, home, request.only)
-        if not found:
-            raise zoo.error((), f"no model has the tag {request.only!r}")
         dags = {item.name: dag_of(zoo, item, request.dag) for item in found}
         for spec in dags.values():
             spec.check_files(model=False)
@@ -96,16 +98,35 @@ def _identity(zoo: ZooSpec) -> dict[str, Any]:
     return {"zoo": str(Path(zoo.source.folder, Path(zoo.source.file).name))}
 
 
-def _interrupted(request: SweepRequest, zoo: ZooSpec, same: Sequence[SweepRecord]) -> SweepRecord | None:
+def _interrupted(request: SweepRequest, zoo: ZooSpec, store: Store, same: Sequence[SweepRecord]) -> SweepRecord | None:
     """The sweep to go on with; None for a new one."""
     if not request.resume:
         return None
-    last = next(iter(same), None)
-    if last is not None and last.status != "finished":
-        return last
-    if request.or_begin:
-        return None
-    raise InputError(f"no sweep of {zoo.name} was interrupted", where=zoo.source.file)
+    ours = (s for s in same if not request.flow_run or s.settings.get("flow_run") == request.flow_run)
+    last = next(ours, None)
+    if last is None or last.status == "finished":
+        if request.or_begin:
+            return None
+        raise InputError(f"no sweep of {zoo.name} was interrupted", where=zoo.source.file)
+    owner = _owner(store, last)
+    if owner:
+        host, _, _, process = [*owner.split("/"), "", "", ""][:4]
+        said = f"sweep {last.id} of {zoo.name} is under way (process {process} on {host})"
+        raise InputError(said, where=zoo.source.file, remedy="wait until it has ended, or end it first")
+    return last
+
+
+def _owner(store: Store, sweep: SweepRecord) -> str:
+    """The process that is known to be at a sweep; empty where there is none. One on another machine is known by the
+    leases of its runs."""
+    begun = store.events(kind=BEGUN, subject=sweep.id)
+    owner = str(begun[-1].data["owner"]) if begun else ""
+    if sweep.status != "running" or is_gone(owner):
+        return ""
+    if lives_here(owner):
+        return owner
+    claims = (store.claim("run", run.id) for run in store.runs(status="running", sweep=sweep.id))
+    return next((str(claim.owner) for claim in claims if claim.state == "held"), "")
 
 
 ASKED = ("dag", "only", "nightly", "accept")
@@ -135,16 +156,18 @@ class Sweep:
     store: Store
     search: SearchWith
     same: Sequence[SweepRecord]
-    """The latest sweeps of this zoo, newest first."""
+    """The sweeps of this zoo, newest first."""
 
     def carry_out(self, last: SweepRecord | None, found: list[ZooItem], dags: Mapping[str, DagSpec]) -> dict[str, Any]:
         """All models, one after the other, and the comparison; `last`: the sweep to go on with."""
         began = time.monotonic()
         sweep, done = (last, self._done(last)) if last else (self._begin(), {})
+        self._take(sweep.id)
         earlier = self._earlier(sweep.id)
+        missing = self._missing(sweep.id, found)
         entries: list[Entry] = []
         status: RunStatus = "cancelled"
-        self.request.listener("models", names=[item.name for item in found])
+        self.request.listener("models", names=[*(item.name for item in found), *(entry["name"] for entry in missing)])
         try:
             for item in found:
                 entry = done.get(item.name)
@@ -154,6 +177,11 @@ class Sweep:
                     event = EventRecord(kind=MODEL, subject=f"{sweep.id}/{item.name}", data=entry)
                     self.store.add_event(event)
                 entries.append(entry)
+                self.request.listener("model_ends", entry=entry)
+            for entry in missing:
+                entry["compared"] = compare_entry(entry, earlier.get((entry["listed"], entry["called"]), []))
+                entries.append(entry)
+                self.request.listener("note", text=f"{entry['name']}: {entry['reason']}")
                 self.request.listener("model_ends", entry=entry)
             status = "finished"
         finally:
@@ -165,7 +193,13 @@ class Sweep:
 
     def _begin(self) -> SweepRecord:
         asked = {"of": _identity(self.zoo), **{name: getattr(self.request, name) for name in ASKED}}
+        asked["flow_run"] = self.request.flow_run
         return self.store.create_sweep(SweepRecord(id="", name=self.zoo.name, settings=asked))
+
+    def _take(self, sweep: str) -> None:
+        """Note that this process carries the sweep out; one that was interrupted is running again."""
+        self.store.add_event(EventRecord(kind=BEGUN, subject=sweep, data={"owner": self.store.owner}))
+        self.store.finish_sweep(sweep, "running")
 
     def _done(self, last: SweepRecord) -> dict[str, Entry]:
         """The models that the interrupted sweep had done."""
@@ -173,7 +207,7 @@ class Sweep:
         return {e.subject.partition("/")[2]: dict(e.data) for e in events if e.subject.startswith(f"{last.id}/")}
 
     def _earlier(self, sweep: str) -> dict[tuple[str, str], list[tuple[str, Entry]]]:
-        """The good entries of earlier sweeps by model (see `_key`), newest first, each with its sweep's id."""
+        """The latest good entries of earlier sweeps by model (see `_key`), newest first, each with its sweep's id."""
         lines = {listed(model) for model in self.zoo.models}
         good: dict[tuple[str, str], list[tuple[str, Entry]]] = {}
         for record in self.same:
@@ -181,15 +215,45 @@ class Sweep:
                 continue
             for entry in record.result["models"]:
                 if record.settings.get("accept") or not regressed(entry["compared"]):
-                    good.setdefault(_key(entry, lines), []).append((record.id, entry))
+                    kept = good.setdefault(_key(entry, lines), [])
+                    if len(kept) < NIGHTS:
+                        kept.append((record.id, entry))
         return good
+
+    def _missing(self, sweep: str, found: list[ZooItem]) -> list[Entry]:
+        """Models that the last finished sweep with the same tag had, and that their line in the zoo file gives no more;
+        until that is accepted, or the line is removed."""
+        only = self.request.only
+        alike = (s for s in self.same if s.id != sweep and s.status == "finished" and s.settings.get("only") == only)
+        last = next((s for s in alike if s.result is not None), None)
+        if last is None or last.result is None:
+            return []
+        lines = {listed(model) for _, model in self.zoo.wanted(only)}
+        here = {(item.listed, item.called) for item in found}
+        paths = {item.shown_path for item in found if not item.reason}
+        reasons = {item.listed: item.reason for item in found if item.reason}
+        taken = {item.name for item in found}
+        missing: list[Entry] = []
+        for entry in last.result["models"]:
+            line = entry.get("listed")
+            accepted = entry["status"] == MISSING and last.settings.get("accept")
+            there = (line, entry.get("called")) in here or entry["path"] in paths
+            if line in lines and entry.get("found", True) and not there and not accepted:
+                kept = {name: entry[name] for name in ("path", "tags", "listed", "called")}
+                reason = reasons.get(line) or f"not in {line} any more"
+                missing.append(
+                    {"name": free_name(entry["name"], taken), **kept, "status": MISSING, "reason": reason, "run": ""}
+                    | {"found": True, "environment": dict(environment()), "seconds": 0.0}
+                )
+        return missing
 
     def _model(self, sweep: str, item: ZooItem, spec: DagSpec, earlier: list[tuple[str, Entry]]) -> Entry:
         self.request.listener("phase", name=f"model {item.name}")
         self.request.listener("model_begins", name=item.name)
         began = time.monotonic()
         entry: Entry = {"name": item.name, "path": item.shown_path, "tags": list(item.entry.spec.tags), "run": ""}
-        entry |= {"listed": item.listed, "called": item.called, "environment": dict(environment())}
+        entry |= {"listed": item.listed, "called": item.called, "found": not item.reason}
+        entry["environment"] = dict(environment())
         try:
             if item.reason:
                 raise InputError(item.reason)

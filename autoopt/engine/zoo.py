@@ -13,6 +13,7 @@ from typing import Any
 from autoopt.errors import InputError
 from autoopt.model.archive import MODELS, is_archive
 from autoopt.model.fetch import fetch, innermost, is_url
+from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, root_of_data, without_password
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.data import WHICH, DataSpec
@@ -24,7 +25,8 @@ UNPACK_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class ZooItem:
-    """One model of a sweep. `reason` says why there is none, where an archive or URL could not be read."""
+    """One model of a sweep. `reason` says why there is none, where a path is not there, or an archive or URL could not
+    be read."""
 
     name: str
     path: str
@@ -69,7 +71,7 @@ def items(zoo: ZooSpec, home: Path, only: str | None = None) -> list[ZooItem]:
     """The models of a zoo under names that differ.
 
     Raises:
-        ConfigError: a path of the zoo file that is not there.
+        ConfigError: no model has the tag, or no path of the zoo file is there.
     """
     found: list[ZooItem] = []
     taken: set[str] = set()
@@ -77,13 +79,13 @@ def items(zoo: ZooSpec, home: Path, only: str | None = None) -> list[ZooItem]:
     for entry in zoo.entries(only):
         of_line = called.setdefault(listed(entry.spec), set())
         found += [
-            replace(item, name=_free(item.name, taken), called=_free(item.name, of_line))
+            replace(item, name=free_name(item.name, taken), called=free_name(item.name, of_line))
             for item in _expanded(entry, home)
         ]
     return found
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
     """`name`, with a number where it is taken; taken from now on."""
     free, number = name, 2
     while free in taken:
@@ -94,6 +96,9 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _expanded(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
     """The models that one path stands for."""
+    if entry.reason:
+        yield ZooItem(entry.name, entry.path, entry, reason=entry.reason)
+        return
     try:
         urls = _urls(entry.path)
     except InputError as error:
@@ -113,10 +118,8 @@ def _urls(path: str) -> list[str] | None:
     """The models and archives in a folder or glob of a remote file system; None where `path` is none."""
     if "://" not in path or not (path.endswith("/") or "*" in path):
         return None
-    import fsspec
-
     try:
-        system, root = fsspec.core.url_to_fs(path)
+        system, root = open_filesystem(path)
         pattern = root if "*" in root else f"{root.rstrip('/')}/**"
         names = [str(p) for p in system.glob(pattern)]
     except Exception as error:  # any file system's own family of errors

@@ -9,13 +9,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import available_timezones
 
 from autoopt.engine.sweep import SweepRequest
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.server import DEFAULTS, api_url, without_userinfo
+from autoopt.orchestrate.heartbeats import ensure_automation
+from autoopt.orchestrate.server import DEFAULTS, api_url, check_password, without_userinfo
 from autoopt.settings import root_of_data, settings
 from autoopt.spec.zoo import load_zoo
 
@@ -27,20 +28,18 @@ POOLS: Final[Mapping[str, str]] = {
 NAME = "autoopt"
 """Of the deployments of `optimize_model`, `tune_chain` and `nightly_sweep`."""
 NIGHT = "0 2 * * *"
-ZOMBIES = "autoopt: crash flow runs without a heartbeat"
-HEARTBEAT_SECONDS = 30
-SILENT_SECONDS = 90
-"""Without a heartbeat for so long, a flow run counts as crashed."""
 
 
 def deploy_all(queues: Sequence[str] = ()) -> list[str]:
     """Make or renew the pools, deployments and the automation that marks dead runs; returns the deployments' names.
+    Parameters and schedules that a deployment has by now stay.
 
     Args:
         queues: work queues to make in both pools, such as `cuda`, each with a deployment `optimize_model/cuda`. The
             chains of a model go to the queue of the model's own run.
     """
     from prefect.client.orchestration import get_client
+    from prefect.schedules import Cron
 
     from flows.nightly_sweep import nightly_sweep
     from flows.optimize_model import optimize_model
@@ -51,10 +50,11 @@ def deploy_all(queues: Sequence[str] = ()) -> list[str]:
             _ensure_pool(client, pool)
             for queue in queues:
                 _ensure_queue(client, pool, queue)
-    names = [_deploy(optimize_model, MODELS), _deploy(tune_chain, CHAINS)]
-    names += [_deploy(optimize_model, MODELS, name=queue, queue=queue) for queue in queues]
-    names.append(_deploy(nightly_sweep, MODELS, cron=NIGHT, active=False))
-    _ensure_automation()
+    names = [_deploy(optimize_model, MODELS, keep=True), _deploy(tune_chain, CHAINS, keep=True)]
+    names += [_deploy(optimize_model, MODELS, name=queue, queue=queue, keep=True) for queue in queues]
+    schedule = Cron(NIGHT, timezone="UTC", active=False)
+    names.append(_deploy(nightly_sweep, MODELS, schedule=schedule, given={"zoo": "zoo.yaml"}, alone=True, keep=True))
+    ensure_automation()
     return names
 
 
@@ -81,20 +81,30 @@ def _deploy(
     pool: str,
     *,
     name: str = NAME,
-    cron: str = "",
-    active: bool = True,
+    schedule: Any = None,
     given: Any = None,
     queue: str | None = None,
+    alone: bool = False,
+    keep: bool = False,
 ) -> str:
-    """Deploy a flow of `flows/` by its module, to run in the current folder; returns `flow/name`."""
+    """Deploy a flow of `flows/` by its module, to run in the current folder; returns `flow/name`.
+
+    Args:
+        alone: one run at a time; what comes due meanwhile is cancelled.
+        keep: the parameters and schedules of a deployment that is there stay.
+    """
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
     from prefect.deployments.runner import RunnerDeployment
-    from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
+
+    limit = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
 
     deployment = RunnerDeployment.from_flow(
         made,
         name=name,
-        schedule=Cron(cron, timezone=_timezone(), active=active) if cron else None,
+        schedule=schedule,
+        concurrency_limit=limit if alone else None,
         work_pool_name=pool,
         work_queue_name=queue,
         tags=["autoopt"],
@@ -102,44 +112,41 @@ def _deploy(
         entrypoint_type=EntrypointType.MODULE_PATH,
         parameters=dict(given or {}),
     )
+    known = _known(deployment.full_name) if keep else None
+    if known is not None:
+        deployment.parameters = known.parameters
+        deployment.schedules = [
+            DeploymentScheduleCreate(schedule=s.schedule, active=s.active, parameters=s.parameters, slug=s.slug)
+            for s in known.schedules
+        ]
     deployment.apply()
     return deployment.full_name
 
 
-def _timezone() -> str:
-    """This machine's time zone by name, UTC where it cannot be told."""
-    named = os.environ.get("TZ") or ""
-    link = Path("/etc/localtime")
-    if not named and link.is_symlink():
-        named = str(link.resolve()).partition("zoneinfo/")[2]
-    return named or "UTC"
+def _known(name: str) -> Any:
+    """The deployment `flow/name` as the server has it; None where there is none."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    with get_client(sync_client=True) as client, suppress(ObjectNotFound):
+        return client.read_deployment_by_name(name)
+    return None
 
 
-def _ensure_automation() -> None:
-    """A flow run that has begun to send heartbeats and then falls silent is marked as crashed."""
-    from prefect.automations import Automation
-    from prefect.client.schemas.objects import StateType
-    from prefect.events.actions import ChangeFlowRunState
-    from prefect.events.schemas.automations import EventTrigger, Posture
+def _timezone(given: str | None) -> str:
+    """The time zone that is given, else that of TZ, else this machine's by name, UTC where it cannot be told.
 
-    ended = ("Completed", "Failed", "Cancelled", "Crashed")
-    trigger = EventTrigger(
-        after={"prefect.flow-run.heartbeat"},
-        expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in ended)},
-        match={"prefect.resource.id": ["prefect.flow-run.*"]},
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        threshold=1,
-        within=timedelta(seconds=SILENT_SECONDS),
-    )
-    action = ChangeFlowRunState(
-        name=None, force=False, state=StateType.CRASHED, message=f"no heartbeat for {SILENT_SECONDS} s"
-    )
-    automations: Any = Automation  # its methods are typed as coroutines, but are done at once outside of an event loop
-    try:
-        automations.read(name=ZOMBIES)
-    except ValueError:
-        automations(name=ZOMBIES, description="Its process died", trigger=trigger, actions=[action]).create()
+    Raises:
+        InputError: it is no name of the IANA time zone database.
+    """
+    named = given or os.environ.get("TZ", "").removeprefix(":")
+    if not named or named.startswith("/"):
+        named = str(Path(named or "/etc/localtime").resolve()).partition("zoneinfo/")[2] or "UTC"
+    if named not in available_timezones():
+        remedy = "give one such as --timezone Europe/Berlin, or set TZ to one"
+        where = "--timezone" if given else "TZ"
+        raise InputError(f"{named!r} is no name of a time zone", where=where, remedy=remedy)
+    return named
 
 
 def check_queues(queues: Sequence[str]) -> None:
@@ -154,18 +161,30 @@ def check_queues(queues: Sequence[str]) -> None:
             raise InputError(f"{queue!r} cannot be the name of a work queue", remedy=remedy)
 
 
-def schedule_sweep(request: SweepRequest, cron: str, queue: str | None = None) -> dict[str, Any]:
-    """Deploy a zoo as nightly sweep on the server at hand; `queue`: on machines with this label.
+def schedule_sweep(
+    request: SweepRequest, cron: str, queue: str | None = None, timezone: str | None = None
+) -> dict[str, Any]:
+    """Deploy a zoo as nightly sweep on the server at hand, under its name and the tag that it is restricted to.
+
+    Args:
+        queue: on machines with this label.
+        timezone: of `cron`, by its IANA name; else that of TZ or of this machine.
 
     Returns:
-        `deployment`, `cron`, `url` of the server's pages.
+        `deployment`, `cron`, `timezone`, `url` of the server's pages.
 
     Raises:
-        InputError: no server is known, or the cron expression or the zoo file is wrong.
+        InputError: no server is known, it wants another password, or the cron expression or the zoo file is wrong.
+            Or the deployment is that of another zoo file or tag.
         SystemFailure: the server does not answer.
     """
     zoo = load_zoo(request.zoo)
+    night = f"{zoo.name}-{request.only}" if request.only else zoo.name
+    if night == NAME:
+        remedy = "give the zoo another name"
+        raise InputError(f"{NAME!r} is the name of the default deployment", where=zoo.source.file, remedy=remedy)
     check_queues([queue] if queue is not None else [])
+    zone = _timezone(timezone)
     url = api_url(settings().home)
     if url is None:
         remedy = "start 'autoopt serve' in this folder, or set PREFECT_API_URL"
@@ -174,8 +193,10 @@ def schedule_sweep(request: SweepRequest, cron: str, queue: str | None = None) -
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     _check_cron(cron)
+    check_password(url)
     import httpx
     from prefect.client.orchestration import get_client
+    from prefect.schedules import Cron
 
     from flows.nightly_sweep import nightly_sweep
 
@@ -193,10 +214,29 @@ def schedule_sweep(request: SweepRequest, cron: str, queue: str | None = None) -
                 _ensure_pool(client, pool)
                 if queue is not None:
                     _ensure_queue(client, pool, queue)
-        name = _deploy(nightly_sweep, MODELS, name=zoo.name, cron=cron, given=given, queue=queue)
+        _check_same(f"{nightly_sweep.name}/{night}", given)
+        schedule = Cron(cron, timezone=zone)
+        made = _deploy(nightly_sweep, MODELS, name=night, schedule=schedule, given=given, queue=queue, alone=True)
     except httpx.TransportError as error:
         raise SystemFailure(f"the Prefect server does not answer ({error})", where=without_userinfo(url)) from None
-    return {"deployment": name, "cron": cron, "url": without_userinfo(url).removesuffix("/api") + "/deployments"}
+    pages = without_userinfo(url).removesuffix("/api") + "/deployments"
+    return {"deployment": made, "cron": cron, "timezone": zone, "url": pages}
+
+
+def _check_same(deployment: str, given: Mapping[str, Any]) -> None:
+    """That a deployment, if it is there, is that of the same zoo file and tag.
+
+    Raises:
+        InputError: it is not.
+    """
+    known = _known(deployment)
+    if known is None:
+        return
+    zoo, only = known.parameters.get("zoo"), known.parameters.get("only")
+    if (zoo, only) != (given["zoo"], given["only"]):
+        of = f"{zoo} --only {only}" if only else zoo
+        remedy = f"give this zoo another name, or 'prefect deployment delete {deployment}' first"
+        raise InputError(f"{deployment} is the deployment of {of}", remedy=remedy)
 
 
 def _check_cron(cron: str) -> None:

@@ -20,18 +20,22 @@ good and bad nights, and only ratios are paired."""
 NIGHTS: Final = 7
 """How many earlier nights say how far a night may go."""
 GOOD: Final = "ok"
+MISSING: Final = "missing"
+"""Status of a model that the last sweep had, and its verdict."""
 
 
 def compare_entry(entry: Entry, earlier: Sequence[tuple[str, Entry]]) -> dict[str, Any]:
     """`entry` against the same model's entries of good sweeps, newest first, each with its sweep's id.
 
     Returns:
-        `with` (sweep id, empty where there is none), `verdict` (`new`, `same`, `better`, `worse`, `fails`,
+        `with` (sweep id, empty where there is none), `verdict` (`new`, `same`, `better`, `worse`, `fails`, `missing`,
         `works again`), `changes` (what moved beyond its interval), `causes` (changes of the environment) and
         `other_inputs` (model, DAG, data that are not those of that sweep).
     """
-    if not earlier:
-        return {"with": "", "verdict": "new", "changes": [], "causes": [], "other_inputs": []}
+    missing = entry["status"] == MISSING
+    if missing or not earlier:
+        verdict, sweep = MISSING if missing else "new", earlier[0][0] if earlier else ""
+        return {"with": sweep, "verdict": verdict, "changes": [], "causes": [], "other_inputs": []}
     sweep, last = earlier[0]
     changes: list[dict[str, Any]] = []
     works, worked = entry["status"] == GOOD, last["status"] == GOOD
@@ -51,7 +55,7 @@ def compare_entry(entry: Entry, earlier: Sequence[tuple[str, Entry]]) -> dict[st
 
 def regressed(compared: Mapping[str, Any]) -> bool:
     """Whether a comparison is one to wake somebody up for."""
-    return compared["verdict"] in ("worse", "fails")
+    return compared["verdict"] in ("worse", "fails", MISSING)
 
 
 def _objectives(entry: Entry) -> tuple[str, ...]:

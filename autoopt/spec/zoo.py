@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
+from autoopt.errors import ConfigError
 from autoopt.model.archive import is_archive
 from autoopt.model.fetch import innermost, is_url
 from autoopt.model.files import split_source
@@ -51,11 +52,13 @@ class ZooModel(Strict):
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """One model of a zoo: its absolute path (or URL), and what its file says of it."""
+    """One model of a zoo: its absolute path (or URL), and what its file says of it. `reason`: why there is none, where
+    the path is not there or a folder or glob has no models."""
 
     name: str
     path: str
     spec: ZooModel
+    reason: str = ""
 
 
 class ZooSpec(Written):
@@ -88,24 +91,38 @@ class ZooSpec(Written):
         """What relative paths of data start from instead of the file's folder."""
         return self._data_root
 
-    def entries(self, only: str | None = None) -> Iterator[ZooEntry]:
+    def wanted(self, only: str | None = None) -> list[tuple[int, ZooModel]]:
+        """The lines of `models` with their indexes; `only`: those with this tag."""
+        return [(index, model) for index, model in enumerate(self.models) if only is None or only in model.tags]
+
+    def entries(self, only: str | None = None) -> list[ZooEntry]:
         """The models, folders and globs expanded; `only`: those with this tag. What folders and globs give is theirs
         once, and not where the file is listed by itself.
 
         Raises:
-            ConfigError: a path that is not there, a folder or glob without models.
+            ConfigError: no model has the tag, or not a single one is there.
         """
         seen = {self.path(model.path) for model in self.models}
-        for index, model in enumerate(self.models):
-            if only is not None and only not in model.tags:
-                continue
+        found: list[ZooEntry] = []
+        wrong: list[ConfigError] = []
+        for index, model in self.wanted(only):
             listed = self.path(model.path)
-            files = self._files(index, model)
+            try:
+                files = self._files(index, model)
+            except ConfigError as error:
+                wrong.append(error)
+                found.append(ZooEntry(model.name or name_of(listed), listed, model, str(error)))
+                continue
             for path in files:
                 if path == listed or path not in seen:
                     seen.add(path)
                     name = model.name if model.name and len(files) == 1 else name_of(path)
-                    yield ZooEntry(name, path, model)
+                    found.append(ZooEntry(name, path, model))
+        if not found:
+            raise self.error((), f"no model has the tag {only!r}")
+        if len(wrong) == len(found):
+            raise wrong[0]
+        return found
 
     def _files(self, index: int, model: ZooModel) -> list[str]:
         place: Place = ("models", index, "path")

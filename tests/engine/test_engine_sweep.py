@@ -14,7 +14,7 @@ import pytest
 from builders import cnn, mlp, write
 
 from autoopt.cli.app import main
-from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
+from autoopt.engine.sweep import BEGUN, SweepRequest, fell_short, run_sweep
 from autoopt.engine.zoo import items
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
@@ -22,7 +22,7 @@ from autoopt.model.fetch import fetch
 from autoopt.report.nights import differences
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
-from autoopt.store import Store
+from autoopt.store import EventRecord, Store, SweepRecord
 
 DAG = """\
 name: small
@@ -151,8 +151,14 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
         if event == "phase" and values["name"] == "model bad":
             raise Stop
 
+    def resume_meanwhile(event: str, **values: Any) -> None:
+        if event == "phase" and values["name"] == "model more":
+            with pytest.raises(InputError, match=r"sweep \w+ of nightly is under way .*; wait until it has ended"):
+                sweep(folder, resume=True)
+        stop_at_second(event, **values)
+
     with pytest.raises(Stop):
-        sweep(folder, nightly=True, listener=stop_at_second)
+        sweep(folder, nightly=True, listener=resume_meanwhile)
     with pytest.raises(InputError, match=r"--only: .* was begun without it"):
         sweep(folder, resume=True, only="dense")
     heard: list[str] = []
@@ -167,6 +173,68 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
     with pytest.raises(InputError, match="no sweep of nightly was interrupted"):
         sweep(folder, resume=True)
     assert sweep(folder, resume=True, or_begin=True, only="dense")["sweep"] != document["sweep"]
+
+
+def test_a_flow_run_resumes_its_own_sweep_alone(folder: Path) -> None:
+    def stop(event: str, **values: Any) -> None:
+        if event == "model_begins":
+            raise KeyboardInterrupt
+
+    begun = []
+    for flow_run in ("first", "second"):
+        with pytest.raises(KeyboardInterrupt):
+            sweep(folder, only="odd", flow_run=flow_run, listener=stop)
+        with Store.open(None, folder / "home") as store:
+            begun.append(store.sweep("latest").id)
+    retry = {"only": "odd", "resume": True, "or_begin": True}
+    assert sweep(folder, flow_run="first", **retry)["sweep"] == begun[0]
+    assert sweep(folder, flow_run="first", **retry)["sweep"] not in begun  # its own has ended: a new one
+    with Store.open(None, folder / "home") as store:  # a process that was killed says nothing
+        gone = store.owner.rpartition("/")[0] + "/1"  # as this one, but begun when the machine did
+        store.finish_sweep(begun[1], "running")
+        store.add_event(EventRecord(kind=BEGUN, subject=begun[1], data={"owner": gone}))
+    assert sweep(folder, flow_run="second", **retry)["sweep"] == begun[1]
+
+
+def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) -> None:
+    (folder / "many").mkdir()
+    for name in ("a", "b"):
+        (folder / "many" / f"{name}.onnx").write_bytes(b"nonsense")
+
+    def night(lines: str = "  - many\n", **options: Any) -> dict[str, tuple[str, str]]:
+        (folder / "zoo.yaml").write_text(f"name: nightly\ndag: dag.yaml\nmodels:\n{lines}")
+        document = sweep(folder, **options)
+        found = {name: (e["status"], e["compared"]["verdict"]) for name, e in models(document).items()}
+        assert document["regressions"] == [name for name, (status, _) in found.items() if status == "missing"]
+        return found
+
+    new, same, missing = ("refused", "new"), ("refused", "same"), ("missing", "missing")
+    assert night() == {"a": new, "b": new}
+    (folder / "many" / "b.onnx").rename(folder / "b.onnx")
+    for accept in (False, True):
+        assert night(accept=accept) == {"a": same, "b": missing}
+    assert night() == {"a": same}
+    (folder / "b.onnx").rename(folder / "many" / "b.onnx")
+    assert night() == {"a": same, "b": same}
+    assert night("  - many\n  - many/b.onnx\n") == {"a": same, "b": new}  # not missing, but listed by itself
+
+    for name in ("a", "b"):
+        (folder / "many" / f"{name}.onnx").unlink()
+    for verdict in (new, same):  # the folder is empty; the others go on
+        assert night("  - many\n  - bad.onnx\n") == {"many": verdict, "bad": verdict, "a": missing}
+    assert night("  - bad.onnx\n") == {"bad": same}
+
+
+def test_a_model_is_known_however_many_sweeps_went_without_it(folder: Path) -> None:
+    first = sweep(folder, only="dense")
+    with Store.open(None, folder / "home") as store:
+        asked = store.sweep("latest").settings
+        for _ in range(40):
+            other = store.create_sweep(SweepRecord(id="", name="nightly", settings={**asked, "only": "odd"}))
+            store.finish_sweep(other.id, "finished", {"models": []})
+    (folder / "mlp" / "model.onnx").write_bytes(b"nonsense")
+    compared = models(sweep(folder, only="dense"))["mlp"]["compared"]
+    assert (compared["verdict"], compared["with"]) == ("fails", first["sweep"])
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,14 @@ def test_first_night_failure_that_stays_and_repair() -> None:
     assert compare_entry(entry(), [("s1", bad)])["verdict"] == "works again"
 
 
+def test_a_model_that_vanished_is_a_regression_whatever_it_was() -> None:
+    gone = {"name": "m", "status": "missing", "reason": "not in models any more"}
+    for earlier in ([], [("s1", entry())], [("s1", {"name": "m", "status": "refused"})]):
+        compared = compare_entry(gone, earlier)
+        assert compared["verdict"] == "missing"
+        assert regressed(compared)
+
+
 def test_the_environment_is_named_as_the_cause() -> None:
     before, after = ({"cpu": {"model": "x"}, "libraries": {"onnxruntime": v}} for v in ("1.30", "1.31"))
     assert differences(before, after) == ["libraries.onnxruntime 1.30 -> 1.31"]

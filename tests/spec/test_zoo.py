@@ -32,7 +32,7 @@ def test_files_folders_globs_and_addresses(folder: Path) -> None:
         "  - a.onnx\n  - {path: deep, tags: [cnn]}\n  - {path: '*.onnx', tags: [x]}\n"
         "  - {path: 's3://b/m.onnx', name: far, data: {evaluation: e.npz}, search: {trials: 3}}\n",
     )
-    entries = list(made.entries())
+    entries = made.entries()
     assert [e.name for e in entries] == ["a", "deep", "b", "far"]
     assert [e.path for e in entries[:3]] == [str(folder / n) for n in ("a.onnx", "deep/model.onnx", "b.onnx")]
     assert entries[3].path == "s3://b/m.onnx"
@@ -81,4 +81,8 @@ def test_mistakes_are_told_with_their_line(folder: Path, models: str, line: int,
 def test_models_that_are_not_there(folder: Path, path: str, reason: str) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(ConfigError, match=f"zoo.yaml:3: models.0..*{reason}"):
-        list(zoo(folder, f"  - '{path}'\n").entries())
+        zoo(folder, f"  - '{path}'\n").entries()
+    there, missing = zoo(folder, f"  - a.onnx\n  - '{path}'\n").entries()
+    assert (there.name, there.reason) == ("a", "")
+    assert "zoo.yaml:4: models[1].path: " in missing.reason
+    assert reason in missing.reason

@@ -1,0 +1,52 @@
+"""`autoopt sweep --schedule`: what is refused before a server is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoopt.cli.app import main
+from autoopt.settings import settings
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "dag.yaml").write_text("name: d\npasses: [name_fix]\nchains: [[name_fix]]\n")
+    (tmp_path / "m.onnx").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.delenv("TZ", raising=False)
+    settings.cache_clear()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "zone", "options", "said"),
+    [
+        ("night", "", [], "a schedule needs a Prefect server that stays"),
+        ("night", "Europe/Berlin", [], "a schedule needs a Prefect server that stays"),
+        ("night", ":/usr/share/zoneinfo/Europe/Berlin", [], "a schedule needs a Prefect server that stays"),
+        ("night", "CET-1CEST", [], "TZ: 'CET-1CEST' is no name of a time zone"),
+        ("night", "CET-1CEST", ["--timezone", "Europe/Berlin"], "a schedule needs a Prefect server that stays"),
+        ("night", "UTC", ["--timezone", "Berlin"], "--timezone: 'Berlin' is no name of a time zone"),
+        ("autoopt", "", [], "zoo.yaml: 'autoopt' is the name of the default deployment"),
+        ("night", "", ["--only", "gpu"], "no model has the tag 'gpu'"),
+    ],
+)
+def test_schedules_that_are_refused(
+    folder: Path,
+    name: str,
+    zone: str,
+    options: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "zoo.yaml").write_text(f"name: {name}\ndag: dag.yaml\nmodels: [m.onnx, gone.onnx]\n")
+    monkeypatch.setenv("TZ", zone)
+    assert main(["sweep", "zoo.yaml", "--schedule", "0 2 * * *", *options]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
