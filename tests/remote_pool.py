@@ -24,18 +24,26 @@ def environment(folder: Path) -> dict[str, str]:
     own = {
         "PREFECT_HOME": str(folder / "prefect"),
         "AUTOOPT_HOME": str(folder / "worker"),
+        "AUTOOPT_GATE": str(folder / "tmp"),
         "TMPDIR": str(folder / "tmp"),
     }
     return {**kept, **own, "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 
 
 @contextmanager
-def server(folder: Path, port: int) -> Iterator[dict[str, str]]:
-    """A server with the pool; gives the environment in which it is known."""
+def bare_server(folder: Path, port: int) -> Iterator[dict[str, str]]:
+    """A server with what it keeps in `folder`; gives the environment in which it is known."""
     env = {**environment(folder), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with _running([*command, "--no-ui"], env, folder / "server.log") as process:
         _wait(f"http://127.0.0.1:{port}/api/health", process, folder / "server.log")
+        yield env
+
+
+@contextmanager
+def server(folder: Path, port: int) -> Iterator[dict[str, str]]:
+    """A server with the pool; gives the environment in which it is known."""
+    with bare_server(folder, port) as env:
         create = ["work-pool", "create", POOL, "--type", "process"]
         subprocess.run([sys.executable, "-m", "prefect", *create], env=env, check=True, capture_output=True)
         yield env

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
@@ -27,6 +27,8 @@ from autoopt.engine.executor import Work
 from autoopt.engine.records import RunResult, TrialResult
 from autoopt.engine.session import Session
 from autoopt.engine.trial import ended, result_of
+from autoopt.orchestrate.heartbeats import Watched
+from autoopt.orchestrate.outages import Outage, asking, waiting_out
 from autoopt.outcome import Outcome
 from autoopt.store import TrialRecord
 
@@ -43,7 +45,7 @@ class _Chain:
     """What the model's run knows of a chain's flow runs."""
 
     name: str
-    flow_run: UUID | None = None
+    flow_run: Watched | None = None
     rounds: int = 0
     fruitless: int = 0
     waiting: dict[int, Future[TrialResult]] = field(default_factory=dict)
@@ -53,61 +55,72 @@ class DeployedExecutor:
     """An `Executor` that has trials carried out by deployed runs of `tune_chain`, and waits for their rows.
 
     To be made in the flow run of the model, so that the chains' runs are its children. A context manager; leaving it
-    cancels the chains' runs that are still going on.
+    cancels the chains' runs that are still going on. While the Prefect server is away, trials are given back as ever;
+    where it stays away, those that are waited for end with a SystemFailure.
     """
 
-    def __init__(self, ctx: RunContext, tags: list[str], *, deployment: str = CHAIN_DEPLOYMENT) -> None:
-        self._ctx, self._tags, self._deployment = ctx, tags, deployment
-        self._context = contextvars.copy_context()
+    def __init__(self, ctx: RunContext, tags: list[str]) -> None:
+        self._ctx, self._tags = ctx, tags
+        self._id = uuid4().hex
         self._queue: str | None = None
         self._chains: dict[str, _Chain] = {}
         self._counted: set[str] = set()
+        self._error: Exception | None = None
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="chains", daemon=True)
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._watch,), name="chains", daemon=True)
 
     def __enter__(self) -> DeployedExecutor:
-        self._queue = _own_queue()
+        self._queue = waiting_out(_own_queue)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        with get_client(sync_client=True) as client:
+        with asking(), get_client(sync_client=True) as client:
             for chain in self._chains.values():
                 if chain.flow_run is not None and chain.waiting:
                     with suppress(Exception):  # the server may be what has failed; the runs then see it in the store
-                        client.set_flow_run_state(chain.flow_run, Cancelling(message="the model's run has ended"))
+                        client.set_flow_run_state(chain.flow_run.id, Cancelling(message="the model's run has ended"))
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
         future: Future[TrialResult] = Future()
         with self._lock:
+            if self._error is not None:
+                raise self._error
             self._chains.setdefault(chain, _Chain(name)).waiting[number] = future
         return future
 
     def _watch(self) -> None:
-        looked = 0.0
-        while not self._over.wait(POLL_SECONDS):
-            try:
-                self._hand_in()
-                if time.monotonic() - looked > LOOK_SECONDS or self._unserved():
-                    self._look()
-                    looked = time.monotonic()
-            except Exception as error:  # the search ends with it
-                self._fail_all(error)
-                return
+        outage, looked = Outage(), 0.0
+        with asking():
+            while not self._over.wait(POLL_SECONDS):
+                try:
+                    self._hand_in()
+                    needy = self._needy()
+                    new = any(c.flow_run is None for c in needy.values()) and not outage.going_on
+                    if new or (needy and time.monotonic() - looked > LOOK_SECONDS):
+                        with outage:
+                            self._look(needy)
+                        looked = time.monotonic()
+                except Exception as error:  # the search ends with it
+                    self._fail_all(error)
+                    return
 
     def _fail_all(self, error: Exception) -> None:
         with self._lock:
+            self._error = error
             for chain in self._chains.values():
                 for future in chain.waiting.values():
                     future.set_exception(error)
                 chain.waiting.clear()
 
-    def _unserved(self) -> bool:
+    def _needy(self) -> dict[str, _Chain]:
+        """The chains whose trials are waited for."""
         with self._lock:
-            return any(c.waiting and c.flow_run is None for c in self._chains.values())
+            return {key: c for key, c in self._chains.items() if c.waiting}
 
     def _hand_in(self) -> None:
         """Give back what has been done."""
@@ -135,13 +148,11 @@ class DeployedExecutor:
                 self._counted.add(key)
                 self._ctx.counts.add(kind, executed=fresh)
 
-    def _look(self) -> None:
-        """Start flow runs for chains whose trials nobody will carry out."""
-        with self._lock:
-            needy = {key: c for key, c in self._chains.items() if c.waiting}
-        for key, chain in needy.items():
+    def _look(self, chains: dict[str, _Chain]) -> None:
+        """Start flow runs for those of the chains whose trials nobody will carry out."""
+        for key, chain in chains.items():
             if chain.flow_run is not None:
-                state = _state(chain.flow_run)
+                state = chain.flow_run.state()
                 if state not in _ENDED:
                     continue
                 chain.flow_run = None
@@ -152,23 +163,17 @@ class DeployedExecutor:
             self._start(key, chain)
 
     def _start(self, key: str, chain: _Chain) -> None:
-        chain.rounds += 1
-        parameters = {"run": self._ctx.run, "chain": key, "round": chain.rounds}
-
-        def start() -> UUID:
-            name = chain.name if chain.rounds == 1 else f"{chain.name} · round {chain.rounds}"
-            tags = [*self._tags, f"chain:{key}"]
-            made: Any = run_deployment(
-                self._deployment,
-                parameters=parameters,
-                flow_run_name=name,
-                tags=tags,
-                timeout=0,
-                work_queue_name=self._queue,
-            )
-            return UUID(str(made.id))
-
-        chain.flow_run = self._context.copy().run(start)
+        round_ = chain.rounds + 1
+        made: Any = run_deployment(
+            CHAIN_DEPLOYMENT,
+            parameters={"run": self._ctx.run, "chain": key, "round": round_},
+            flow_run_name=chain.name if round_ == 1 else f"{chain.name} · round {round_}",
+            tags=[*self._tags, f"chain:{key}"],
+            timeout=0,
+            work_queue_name=self._queue,
+            idempotency_key=f"{self._id}/{key}/{round_}",  # asked for twice where the server's answer was lost
+        )
+        chain.flow_run, chain.rounds = Watched(UUID(str(made.id))), round_
 
     def _give_up(self, key: str, chain: _Chain, state: StateType) -> None:
         """The trials of a chain whose runs do not come to anything count as crashed; a retry does them again."""
@@ -192,11 +197,6 @@ def _own_queue() -> str | None:
         return None
     with get_client(sync_client=True) as client:
         return client.read_flow_run(UUID(str(above))).work_queue_name
-
-
-def _state(flow_run: UUID) -> StateType | None:
-    with get_client(sync_client=True) as client:
-        return client.read_flow_run(flow_run).state_type
 
 
 def search_deployed(session: Session, tags: list[str]) -> RunResult:

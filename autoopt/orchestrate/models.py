@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from prefect import task
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
@@ -26,7 +25,9 @@ from autoopt.orchestrate.artifacts import show_chain, show_result
 from autoopt.orchestrate.deployed import search_deployed
 from autoopt.orchestrate.flows import ROUND
 from autoopt.orchestrate.naming import tags_of
+from autoopt.orchestrate.outages import only_shown
 from autoopt.orchestrate.remote import PrefectHost
+from autoopt.orchestrate.shown import Progress
 from autoopt.store import TrialRecord
 
 LINGER_SECONDS = 20.0
@@ -70,22 +71,24 @@ def search_shown(session: Session) -> RunResult:
     """The search of a session with its chains as deployed runs, and its progress and result as artifacts."""
     budget = session.search_config.trials or session.ctx.plan.point_count
     _tag(tags_of(session))
-    shown = create_progress_artifact(progress=0.0, key="progress", description=f"Trials of run {session.ctx.run}")
+    progress = Progress(f"Trials of run {session.ctx.run}")
+    progress.show(0.0)
     tell, done = session.ctx.listener, [0]
 
     def listen(event: str, **values: Any) -> None:
         tell(event, **values)
         if event == "trial_ends":
             done[0] += 1
-            update_progress_artifact(shown, progress=min(100.0, 100.0 * done[0] / budget))  # type: ignore[arg-type]
+            progress.show(min(100.0, 100.0 * done[0] / budget))
 
     session.ctx.listener = listen
     result = search_deployed(session, tags_of(session))
-    update_progress_artifact(shown, progress=100.0)  # type: ignore[arg-type]
+    progress.show(100.0)
     show_result(session.ctx.store, result)
     return result
 
 
+@only_shown
 def _tag(tags: list[str]) -> None:
     """Add tags to the flow run under way, which were not known when it began."""
     with get_client(sync_client=True) as client:

@@ -7,6 +7,7 @@ measurement gate of its machine. A `docker` host is a work pool of type docker w
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import threading
@@ -19,31 +20,38 @@ from typing import Any
 
 from autoopt.engine.environment import cpu, environment
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.server import DEFAULTS, api_url, without_userinfo
+from autoopt.orchestrate import heartbeats
+from autoopt.orchestrate.heartbeats import Watched
+from autoopt.orchestrate.outages import ASK_SECONDS, Outage, asking
+from autoopt.orchestrate.server import DEFAULTS, api_url, check_password, without_userinfo
 from autoopt.outcome import Outcome
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import CallResult, Gate, WorkerPool
+from autoopt.workers.hosts import Host
 from autoopt.workers.parcel import Exchange, pack, pack_answer, unpack, unpack_answer
 from autoopt.workers.process import Cancelled
 
-FLOW = "remote_call"
 DOCKER_POOL = "autoopt-docker"
 """The work pool of `docker` hosts that name none."""
 POLL_SECONDS = 0.5
 START_SECONDS = 300.0
 """How long a flow run may wait for a worker of the pool."""
+ATTEMPTS = 3
+"""How many flow runs of a call may be lost, as their workers died before they began."""
+WAIT_SECONDS = 3600.0
+"""How long a call may wait on its machine, for its files and until the work there lets it begin."""
 GRACE_SECONDS = 120.0
-"""How much longer than its limit a call may take: the start of the flow run's process, files, the gate there."""
+"""How much longer than its limit a call may take once it has begun: the start of its process, what it gives back."""
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
-class PrefectHost:
-    """A host (see `autoopt.workers.hosts.Host`) whose calls are flow runs of a work pool. Thread-safe."""
+class PrefectHost(Host):
+    """A host whose calls are flow runs of a work pool. Thread-safe."""
 
     remote = True
 
-    def __init__(self, host: HostSpec, home: Path, *, start_seconds: float = START_SECONDS) -> None:
+    def __init__(self, host: HostSpec, home: Path) -> None:
         """
         Raises:
             InputError: no Prefect server that stays is known, or it has no such pool.
@@ -57,9 +65,9 @@ class PrefectHost:
         os.environ["PREFECT_API_URL"] = url  # before Prefect is first imported, which reads its settings
         for name, value in DEFAULTS.items():
             os.environ.setdefault(name, value)
+        check_password(url)
         self._queue = host.queue or None
-        self._variables = {"image": host.image} if host.image else {}
-        self._start_seconds = start_seconds
+        self._variables = {"env": heartbeats.environment(), **({"image": host.image} if host.image else {})}
         shared = settings().artifacts_url
         self._place = f"exchange/{uuid.uuid4().hex[:12]}"
         self._folder = None if shared else str(home)
@@ -83,34 +91,14 @@ class PrefectHost:
             made: Any = RunnerDeployment.from_flow(
                 remote_call, name=self.pool, work_pool_name=self.pool, entrypoint_type=EntrypointType.MODULE_PATH
             )
-            return uuid.UUID(str(made.apply()))
+            found = uuid.UUID(str(made.apply()))
+            heartbeats.ensure_automation()  # else a call on a machine that died would be waited for until its limit
+            return found
         except ObjectNotFound:
             remedy = f"'prefect work-pool create {self.pool} --type process' (or docker) makes it; then start a worker"
             raise InputError(f"the Prefect server has no {self.name}", where=url, remedy=remedy) from None
         except httpx.TransportError as error:
             raise SystemFailure(f"the Prefect server does not answer ({error})", where=url) from None
-
-    def run_pass(
-        self,
-        payload: dict[str, Any],
-        timeout: float | None,
-        memory: int | None = None,
-        cancel: threading.Event | None = None,
-    ) -> CallResult:
-        return self.call("autoopt.passes.runner:run", payload, timeout, memory, cancel)
-
-    def evaluate_model(
-        self,
-        meter: str,
-        payload: dict[str, Any],
-        timeout: float | None,
-        memory: int | None = None,
-        cancel: threading.Event | None = None,
-    ) -> CallResult:
-        return self.call(meter, payload, timeout, memory, cancel)
-
-    def runtime(self) -> CallResult:
-        return self.call("autoopt.model.worker:runtime", {}, timeout=60.0)
 
     def call(
         self,
@@ -125,7 +113,8 @@ class PrefectHost:
 
         Raises:
             Cancelled: `cancel` was set, or the host was closed.
-            SystemFailure: no worker takes the call, or files cannot be exchanged.
+            SystemFailure: no worker takes the call, its machine never comes to it, the Prefect server stays away, or
+                files cannot be exchanged.
         """
         call = uuid.uuid4().hex
         asked = {"call": function, "payload": pack(payload, self._exchange), "seconds": timeout, "memory": memory}
@@ -145,56 +134,89 @@ class PrefectHost:
 
     def _carried_out(self, call: str, timeout: float | None, cancelled: Callable[[], bool]) -> str:
         """Submit the call's flow run and wait for its end; how it ended."""
+        outage, stay = Outage(), _Stay((timeout or math.inf) + GRACE_SECONDS)
+        run, attempt = None, 1
+        with asking():
+            while True:
+                state = ""
+                with outage:
+                    run = run or self._submitted(call, attempt)
+                    state = str(getattr(run.state(), "value", ""))
+                if run is not None and state in ENDED:
+                    silenced = state == "CRASHED" and outage.seen  # its heartbeats may have found no server
+                    if not run.lost and (not silenced or attempt == ATTEMPTS):
+                        return f"ended {state.lower()}"
+                    if attempt == ATTEMPTS:
+                        said = f"workers took a call {ATTEMPTS} times and did not begin it"
+                        raise SystemFailure(said, where=self.name, remedy="their logs say why")
+                    run, attempt, state = None, attempt + 1, "SCHEDULED"
+                if state == "RUNNING" and (stay.at == "BEGUN" or self._exchange.read(call, "begun.json") is not None):
+                    state = "BEGUN"
+                if cancelled():
+                    self._cancel(run)
+                    raise Cancelled("cancelled")
+                if stay.too_long(state):
+                    self._cancel(run)
+                    if stay.at == "BEGUN":
+                        return "timeout"
+                    raise self._stuck(stay.at)
+                time.sleep(ASK_SECONDS if outage.going_on else POLL_SECONDS)
+
+    def _stuck(self, at: str) -> SystemFailure:
+        if at == "SCHEDULED":
+            said = f"no worker took a call in {START_SECONDS:.0f} s"
+            remedy = f"start one there: 'prefect worker start --pool {self.pool}'"
+        else:
+            said = f"a call waited {WAIT_SECONDS:.0f} s on its machine, for files or for other work there to end"
+            remedy = "see what works there, or add a machine to the pool"
+        return SystemFailure(said, where=self.name, remedy=remedy)
+
+    def _submitted(self, call: str, attempt: int) -> Watched:
         from prefect.client.orchestration import get_client
 
-        with get_client(sync_client=True) as client:
-            parameters = {"call": call, "place": self._place, "folder": self._folder}
-            run = client.create_flow_run_from_deployment(
+        with get_client(sync_client=True, httpx_settings={}) as client:
+            made = client.create_flow_run_from_deployment(
                 self._deployment,
-                parameters=parameters,
-                name=f"call {call[:8]}",
+                parameters={"call": call, "place": self._place, "folder": self._folder},
+                name=f"call {call[:8]}" + (f" · attempt {attempt}" if attempt > 1 else ""),
                 work_queue_name=self._queue,
                 job_variables=self._variables,
-            ).id
-            submitted, begun = time.monotonic(), None
-            while True:
-                found = client.read_flow_run(run)
-                state, now = found.state_type.value if found.state_type else "", time.monotonic()
-                if state in ENDED:
-                    return f"ended {state.lower()}"
-                if begun is None and state == "RUNNING":
-                    begun = now
-                reason = ""
-                if cancelled():
-                    reason = "cancelled"
-                elif begun is None and now - submitted > self._start_seconds:
-                    reason = "waiting"
-                elif begun is not None and timeout is not None and now - begun > timeout + GRACE_SECONDS:
-                    reason = "timeout"
-                if reason:
-                    self._cancel(client, run)
-                if reason == "cancelled":
-                    raise Cancelled("cancelled")
-                if reason == "waiting":
-                    remedy = f"start one there: 'prefect worker start --pool {self.pool}'"
-                    said = f"no worker of {self.name} took a call in {self._start_seconds:.0f} s"
-                    raise SystemFailure(said, remedy=remedy)
-                if reason:
-                    return reason
-                time.sleep(POLL_SECONDS)
+                idempotency_key=f"{call}/{attempt}",  # asked for twice where the server's answer was lost
+            )
+            return Watched(made.id)
 
     @staticmethod
-    def _cancel(client: Any, run: uuid.UUID) -> None:
+    def _cancel(run: Watched | None) -> None:
+        from prefect.client.orchestration import get_client
         from prefect.states import Cancelling
 
-        with suppress(Exception):  # the server may be what has failed
-            client.set_flow_run_state(run, Cancelling(message="the caller waits no longer"))
+        if run is None:
+            return
+        with suppress(Exception), get_client(sync_client=True, httpx_settings={}) as client:  # it may be away
+            client.set_flow_run_state(run.id, Cancelling(message="the caller waits no longer"))
 
     def close(self) -> None:
         """End the calls that are waiting, and remove what was exchanged."""
         self._over.set()
         with suppress(SystemFailure):
             self._exchange.clear()
+
+
+class _Stay:
+    """How long a call has been where it is: waiting for a worker, waiting on its machine, begun."""
+
+    def __init__(self, seconds: float) -> None:
+        self._limits = {"SCHEDULED": START_SECONDS, "RUNNING": WAIT_SECONDS, "BEGUN": seconds}
+        self.at, self._since = "SCHEDULED", time.monotonic()
+
+    def too_long(self, state: str) -> bool:
+        """Told where it is now; empty where nobody knows."""
+        now = time.monotonic()
+        if state in self._limits and state != self.at:
+            self.at, self._since = state, now
+        if self.at == "SCHEDULED" and state != "SCHEDULED":  # a worker starts it, or cannot hear of it
+            self._since = now
+        return bool(state) and now - self._since > self._limits[self.at]
 
 
 def carry_out(call: str, place: str, folder: str | None) -> str:
@@ -217,6 +239,7 @@ def carry_out(call: str, place: str, folder: str | None) -> str:
     with tempfile.TemporaryDirectory(prefix="autoopt-call-") as work, WorkerPool(size=1) as pool:
         payload = unpack(asked["payload"], exchange, Path(work))
         with gate.measuring() if asked["alone"] else gate.working():
+            exchange.write(call, "begun.json", {})  # from now on its time counts
             called = pool.call(asked["call"], payload, timeout=asked["seconds"], memory=asked["memory"])
         answer = pack_answer(called.value, Path(work), exchange)
     said: Mapping[str, Any] = {"outcome": str(called.outcome), "message": called.message, "seconds": called.seconds}

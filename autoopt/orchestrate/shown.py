@@ -1,4 +1,4 @@
-"""A sweep as its flow run shows it while it goes on: how far it is, and the state of each model."""
+"""A run and a sweep as their flow runs show them while they go on: how far they are, and the state of each model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,29 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from autoopt.errors import one_line
+from autoopt.orchestrate.outages import asking, only_shown
 from autoopt.report.document import estimate
 
 EVERY_SECONDS = 2.0
 """The table is renewed at most so often: of 1,000 models it is 150 kB."""
+
+
+class Progress:
+    """Artifact `progress` of the flow run under way."""
+
+    def __init__(self, description: str) -> None:
+        self._description = description
+        self._made: UUID | None = None
+
+    @only_shown
+    def show(self, percent: float) -> None:
+        """How far it is. Tried once: it will soon be shown again."""
+        with asking():
+            if self._made is None:
+                made: Any = create_progress_artifact(progress=percent, key="progress", description=self._description)
+                self._made = made
+            else:
+                update_progress_artifact(self._made, progress=percent)
 
 
 class SweepShown:
@@ -24,7 +43,7 @@ class SweepShown:
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, Any]] = {}
-        self._progress: UUID | None = None
+        self._progress = Progress("")
         self._table: UUID | None = None
         self._renewed = 0.0
         self._done = 0
@@ -43,22 +62,24 @@ class SweepShown:
 
     def _begin(self, names: list[str]) -> None:
         self._rows = {name: {"model": name, "state": "waiting"} for name in names}
-        described = f"{len(names)} models of the sweep"
-        made: Any = create_progress_artifact(progress=0.0, key="progress", description=described)
-        self._progress = made
-        table: Any = create_table_artifact(
-            key="models", table=list(self._rows.values()), description=f"{described}; `autoopt best RUN` shows one"
-        )
-        self._table = table
+        self._progress = Progress(f"{len(names)} models of the sweep")
+        self._renew()
 
+    @only_shown
     def _renew(self) -> None:
         over = self._done == len(self._rows)
-        if self._progress is None or self._table is None or (not over and self._fresh()):
+        if not over and self._fresh():
             return
         self._renewed = time.monotonic()
-        update_progress_artifact(self._progress, progress=100.0 * self._done / len(self._rows))
+        self._progress.show(100.0 * self._done / max(1, len(self._rows)))
+        rows = list(self._rows.values())
+        if self._table is None:
+            described = f"{len(rows)} models of the sweep; `autoopt best RUN` shows one"
+            made: Any = create_table_artifact(key="models", table=rows, description=described)
+            self._table = made
+            return
         with get_client(sync_client=True) as client:
-            client.update_artifact(self._table, ArtifactUpdate(data=json.dumps(list(self._rows.values()))))
+            client.update_artifact(self._table, ArtifactUpdate(data=json.dumps(rows)))
 
     def _fresh(self) -> bool:
         return time.monotonic() - self._renewed < EVERY_SECONDS

@@ -17,10 +17,11 @@ from autoopt.engine.context import Listener
 from autoopt.engine.records import RunResult
 from autoopt.engine.session import Session
 from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
-from autoopt.errors import AutooptError
+from autoopt.errors import AutooptError, SystemFailure
 from autoopt.orchestrate.flows import run_as_flow
 from autoopt.orchestrate.models import search_shown
 from autoopt.orchestrate.naming import flow_run_name, tags_of
+from autoopt.orchestrate.outages import Outage, only_shown
 from autoopt.orchestrate.reconcile import close, remember
 from autoopt.orchestrate.remote import PrefectHost
 from autoopt.orchestrate.shown import SweepShown
@@ -79,8 +80,8 @@ def _search_here(session: Session) -> RunResult:
 def nightly(
     zoo: str, dag: str | None, only: str | None, out: str | None, workers: int, data_root: str | None = None
 ) -> State[Any]:
-    """A nightly sweep in the flow run under way, chains as deployed runs; a retry goes on where the last one was
-    interrupted, or measures again."""
+    """A nightly sweep in the flow run under way, chains as deployed runs; a retry goes on where it was interrupted, or
+    measures again."""
     request = SweepRequest(
         zoo=Path(zoo),
         dag=dag,
@@ -89,6 +90,7 @@ def nightly(
         nightly=True,
         resume=flow_run.run_count > 1,
         or_begin=True,
+        flow_run=flow_run.id or "",
         workers=workers,
         data_root=data_root,
         listener=SweepShown().event,
@@ -113,15 +115,23 @@ def _search_below(session: Session) -> RunResult:
     made: Callable[..., Any] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
     from prefect import tags
 
-    with tags(*tags_of(session)):
+    state: State[Any] | None = None
+    with Outage(), tags(*tags_of(session)):  # the flow run has waited for the server itself, for minutes
         state = made(session.ctx.run, return_state=True)
-    if not found:
+    if not found and state is not None:
         state.result(raise_on_failure=True)
+    if not found:
+        raise SystemFailure("the Prefect server does not answer", remedy="start it again, then retry the sweep")
     return found[0]
+
+
+@only_shown
+def _show(markdown: str) -> None:
+    create_markdown_artifact(key="sweep", markdown=markdown, description="The sweep and what changed")
 
 
 def _shown(document: Document) -> State[Any]:
     """The comparison as an artifact; the state says whether something got worse."""
-    create_markdown_artifact(key="sweep", markdown=sweep_markdown(document), description="The sweep and what changed")
+    _show(sweep_markdown(document))
     said = "; ".join(summary(document))
     return Failed(message=said) if fell_short(document) else Completed(message=said)

@@ -22,7 +22,7 @@ from autoopt.engine.request import RunRequest
 from autoopt.store import Store
 
 pytestmark = pytest.mark.service
-SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
 DAG: dict[str, Any] = {
     "name": "t",
     "targets": [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}],

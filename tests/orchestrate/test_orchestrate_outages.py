@@ -1,0 +1,217 @@
+"""A Prefect server that is restarted, workers that die before they begin, machines that are busy with other work."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import mlp, write
+from remote_pool import POOL, bare_server, free_port, known, server, worker
+from serving import Json, Serving, eventually, serving
+
+from autoopt.errors import SystemFailure
+from autoopt.orchestrate import heartbeats, remote
+from autoopt.outcome import Outcome
+from autoopt.spec.targets import HostSpec
+from autoopt.workers import CallResult, Gate
+from autoopt.workers.hosts import Host
+
+pytestmark = pytest.mark.service
+
+SCRIPT = '''\
+import time
+from pathlib import Path
+
+from autoopt import register
+
+HERE = Path(__file__).parent
+
+
+@register("slow")
+def slow(model, size: int = 1):
+    """Waits in its n-th call while there is a file `hold<n>`."""
+    with (HERE / "calls.txt").open("a") as calls:
+        calls.write(f"{size}\\n")
+    number = len((HERE / "calls.txt").read_text().split())
+    until = time.monotonic() + 120
+    while (HERE / f"hold{number}").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    model.graph.node[0].doc_string = f"size {size}"
+    return model
+'''
+DAG = """\
+name: slow
+user_script: script.py
+passes: {slow: {pass: slow, params: {size: {search: [1, 2, 3]}}}}
+chains: [[slow]]
+objectives: [{metric: size}]
+constraints: []
+"""
+FOREVER = "multiprocessing.connection:wait"
+RUNTIME = "autoopt.model.worker:runtime"
+
+
+def test_a_deployed_run_goes_on_while_the_server_is_restarted(tmp_path: Path) -> None:
+    write(mlp(), tmp_path / "mlp")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "dag.yaml").write_text(DAG)
+    (tmp_path / "hold1").touch()
+    (tmp_path / "hold3").touch()
+    port, kept = free_port(), tmp_path / "server"
+    kept.mkdir()
+    with ExitStack() as first, ExitStack() as second:
+        env = first.enter_context(bare_server(kept, port))
+        with serving(tmp_path, PREFECT_API_URL=env["PREFECT_API_URL"]) as found:
+            served = replace(found, url=f"http://127.0.0.1:{port}")
+            asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
+            run = served.start("optimize_model/autoopt", **asked)
+            eventually(lambda: calls(tmp_path) == 1)
+            first.close()
+            log = tmp_path / "home" / "logs" / "autoopt-models.log"
+            eventually(lambda: "the Prefect server does not answer" in log.read_text())
+            (tmp_path / "hold1").unlink()
+            eventually(lambda: calls(tmp_path) == 3)  # trials are asked for and told meanwhile
+            second.enter_context(bare_server(kept, port))
+            eventually(lambda: "the Prefect server is back" in log.read_text())
+            (tmp_path / "hold3").unlink()
+            ended = served.ended(run)
+            assert ended["state_type"] == "COMPLETED", ended["state"]
+            [chain] = served.children_of(run)
+            assert served.ended(chain["id"])["state_type"] == "COMPLETED"
+            assert served.autoopt("best")["trials"]["ok"] == 3
+
+
+def calls(folder: Path) -> int:
+    path = folder / "calls.txt"
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str], Serving]]:
+    """A server that this process knows: its folder, its environment, what is asked of it."""
+    folder = tmp_path_factory.mktemp("outages")
+    port = free_port()
+    with server(folder, port) as env, known(env):
+        yield folder, env, Serving(folder, f"http://127.0.0.1:{port}", None, [])  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def host(place: tuple[Path, dict[str, str], Serving]) -> Iterator[Host]:
+    opened = remote.PrefectHost(HostSpec(type="work_pool", work_pool=POOL), place[0])
+    yield opened
+    opened.close()
+
+
+def called(host: Host, function: str, timeout: float) -> Future[CallResult]:
+    """A call under way in another thread."""
+    return beside(lambda: host.call(function, {}, timeout))
+
+
+def beside(work: Callable[[], Any]) -> Future[Any]:
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    return future
+
+
+def taken(asked: Serving, known: set[str]) -> Json | None:
+    """The next flow run, taken as by a worker that then dies: it is pending, and nothing more comes of it."""
+    for run in asked.find("flow_runs", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}):
+        if run["id"] not in known:
+            known.add(run["id"])
+            asked.set_state(run["id"], {"type": "PENDING"})
+            return run
+    return None
+
+
+def test_a_call_that_a_worker_took_and_did_not_begin_is_submitted_again(
+    place: tuple[Path, dict[str, str], Serving], host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, env, asked = place
+    seen: set[str] = set()
+    with monkeypatch.context() as patch:
+        patch.setattr(heartbeats, "PENDING_SECONDS", 0.0)
+        result = called(host, RUNTIME, 60.0)
+        lost = eventually(lambda: taken(asked, seen))
+        again = eventually(lambda: asked.named(f"{lost['name']} · attempt 2"))
+    assert asked.ended(lost["id"])["state_type"] == "CRASHED"
+    with worker(folder, env):
+        assert result.result(120).outcome is Outcome.OK
+    assert asked.ended(again["id"])["state_type"] == "COMPLETED"
+
+
+def test_the_time_of_a_call_begins_when_its_machine_lets_it(
+    place: tuple[Path, dict[str, str], Serving], host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, env, asked = place
+    monkeypatch.setattr(remote, "GRACE_SECONDS", -59.0)
+    with worker(folder, env):
+        with Gate(folder / "tmp").measuring():
+            result = called(host, FOREVER, 60.0)
+            run = eventually(lambda: running(asked))
+            eventually(lambda: seconds_since(run["start_time"]) > 3.0)  # longer than it may take
+            assert not result.done()
+        assert result.result(60).outcome is Outcome.TIMEOUT
+        with Gate(folder / "tmp").measuring(), monkeypatch.context() as patch:
+            patch.setattr(remote, "WAIT_SECONDS", 0.0)
+            with pytest.raises(SystemFailure, match=f"work pool {POOL}: a call waited 0 s on its machine"):
+                host.call(FOREVER, {}, 60.0)
+
+
+def running(asked: Serving) -> Json | None:
+    return next(iter(asked.find("flow_runs", flow_runs={"state": {"type": {"any_": ["RUNNING"]}}})), None)
+
+
+def seconds_since(stamp: str) -> float:
+    return time.time() - datetime.fromisoformat(stamp).timestamp()
+
+
+def test_a_chain_whose_worker_dies_before_it_begins_is_started_again(
+    place: tuple[Path, dict[str, str], Serving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect import flow
+
+    from autoopt.engine.prepare import prepare
+    from autoopt.engine.request import RunRequest
+    from autoopt.orchestrate.deployments import deploy_all
+    from autoopt.orchestrate.models import search_shown
+
+    folder, _, asked = place
+    monkeypatch.setattr(heartbeats, "PENDING_SECONDS", 0.0)
+    monkeypatch.chdir(folder)
+    deploy_all()
+    spec = {"name": "d", "passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
+    over, seen = threading.Event(), set[str]()
+
+    def dying() -> list[Json]:
+        found = []
+        while not over.wait(0.2):
+            found += [run for run in [taken(asked, seen)] if run is not None]
+        return found
+
+    deaths = beside(dying)
+    request = RunRequest(
+        dag={**spec, "objectives": [{"metric": "size"}]}, model=write(mlp(), folder / "mlp"), home=folder / "home"
+    )
+    with prepare(request) as session:
+        result = flow(name="optimize_model")(lambda: session.carry_out(search_shown))()
+    over.set()
+    assert [run["name"] for run in deaths.result()] == ["name_fix", "name_fix · round 2", "name_fix · round 3"]
+    assert {asked.ended(run["id"])["state_type"] for run in deaths.result()} == {"CRASHED"}
+    assert result.trials["crashed"] == 1
+    assert result.best is not None, "the source model"
