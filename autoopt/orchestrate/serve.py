@@ -19,17 +19,15 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-import psutil
-
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.server import DEFAULTS, NOTE, SERVER, without_userinfo
+from autoopt.orchestrate import heartbeats
+from autoopt.orchestrate.ending import Heir, end
+from autoopt.orchestrate.server import DEFAULTS, NOTE, SERVER, check_password, noted, without_userinfo
 
 START_SECONDS = 120.0
 SERVER_NAME = "server"
 RESTARTS = 5
 """How often a worker that has ended is started again within an hour."""
-GRACE_SECONDS = 15.0
-"""How long processes get to end by themselves."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -61,6 +59,7 @@ class Served:
     _limits: dict[str, int | None] = field(default_factory=dict)
     _ends: dict[str, list[float]] = field(default_factory=dict)
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _heir: Heir | None = None
     _handlers: dict[int, Any] = field(default_factory=dict)
     """What the process did at a signal before."""
 
@@ -76,12 +75,12 @@ class Served:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _at_signals(signal.SIG_IGN)  # impatience must not leave anything behind
-        with suppress(FileNotFoundError):
+        if (note := noted(self.home)) is not None and note["pid"] == os.getpid():
             (self.home / NOTE).unlink()
-        end([child for name, child in self._children.items() if name != SERVER_NAME])
-        end(
-            [child for name, child in self._children.items() if name == SERVER_NAME]
-        )  # workers report to it until the end
+        for last in (False, True):  # workers report to the server until the end
+            end([child.pid for name, child in self._children.items() if (name == SERVER_NAME) is last])
+        if self._heir is not None:
+            self._heir.release()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
@@ -89,32 +88,56 @@ class Served:
         """The API of the server in PREFECT_API_URL, or of one that is started here.
 
         Raises:
-            InputError: the port is taken, or the address is open to others and there is no password.
+            InputError: the port is taken, the address is open to others and there is no password, the password is
+                wrong, or another `autoopt serve` has its server in the same home.
             SystemFailure: the server does not come up.
         """
-        given = os.environ.get("PREFECT_API_URL")
+        given, other = os.environ.get("PREFECT_API_URL"), noted(self.home)
+        if other is not None and other["pid"] == os.getpid():  # in a container that was started again
+            other = None
         if given:
             self.api = given
             self._wait()
+            check_password(given)
             self.say(f"Prefect server: {without_userinfo(given)} (from PREFECT_API_URL)")
         else:
             self._check_address()
-            shown = f"[{self.host}]" if ":" in self.host else self.host
-            self.api = os.environ["PREFECT_API_URL"] = f"http://{shown}:{self.port}/api"
-            os.environ["PREFECT_SERVER_UI_API_URL"] = self.api
-            os.environ["PREFECT_UI_URL"] = self.api.removesuffix("/api")  # for links in notifications
-            command = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
-            self._start(
-                SERVER_NAME, command, PREFECT_API_URL="", **{k: os.environ.get(k, v) for k, v in SERVER.items()}
-            )
-            self._wait()
-            self.say(f"Prefect server: http://{shown}:{self.port}")
-        note = json.dumps({"api": self.api, "pid": os.getpid()})
-        new = self.home / f"{NOTE}.new"
-        new.touch(mode=0o600)
-        new.write_text(note)
-        new.replace(self.home / NOTE)
+            if other is not None:  # it would share its Prefect database
+                found = f"an autoopt serve is running here already (process {other['pid']})"
+                raise InputError(found, where=str(self.home), remedy="end it, or set another AUTOOPT_HOME")
+            self._check_port()
+        if other is None:
+            self._note(given or self._address)
+        if not given:
+            self._start_server()
         return self.api
+
+    @property
+    def _address(self) -> str:
+        """Where processes here reach our own server."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/api"
+
+    def _note(self, api: str) -> None:
+        new = self.home / f"{NOTE}.{os.getpid()}"
+        new.touch(mode=0o600)
+        new.write_text(json.dumps({"api": api, "pid": os.getpid(), "host": socket.gethostname()}))
+        new.replace(self.home / NOTE)
+
+    def _start_server(self) -> None:
+        self.api = os.environ["PREFECT_API_URL"] = self._address
+        pages = self.api.removesuffix("/api")
+        os.environ.setdefault("PREFECT_SERVER_UI_API_URL", self.api)
+        os.environ.setdefault("PREFECT_UI_URL", pages)  # for links in notifications
+        password = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
+        if password:
+            os.environ.setdefault("PREFECT_API_AUTH_STRING", password)
+        command = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
+        own = {name: os.environ.get(name, value) for name, value in SERVER.items()}
+        self._start(SERVER_NAME, command, PREFECT_API_URL="", **own)
+        self._wait()
+        check_password(self.api)
+        self.say(f"Prefect server: {pages}")
 
     def worker(self, pool: str, limit: int | None = None) -> None:
         """A worker for a pool, and what it runs, at most `limit` at once."""
@@ -125,8 +148,7 @@ class Served:
             command += ["--work-queue", queue]
         if limit is not None:
             command += ["--limit", str(limit)]
-        frequency = os.environ.get("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")
-        self._start(pool, command, PREFECT_FLOWS_HEARTBEAT_FREQUENCY=frequency, PREFECT_WORKER_QUERY_SECONDS="2")
+        self._start(pool, command, PREFECT_WORKER_QUERY_SECONDS="2", **heartbeats.environment())
         self.say(f"worker for pool {pool}: process {self._children[pool].pid}, log {self.log(pool)}")
 
     def log(self, name: str) -> Path:
@@ -153,6 +175,7 @@ class Served:
 
     def _start(self, name: str, command: list[str], **env: str) -> None:
         environment = {k: v for k, v in {**os.environ, **env}.items() if v}
+        self._heir = self._heir or Heir()
         with self.log(name).open("ab") as log:
             self._children[name] = subprocess.Popen(
                 [sys.executable, "-m", *command],
@@ -162,6 +185,7 @@ class Served:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us; we end them in order
             )
+        self._heir.entrust(self._children[name].pid, last=name == SERVER_NAME)
 
     def _check_address(self) -> None:
         try:
@@ -171,6 +195,8 @@ class Served:
         if not closed and not os.environ.get("PREFECT_SERVER_API_AUTH_STRING"):
             remedy = "set PREFECT_SERVER_API_AUTH_STRING (user:password), or stay on 127.0.0.1"
             raise InputError(f"{self.host} is open to others, and there is no password", remedy=remedy)
+
+    def _check_port(self) -> None:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -186,35 +212,10 @@ class Served:
             child = self._children.get(SERVER_NAME)
             if child is not None and child.poll() is not None:
                 break
-            with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(f"{self._plain}/health", timeout=5):
+            health = f"{without_userinfo(self.api)}/health"  # no password needed
+            with suppress(urllib.error.URLError, OSError), urllib.request.urlopen(health, timeout=5):
                 return
             if child is None:
                 break
             time.sleep(0.2)
         raise SystemFailure("the Prefect server does not answer", where=without_userinfo(self.api))
-
-    @property
-    def _plain(self) -> str:
-        return without_userinfo(self.api)
-
-
-def end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes and all that came of them: asked first, killed after a while."""
-    families = []
-    for child in children:
-        with suppress(psutil.NoSuchProcess):
-            families += psutil.Process(child.pid).children(recursive=True)
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGINT)
-    until = time.monotonic() + GRACE_SECONDS
-    for child in children:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(max(0.1, until - time.monotonic()))
-    for left in families:
-        with suppress(psutil.NoSuchProcess):
-            left.terminate()
-    _, alive = psutil.wait_procs(families, timeout=GRACE_SECONDS)
-    for process in [*alive, *(child for child in children if child.poll() is None)]:
-        with suppress(psutil.NoSuchProcess, ProcessLookupError):
-            process.kill()
-        process.wait()

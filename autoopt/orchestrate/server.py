@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+from autoopt.errors import InputError, SystemFailure
 
 DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # its start-up made "database is locked" errors likely
@@ -74,9 +78,8 @@ class PrefectStart:
 
         Raises:
             SystemFailure: the API cannot be reached.
+            InputError: it wants another password.
         """
-        from autoopt.errors import SystemFailure
-
         began = time.monotonic()
         self._thread.join()
         if self._error is not None:
@@ -87,6 +90,8 @@ class PrefectStart:
                 where=without_userinfo(where),
                 remedy="start it with 'prefect server start', or run with --engine inline",
             )
+        if self.shared:
+            check_password(os.environ["PREFECT_API_URL"])
         return time.monotonic() - began
 
 
@@ -110,6 +115,26 @@ _watchers: list[subprocess.Popen[bytes]] = []
 """Hold the pipes open."""
 
 
+def check_password(url: str) -> None:
+    """That the server at `url`, the one in PREFECT_API_URL, lets us in.
+
+    Raises:
+        InputError: it wants another password.
+    """
+    import httpx
+    from prefect.client.orchestration import get_client
+
+    try:
+        with suppress(httpx.TransportError, ValueError), get_client(sync_client=True) as client:
+            client.api_version()
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.UNAUTHORIZED:
+            return  # what it cannot do is found out by whoever asks for it
+        remedy = "set PREFECT_API_AUTH_STRING (user:password)"
+        where = without_userinfo(url)
+        raise InputError("the Prefect server asks for another password", where=where, remedy=remedy) from None
+
+
 def without_userinfo(url: str) -> str:
     """`url` without user and password."""
     parts = urlsplit(url)
@@ -120,13 +145,23 @@ NOTE = "serve.json"
 """In the home: where the server of `autoopt serve` is, while it runs."""
 
 
+def noted(home: Path) -> dict[str, Any] | None:
+    """What an `autoopt serve` of this machine has noted in this home: `api`, `pid`; None where there is none alive."""
+    import psutil
+
+    with suppress(OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
+        note: dict[str, Any] = json.loads((home / NOTE).read_text())
+        with suppress(psutil.AccessDenied):  # another user's
+            if "serve" not in psutil.Process(note["pid"]).cmdline():
+                return None  # its number has been given to another process
+        return note if note["host"] == socket.gethostname() else None
+    return None
+
+
 def api_url(home: Path) -> str | None:
     """The API of the Prefect server at hand: PREFECT_API_URL, else that of an `autoopt serve` with this home."""
     given = os.environ.get("PREFECT_API_URL")
     if given:
         return given
-    with suppress(OSError, ValueError, KeyError):
-        note = json.loads((home / NOTE).read_text())
-        if Path(f"/proc/{note['pid']}").exists() or not Path("/proc/self").exists():
-            return str(note["api"])
-    return None
+    note = noted(home)
+    return None if note is None else str(note["api"])

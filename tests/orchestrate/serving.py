@@ -47,14 +47,21 @@ class Serving:
     url: str
     process: subprocess.Popen[str]
     said: list[str]
+    password: str = ""
+    """user:password"""
 
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
 
     def get(self, path: str) -> Json:
-        answer: Json = httpx.get(f"{self.url}/api/{path}", timeout=30).raise_for_status().json()
+        answer: Json = httpx.get(f"{self.url}/api/{path}", auth=self._auth, timeout=30).raise_for_status().json()
         return answer
+
+    @property
+    def _auth(self) -> tuple[str, str] | None:
+        user, colon, password = self.password.partition(":")
+        return (user, password) if colon else None
 
     def find(self, what: str, **query: Any) -> list[Json]:
         rows = httpx.post(f"{self.url}/api/{what}/filter", json={"limit": 200, **query}, timeout=30)
@@ -131,7 +138,7 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
         while not any(line.startswith("ready") for line in said):
             said.append(lines.get(timeout=120))
             assert said[-1], f"serve ended: {said}"
-        yield Serving(folder, f"http://127.0.0.1:{port}", process, said)
+        yield Serving(folder, f"http://127.0.0.1:{port}", process, said, env.get("PREFECT_SERVER_API_AUTH_STRING", ""))
     finally:
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         process.send_signal(signal.SIGINT)

@@ -8,20 +8,25 @@ import shutil
 import socket
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from builders import mlp, write
+from postgres import Server
 from ruamel.yaml import YAML
 from serving import alive, belonging, environment, eventually, free_port
 
 ROOT = Path(__file__).parents[2]
-SECRETS = {"POSTGRES_PASSWORD": "p1", "PREFECT_AUTH": "me:canary", "S3_ACCESS_KEY": "a1", "S3_SECRET_KEY": "s1s1s1s1"}
+SECRETS = {
+    "POSTGRES_PASSWORD": "p@canary%2F/:#?",
+    "PREFECT_AUTH": "me:canary@%/:x",
+    "S3_ACCESS_KEY": "a1",
+    "S3_SECRET_KEY": "s1s1s1s1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +50,14 @@ def test_every_service_is_pinned_checked_and_closed(compose: dict[str, Any]) -> 
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
             assert source in compose["volumes"] or source.startswith(("./", "${")), name
+
+
+def test_the_object_store_is_asked_where_workers_ask_it(compose: dict[str, Any]) -> None:
+    given = compose["services"]["models"]["environment"]["AWS_ENDPOINT_URL"]
+    port = re.search(r"//objects:(\d+)$", interpolated(given, {}))
+    assert port
+    assert f"//127.0.0.1:{port[1]}/" in compose["services"]["objects"]["healthcheck"]["test"][-1]
+    assert interpolated(given, {"S3_ENDPOINT": "https://s3.example.com"}) == "https://s3.example.com"
 
 
 def test_no_secret_has_a_default(compose: dict[str, Any]) -> None:
@@ -78,33 +91,34 @@ def test_docker_compose_takes_the_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def databases() -> Iterator[tuple[str, str]]:
-    """Empty databases for Prefect and autoopt on a running PostgreSQL; their names."""
-    import psycopg
-
-    server = os.environ.get("AUTOOPT_TEST_POSTGRES_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
-    names = tuple(f"{kind}_{uuid.uuid4().hex[:8]}" for kind in ("prefect", "autoopt"))
+def database(compose: dict[str, Any]) -> Iterator[Server]:
+    """A PostgreSQL as the file has it: its user, its password, its databases."""
     try:
-        connection = psycopg.connect(server, autocommit=True, connect_timeout=3)
         socket.create_connection(("127.0.0.1", 6379), 3).close()
     except OSError as error:
-        pytest.skip(f"PostgreSQL or Redis does not answer: {error}")
-    except psycopg.OperationalError as error:
-        pytest.skip(f"PostgreSQL does not answer: {error}")
-    for name in names:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    yield names[0], names[1]
-    for name in names:
-        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")  # type: ignore[arg-type]
-    connection.close()
+        pytest.skip(f"Redis does not answer: {error}")
+    server = Server()
+    try:
+        given = {k: interpolated(v, SECRETS) for k, v in compose["services"]["postgres"]["environment"].items()}
+        user = given["POSTGRES_USER"]
+        server.sql(
+            f"CREATE ROLE {user} SUPERUSER LOGIN PASSWORD '{given['POSTGRES_PASSWORD']}'",
+            f"CREATE DATABASE {given['POSTGRES_DB']} OWNER {user}",
+            (ROOT / "scripts/compose/databases.sql").read_text(),
+        )
+        rules = f"host all {user} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
+        (server.folder / "data" / "pg_hba.conf").write_text(rules)
+        server.sql("SELECT pg_reload_conf()")
+        yield server
+    finally:
+        server.close()
 
 
-def settings_of(compose: dict[str, Any], service: str, port: int, databases: tuple[str, str]) -> dict[str, str]:
+def settings_of(compose: dict[str, Any], service: str, port: int, database: Server) -> dict[str, str]:
     """A service's environment as the file has it, with addresses of this machine."""
     env = {k: interpolated(v, SECRETS) for k, v in compose["services"][service]["environment"].items()}
     swaps = {
-        "prefect:p1@postgres:5432/prefect": f"postgres@127.0.0.1:5432/{databases[0]}",
-        "prefect:p1@postgres:5432/autoopt": f"postgres@127.0.0.1:5432/{databases[1]}",
+        "@postgres:5432": f"@127.0.0.1:{database.port}",
         "http://server:4200": f"http://127.0.0.1:{port}",
         "http://127.0.0.1:4200": f"http://127.0.0.1:{port}",
     }
@@ -115,20 +129,28 @@ def settings_of(compose: dict[str, Any], service: str, port: int, databases: tup
 
 
 @pytest.mark.service
-def test_the_same_services_without_containers(
-    compose: dict[str, Any], databases: tuple[str, str], tmp_path: Path
-) -> None:
-    port = free_port()
+def test_the_same_services_without_containers(compose: dict[str, Any], database: Server, tmp_path: Path) -> None:
+    port, checks = free_port(), {"models": free_port(), "chains": free_port()}
     write(mlp(), tmp_path / "mlp")
     dag = {"name": "quick", "passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
-    dag["measurement"] = {"seconds": 0.2, "replicas": 2, "target_width": 1.0}
+    dag["measurement"] = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
 
     def command(service: str) -> tuple[list[str], dict[str, str]]:
         words = [interpolated(w, SECRETS) for w in compose["services"][service]["entrypoint"]]
-        words = [{"0.0.0.0": "127.0.0.1", "4200": str(port)}.get(w, w) for w in words if w != "--with-healthcheck"]
+        words = [{"0.0.0.0": "127.0.0.1", "4200": str(port)}.get(w, w) for w in words]
         program = [sys.executable, *words[1:]] if words[0] == "python" else [sys.executable, "-m", *words]
-        own = settings_of(compose, service, port, databases)
+        own = settings_of(compose, service, port, database)
+        if service in checks:
+            own["PREFECT_WORKER_WEBSERVER_PORT"] = str(checks[service])
         return program, environment(tmp_path, PREFECT_HOME=str(tmp_path / f"prefect-{service}"), **own)
+
+    def healthy(service: str) -> bool:
+        kind, program, *words = compose["services"][service]["healthcheck"]["test"]
+        assert (kind, program) == ("CMD", "python")
+        ours = {"127.0.0.1:4200": port, "127.0.0.1:8080": checks.get(service)}
+        for theirs, number in ours.items():
+            words = [word.replace(theirs, f"127.0.0.1:{number}") for word in words]
+        return subprocess.run([sys.executable, *words], stderr=subprocess.DEVNULL).returncode == 0
 
     with ExitStack() as stack:
 
@@ -145,13 +167,16 @@ def test_the_same_services_without_containers(
 
         once("migrate")
         start("server")
-        api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=("me", "canary"), timeout=30)
-        eventually(lambda: _healthy(api), 120)
+        user, _, password = SECRETS["PREFECT_AUTH"].partition(":")
+        api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=30)
+        assert not healthy("server")
+        eventually(lambda: healthy("server"), 120)
         assert httpx.post(f"{api.base_url}flow_runs/filter", json={}).status_code == 401  # nobody without the password
         start("background")
         once("deploy")
-        for service in ("models", "chains"):
+        for service in checks:
             start(service)
+        eventually(lambda: all(map(healthy, checks)))
         known = api.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
         given = {"parameters": {"dag": dag, "model": str(tmp_path / "mlp" / "model.onnx")}}
         run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
@@ -160,12 +185,6 @@ def test_the_same_services_without_containers(
     assert not list(filter(alive, belonging(tmp_path)))
     logs = "".join(p.read_text(errors="replace") for p in tmp_path.glob("*.log"))
     assert "canary" not in logs
-
-
-def _healthy(api: httpx.Client) -> bool:
-    with suppress(httpx.TransportError):
-        return api.get("/health").is_success
-    return False
 
 
 def _ended(api: httpx.Client, run: str) -> Any:

@@ -26,7 +26,7 @@ passes:
   broken: {pass: fix_input_shape, params: {shapes: {nothing: [1, 2]}}}
 chains: [[tidy, quant], [tidy], [broken]]
 constraints: []
-measurement: {seconds: 0.2, replicas: 2, target_width: 1.0}
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
 
 

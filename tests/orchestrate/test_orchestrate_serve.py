@@ -10,15 +10,21 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
+from aiosmtpd.controller import Controller
 from browsing import browsing
 from builders import cnn, mlp, write
 from guide import example
+from ruamel.yaml import YAML
 from serving import Serving, alive, belonging, environment, eventually, free_port, serving
 
 from autoopt.store import Store, TrialRecord
@@ -55,7 +61,7 @@ passes:
   slow: {pass: fragile, params: {size: 1}}
 chains: CHAINS
 constraints: []
-measurement: {seconds: 0.2, replicas: 2, target_width: 1.0}
+measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
 
 
@@ -147,6 +153,36 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
     assert len(calls(served)) == tried + 2  # what is finished is not repeated
 
 
+def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    with serving(tmp_path) as found:
+        started = belonging(tmp_path, "prefect")
+        assert len(started) >= 3  # the server and two workers
+        found.process.kill()
+        found.process.wait()
+        eventually(lambda: not [process for process in belonging(tmp_path) if alive(process)])
+    with serving(tmp_path, PREFECT_SERVER_API_AUTH_STRING="me:canary") as found:  # where it was before
+        assert found.get("deployments/name/tune_chain/autoopt")
+        assert httpx.get(f"{found.url}/api/deployments/name/tune_chain/autoopt").status_code == 401
+        eventually(lambda: found.get("work_pools/autoopt-chains")["status"] == "READY")  # its worker is let in
+
+        second = [sys.executable, "-m", "autoopt", "serve", "--port", str(free_port())]
+        api, note = f"{found.url}/api", tmp_path / "home" / "serve.json"
+        noted = note.read_text()
+        for env, reason in (
+            ({}, "an autoopt serve is running here already"),
+            ({"PREFECT_API_URL": api}, "asks for another password; set PREFECT_API_AUTH_STRING"),
+        ):
+            refused = subprocess.run(second, cwd=tmp_path, env=environment(tmp_path, **env), capture_output=True)
+            assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (2, b"", 1)
+            assert reason in refused.stderr.decode()
+        assert note.read_text() == noted
+
+        assert not [p for p in belonging(tmp_path) if "canary" in " ".join(p.cmdline())]
+    logs = [*(tmp_path / "home" / "logs").iterdir()]
+    assert len(logs) == 3
+    assert "canary" not in "".join([*found.said, noted, *(log.read_text() for log in logs)])
+
+
 def trials(served: Serving) -> tuple[TrialRecord, ...]:
     with Store.open(None, served.folder / "home") as store:
         return store.trials(store.run("latest").id)
@@ -223,16 +259,41 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     (folder / "quick.yaml").write_text(
         "\n".join([*lines, "constraints: []", "measurement: {seconds: 0.2, replicas: 2}"])
     )
-    made = served.autoopt("sweep", "nightly.yaml", "--schedule", "0 2 * * *")
-    assert made["deployment"] == "nightly_sweep/night"
+    ordered = ("nightly.yaml", "--schedule", "0 2 * * *", "--timezone", "Europe/Berlin")
+    made = served.autoopt("sweep", *ordered)
+    assert (made["deployment"], made["timezone"]) == ("nightly_sweep/night", "Europe/Berlin")
     deployment = served.get(f"deployments/name/{made['deployment']}")
-    assert [s["schedule"]["cron"] for s in deployment["schedules"] if s["active"]] == ["0 2 * * *"]
-    scheduled = served.find("flow_runs", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}, sort="START_TIME_ASC")
-    assert scheduled is not None
+    [schedule] = [s["schedule"] for s in deployment["schedules"] if s["active"]]
+    assert (schedule["cron"], schedule["timezone"]) == ("0 2 * * *", "Europe/Berlin")
+    assert served.autoopt("sweep", *ordered, "--only", "dense")["deployment"] == "nightly_sweep/night-dense"
+    (folder / "other.yaml").write_text("name: night\ndag: quick.yaml\nmodels: [mlp]\n")
+    with pytest.raises(AssertionError, match=r"/night is the deployment of .*/nightly.yaml; give this zoo"):
+        served.autoopt("sweep", "other.yaml", *ordered[1:])
 
-    run = served.start(made["deployment"])
-    ended = served.ended(run, 180)
-    assert ended["state_type"] == "COMPLETED", ended["state"]
+    run, other = (served.start(made["deployment"]) for _ in range(2))  # as late ones do, at once
+
+    default = served.get("deployments/name/nightly_sweep/autoopt")
+    written = YAML(typ="safe").load((Path(__file__).parents[2] / "prefect.yaml").read_text())["deployments"][-1]
+    limit = {"limit": default["global_concurrency_limit"]["limit"]}
+    limit["collision_strategy"] = default["concurrency_options"]["collision_strategy"]
+    [schedule] = default["schedules"]
+    is_set = {name: {**schedule, **schedule["schedule"]}[name] for name in ("cron", "timezone", "active")}
+    assert [default["parameters"], [is_set], limit] == [
+        written[name] for name in ("parameters", "schedules", "concurrency_limit")
+    ]
+    here = f"{served.url}/api/deployments/{default['id']}"
+    httpx.patch(here, json={"parameters": {"zoo": "mine.yaml"}}).raise_for_status()
+    httpx.patch(f"{here}/schedules/{schedule['id']}", json={"active": True}).raise_for_status()
+    again = "from autoopt.orchestrate.deployments import deploy_all; deploy_all()"
+    env = environment(folder, PREFECT_API_URL=f"{served.url}/api")
+    subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=60)
+    default = served.get("deployments/name/nightly_sweep/autoopt")
+    assert default["parameters"] == {"zoo": "mine.yaml"}
+    assert [(s["schedule"]["cron"], s["active"]) for s in default["schedules"]] == [("0 2 * * *", True)]
+
+    states = {served.ended(one, 180)["state_type"]: one for one in (run, other)}
+    assert set(states) == {"COMPLETED", "CANCELLED"}
+    run = states["COMPLETED"]
     models = served.children_of(run)
     assert {m["name"] for m in models} == {"mlp · quick", "cnn · quick"}
     assert all(served.children_of(m["id"]) for m in models)
@@ -265,7 +326,31 @@ def receiver() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def test_a_regression_calls_a_webhook(served: Serving) -> None:
+class Mails:
+    """A mail server's handler that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[list[str], EmailMessage]] = []
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        message = message_from_bytes(envelope.content, _class=EmailMessage, policy=default)
+        self.kept.append((envelope.rcpt_tos, message))
+        return "250 kept"
+
+
+@contextmanager
+def mail_server() -> Iterator[tuple[str, Mails]]:
+    """A mail server: an address for Apprise, and what it has been sent."""
+    mails = Mails()
+    server = Controller(mails, "127.0.0.1", free_port())
+    server.start()
+    try:
+        yield f"mailto://127.0.0.1:{server.port}?from=autoopt@example.com&to=ops@example.com&format=text", mails
+    finally:
+        server.stop()
+
+
+def test_a_regression_calls_a_webhook_and_is_mailed(served: Serving) -> None:
     folder = served.folder
     write(mlp(width=256), folder / "wide")
     (folder / "watched.yaml").write_text("name: watched\ndag: watched-dag.yaml\nmodels: [wide]\n")
@@ -279,18 +364,24 @@ def test_a_regression_calls_a_webhook(served: Serving) -> None:
         dag_of(made_by)
         return served.ended(served.start("nightly_sweep/watched"), 240)
 
-    with receiver() as (url, bodies):
+    with receiver() as (url, bodies), mail_server() as (address, mails):
         env = environment(folder, PREFECT_API_URL=f"{served.url}/api")
-        script = example("notify.py", "python")
-        subprocess.run([sys.executable, "-c", script, url], env=env, check=True, timeout=60)
+        for file, to in (("notify.py", url), ("mail.py", address)):
+            script = example(file, "python")
+            subprocess.run([sys.executable, "-c", script, to], env=env, check=True, timeout=60)
         dag_of("name_fix")
         served.autoopt("sweep", "watched.yaml", "--schedule", "0 2 * * *")
         assert night("dynamic_quantization")["state_type"] == "COMPLETED"
         assert not bodies
+        assert not mails.kept
         worse = night("name_fix")
         assert worse["state_type"] == "FAILED"
         assert "regressions: wide" in worse["state"]["message"]
-        eventually(lambda: bodies, 60)
+        eventually(lambda: bodies and mails.kept, 60)
     told = json.loads(bodies[0])["text"]
     assert worse["state"]["message"] in told
     assert served.url in told
+    [(receivers, mail)] = mails.kept
+    assert receivers == ["ops@example.com"]
+    assert mail["Subject"].endswith(": Failed")
+    assert "regressions: wide" in mail.get_content().replace("\n", " ")
