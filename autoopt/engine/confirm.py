@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autoopt.engine.context import RunContext
+from autoopt.engine.context import Goal, RunContext
 from autoopt.engine.evaluations import Measured, evaluate
 from autoopt.measure.settings import ROUNDS, rounds_of
 from autoopt.metrics import Estimate, get_metric
@@ -69,7 +69,7 @@ def confirm(
     more: Callable[[], bool] = lambda: True,
     occasion: str = "",
 ) -> dict[str, Confirmed]:
-    """What candidates come to, by key, each measured once a round in turns; empty where no objective is a latency.
+    """What candidates come to, by key, each measured once a round in turns; empty where no latency is asked for.
 
     Args:
         more: asked before each measurement whether there is time for it.
@@ -104,9 +104,18 @@ def confirmed_of(rounds: Mapping[str, list[Measured]]) -> dict[str, Confirmed]:
     return found
 
 
+def judged_again(goal: Goal, first: Measured, again: Confirmed) -> Measured:
+    """What was known of a candidate, with these latencies in place of the first one's; the constraints judged anew."""
+    latencies = {part: getattr(first, part) | getattr(again, part) for part in ("metrics", "source", "ratios")}
+    measured = replace(first, **latencies, keys=[*first.keys, *again.keys], verdicts=[])
+    measured.judge(goal, measured.metrics)
+    return measured
+
+
 def latencies(ctx: RunContext) -> list[str]:
-    """The latency metrics of a run; none where no objective is one."""
-    wanted = any(get_metric(o.metric, ctx.goal.custom).kind == "latency" for o in ctx.goal.objectives)
+    """The latency metrics of a run; none where neither an objective nor a constraint is one."""
+    asked = [o.metric for o in ctx.goal.objectives] + [c.metric for c in ctx.goal.constraints]
+    wanted = any(get_metric(name, ctx.goal.custom).kind == "latency" for name in asked)
     return [m.name for m in ctx.goal.metrics if m.kind == "latency"] if wanted else []
 
 

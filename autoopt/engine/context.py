@@ -165,8 +165,8 @@ class RunContext:
     """On `time.monotonic`; no worker call goes on for more than 30 s beyond it."""
     began: float = 0.0
     """When the run began, on `time.monotonic`; earlier by what interrupted parts of it took."""
-    fastest: float | None = None
-    """The lowest p50 of the source that this process has seen, in ms: slow spells of the machine are known by it."""
+    source_times: list[float] = field(default_factory=list)
+    """p50 of the source in each measurement that this process has made, in ms."""
     listener: Listener = silent
     data_root: str = ""
     """What relative paths in parameters of category `data` start from."""
@@ -205,6 +205,12 @@ class RunContext:
         """End the calls under way, and let no further ones begin."""
         self.pool.close()
         self.hosts.close()
+
+    @property
+    def source_ms(self) -> float | None:
+        """What the source takes when the machine is free, in ms: slow spells are known by it. The lower quartile of the
+        measurements so far, as the fastest of many is a lucky one; None before there is one."""
+        return sorted(self.source_times)[len(self.source_times) // 4] if self.source_times else None
 
     def lasting(self, record: Stored | None) -> Stored | None:
         """What the store holds of a piece of work, or None where this run is to do it anew."""

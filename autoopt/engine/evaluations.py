@@ -74,6 +74,11 @@ class Measured:
         return max((v.violation for v in self.verdicts), default=0.0)
 
     @property
+    def worst(self) -> str:
+        """What is said of the constraint that is broken most; empty where there is none."""
+        return max(self.verdicts, key=lambda v: v.violation).reason if self.verdicts else ""
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Constraints that fail or cannot be told, as sentences."""
         return tuple(v.reason for v in self.verdicts if v.holds != "holds")
@@ -162,11 +167,11 @@ def _evaluation(
         if record is not None:
             ctx.counts.add("evaluations", executed=False)
             return record
-        extra = {"incumbent_ratio": incumbent, "source_ms": ctx.fastest} if meter.name == "latency" else {}
+        extra = {"incumbent_ratio": incumbent, "source_ms": ctx.source_ms} if meter.name == "latency" else {}
         extra = {name: value for name, value in extra.items() if value is not None}
         record = _measure(ctx, meter, wanted, candidate, compare, {**extra, **settings}, data, key)
         if meter.name == "latency" and "latency_p50" in record.source_metrics:
-            ctx.fastest = min(record.source_metrics["latency_p50"].value, ctx.fastest or float("inf"))
+            ctx.source_times.append(record.source_metrics["latency_p50"].value)
         ctx.store.finish_evaluation(record)
         ctx.counts.add("evaluations", executed=True)
         measured.executed += 1
@@ -259,4 +264,3 @@ def _environment(ctx: RunContext) -> dict[str, Any]:
 
 def _estimates(values: Mapping[str, Mapping[str, float]] | None) -> dict[str, Estimate]:
     return {n: Estimate(v["value"], v["low"], v["high"]) for n, v in (values or {}).items()}
-

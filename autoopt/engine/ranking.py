@@ -55,7 +55,7 @@ class Ranking:
         if not candidates:
             return None
         best = choose_best(candidates, objectives, self.choose)
-        return source_choice(self.ctx, baseline.metrics) if best is own else trial_choice(self.ctx, scored[best])
+        return source_choice(self.ctx, baseline) if best is own else trial_choice(self.ctx, scored[best])
 
     @property
     def source_meets(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -40,17 +40,6 @@ class TrialResult:
     def feasible(self) -> bool:
         return self.outcome is Outcome.OK and self.violation <= 0
 
-    def measured_again(
-        self, metrics: Mapping[str, Estimate], ratios: Mapping[str, Estimate], evaluations: Sequence[str]
-    ) -> TrialResult:
-        """The same trial with some metrics measured anew."""
-        return replace(
-            self,
-            metrics={**self.metrics, **metrics},
-            ratios={**self.ratios, **ratios},
-            evaluations=(*self.evaluations, *evaluations),
-        )
-
     def to_json(self) -> dict[str, Any]:
         return {
             "outcome": str(self.outcome),
@@ -82,6 +71,8 @@ class Choice:
     flags: tuple[str, ...] = ()
     """What to know of it: constraints that cannot be told with confidence, a busy machine."""
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """How its figures came about; see `autoopt.engine.account`. Empty in runs of earlier versions."""
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)

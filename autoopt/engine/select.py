@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autoopt.engine.account import account_of
 from autoopt.engine.context import RunContext
+from autoopt.engine.evaluations import Measured
 from autoopt.engine.loop import Told, objective_values
 from autoopt.engine.records import Choice, TrialResult
 from autoopt.metrics import Estimate
@@ -13,8 +15,9 @@ from autoopt.model.candidate import Candidate
 SOURCE = "source"
 
 
-def source_choice(ctx: RunContext, baseline: Mapping[str, Estimate]) -> Choice:
+def source_choice(ctx: RunContext, baseline: Measured) -> Choice:
     """The source model as a choice: every ratio is exactly 1."""
+    measured, flags = account_of(ctx, baseline.keys)
     return Choice(
         artifact=ctx.source.artifact,
         path=ctx.path(ctx.source),
@@ -22,9 +25,11 @@ def source_choice(ctx: RunContext, baseline: Mapping[str, Estimate]) -> Choice:
         chain=SOURCE,
         passes=(),
         params={},
-        metrics={n: e.value for n, e in baseline.items()},
-        intervals=dict(baseline),
-        ratios={n: Estimate.exact(1.0) for n, e in baseline.items() if e.value},
+        metrics={n: e.value for n, e in baseline.metrics.items()},
+        intervals=dict(baseline.metrics),
+        ratios={n: Estimate.exact(1.0) for n, e in baseline.metrics.items() if e.value},
+        flags=flags,
+        measured=measured,
     )
 
 
@@ -33,6 +38,7 @@ def trial_choice(ctx: RunContext, told: Told) -> Choice:
     result = told.result
     candidate = result.candidate or ctx.source
     configs = told.chain.space.configs(result.point)
+    measured, flags = account_of(ctx, result.evaluations)
     return Choice(
         artifact=candidate.artifact,
         path=ctx.path(candidate),
@@ -44,7 +50,8 @@ def trial_choice(ctx: RunContext, told: Told) -> Choice:
         intervals=dict(result.metrics),
         ratios=dict(result.ratios),
         point=result.point,
-        flags=result.reasons,
+        flags=(*result.reasons, *flags),
+        measured=measured,
     )
 
 

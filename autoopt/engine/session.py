@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from autoopt.dag.plan import Chain
-from autoopt.engine.confirm import confirm, seconds_for
+from autoopt.engine.confirm import Confirmed, confirm, judged_again, seconds_for
 from autoopt.engine.context import RunContext
 from autoopt.engine.evaluations import Measured, evaluate
 from autoopt.engine.executor import Executor
@@ -21,9 +21,9 @@ from autoopt.engine.export import export
 from autoopt.engine.loop import Search, Told
 from autoopt.engine.pass_runs import run_chain
 from autoopt.engine.ranking import Ranking
-from autoopt.engine.records import Choice, RunResult
-from autoopt.engine.select import source_choice
-from autoopt.engine.trial import result_of
+from autoopt.engine.records import Choice, RunResult, TrialResult
+from autoopt.engine.select import feasible_once, source_choice
+from autoopt.engine.trial import result_of, with_measured
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -33,6 +33,8 @@ from autoopt.store.keeping import abandon, keeping
 
 CONFIRM = 3
 """How many of the best candidates are measured again before one is chosen."""
+TURNS = 3
+"""How often the next so many are, where all before them then break a constraint."""
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 
 
@@ -143,7 +145,7 @@ class Session:
         """The result of these trials, the few best of them measured again; recorded."""
         baseline = self.baseline()
         with self.ctx.counts.timing("confirm"):
-            told = self._confirm(told, baseline)
+            self._confirm(told, baseline)
         if not told:
             self.notes.append(f"no trial was made: {stopped}")
         if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:
@@ -157,36 +159,46 @@ class Session:
         whole = self.ctx.deadline - self.ctx.began
         return self.ctx.deadline - min(0.2 * whole, seconds_for(self.ctx, CONFIRM))
 
-    def _confirm(self, told: list[Told], baseline: Measured) -> list[Told]:
-        """Measure the latency of the few best again."""
-        if not baseline.metrics:
-            return told
-        first = {t.result.candidate.key: t for t in self.ranking.few_best(told, CONFIRM) if t.result.candidate}
-        candidates = [t.result.candidate for t in first.values() if t.result.candidate]
-        found = confirm(self.ctx, candidates, more=lambda: time.monotonic() < self.ctx.deadline)
-        for key, again in found.items():
-            first[key].result = first[key].result.measured_again(again.metrics, again.ratios, again.keys)
-        self._confirmed |= set(found)
-        return told
+    def _confirm(self, told: list[Told], baseline: Measured) -> None:
+        """Measure the latency of the few best again, and judge their constraints by that; where all of them break one,
+        that of the next few."""
+        broken: list[Measured] = []
+        for _ in range(TURNS if baseline.metrics else 0):
+            few = {t.result.candidate.key: t.result for t in self.ranking.few_best(told, CONFIRM) if t.result.candidate}
+            candidates = [result.candidate for result in few.values() if result.candidate]
+            found = confirm(self.ctx, candidates, more=lambda: time.monotonic() < self.ctx.deadline)
+            anew = {key: self._anew(few[key], again) for key, again in found.items()}
+            self._confirmed |= set(found)
+            for trial in told:
+                candidate = trial.result.candidate
+                if candidate and candidate.key in anew and trial.result.outcome is Outcome.OK:
+                    trial.result = with_measured(trial.result, anew[candidate.key])
+            broken += [measured for measured in anew.values() if measured.violation > 0]
+            if not anew or len(broken) < len(self._confirmed):
+                break
+        if broken:
+            self.notes.append(self._note(broken, told))
+
+    def _anew(self, result: TrialResult, again: Confirmed) -> Measured:
+        """What a candidate's evaluations say, with the latencies of its rounds in place of the first one's."""
+        known = self.ctx.store.evaluations(result.evaluations)
+        return judged_again(self.ctx.goal, Measured.of(known[k] for k in result.evaluations if k in known), again)
+
+    def _note(self, broken: Sequence[Measured], told: Sequence[Told]) -> str:
+        """On the candidates that met the constraints until they were measured again."""
+        few = len(self._confirmed)
+        said = f"{len(broken)} of the {few} best broke a constraint when measured again: {broken[0].worst}"
+        left = len(feasible_once(told, self.ctx.source)) if len(broken) == few else 0
+        return f"{said}; {left} more, measured only once, do not count" if left else said
 
     def measured_here(self, trial: Told) -> Told:
         """A trial, maybe of another target, with what its candidate comes to on this one, measured as the few best."""
         candidate = trial.result.candidate or self.ctx.source
         found = evaluate(self.ctx, candidate, compare=self.ctx.source)
-        result = replace(
-            trial.result,
-            outcome=Outcome.OK if found.outcome.good else found.outcome,
-            metrics=found.metrics,
-            ratios=found.ratios,
-            violation=found.violation,
-            reasons=tuple(found.reasons),
-            message=found.message,
-            evaluations=tuple(found.keys),
-        )
-        if result.feasible and self.baseline().metrics:
+        if found.outcome.good and found.violation <= 0 and self.baseline().metrics:
             for again in confirm(self.ctx, [candidate]).values():
-                result = result.measured_again(again.metrics, again.ratios, again.keys)
-        return replace(trial, result=result)
+                found = judged_again(self.ctx.goal, found, again)
+        return replace(trial, result=with_measured(trial.result, found))
 
     def _result(self, told: Sequence[Told], baseline: Measured, stopped: str) -> RunResult:
         ranking = self.ranking
@@ -194,7 +206,7 @@ class Session:
         outcomes = Counter(str(t.result.outcome) for t in told)
         outcomes["infeasible"] = sum(t.result.outcome is Outcome.OK and not t.result.feasible for t in told)
         seconds = {"total": round(time.monotonic() - self.ctx.began, 3), **self.ctx.counts.seconds()}
-        source = source_choice(self.ctx, baseline.metrics)
+        source = source_choice(self.ctx, baseline)
         return RunResult(
             run=self.ctx.run,
             status="finished" if best else "nothing meets the constraints",

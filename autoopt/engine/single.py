@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from autoopt.engine.loop import Told
 from autoopt.engine.records import Choice, SingleBest
-from autoopt.engine.select import source_choice, trial_choice
+from autoopt.engine.select import feasible_once, source_choice, trial_choice
 from autoopt.engine.session import CONFIRM
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -58,10 +58,14 @@ def join_targets(
 
 
 def contenders(parts: list[TargetPart]) -> dict[str, Made]:
-    """The few best of each target by candidate, each once."""
+    """The best that each target's search chose and its few best, by candidate, each once."""
     made: dict[str, Made] = {}
     for part in parts:
-        for told in part.open_session.ranking.few_best(part.open_session.told(), CONFIRM):
+        trials, best = part.open_session.told(), part.result.best if part.result else None
+        key = Candidate(best.artifact, best.session_options).key if best else ""
+        feasible = feasible_once(trials, part.open_session.ctx.source)
+        chosen = [t for t in feasible if t.result.candidate and t.result.candidate.key == key]
+        for told in (*chosen, *part.open_session.ranking.few_best(trials, CONFIRM)):
             if told.result.candidate is not None:
                 made.setdefault(told.result.candidate.key, (told, part.name))
     return made
@@ -91,7 +95,7 @@ def _single(parts: list[TargetPart], made: Mapping[str, Made], measured: Measure
             rows.append(Row(choices, made_on, passes, told.chain.id))
     paired = all(metric in c.ratios for row in rows for c in row.choices.values())
     if all(p.open_session.ranking.source_meets for p in parts):
-        sources = {p.name: source_choice(p.open_session.ctx, p.open_session.baseline().metrics) for p in parts}
+        sources = {p.name: source_choice(p.open_session.ctx, p.open_session.baseline()) for p in parts}
         gains = [r for r in rows if not paired or r.gains(metric, maximize)]
         rows = [Row(sources, parts[0].name), *gains]
     if not rows:

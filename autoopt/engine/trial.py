@@ -9,7 +9,7 @@ from typing import Any
 
 from autoopt.dag.plan import Chain, ChainNode
 from autoopt.engine.context import RunContext
-from autoopt.engine.evaluations import evaluate
+from autoopt.engine.evaluations import Measured, evaluate
 from autoopt.engine.pass_runs import Progress, run_chain
 from autoopt.engine.records import TrialResult
 from autoopt.outcome import Outcome
@@ -41,21 +41,30 @@ def execute_trial(
             intermediate=on_the_way,
         )
     measured = evaluate(ctx, progress.candidate, compare=ctx.source, incumbent=incumbent)
-    return TrialResult(
+    result = TrialResult(
         chain=chain.id,
         point=point,
-        outcome=Outcome.OK if measured.outcome.good else measured.outcome,
+        outcome=Outcome.OK,
         candidate=progress.candidate,
-        metrics=measured.metrics,
-        ratios=measured.ratios,
-        violation=measured.violation,
-        reasons=tuple(measured.reasons),
-        message=measured.message,
         pass_runs=tuple(progress.keys),
-        evaluations=tuple(measured.keys),
         executed=progress.executed + measured.executed,
         seconds=time.monotonic() - began,
         intermediate=on_the_way,
+    )
+    return with_measured(result, measured)
+
+
+def with_measured(result: TrialResult, measured: Measured) -> TrialResult:
+    """The result of a trial whose candidate came to this."""
+    return replace(
+        result,
+        outcome=Outcome.OK if measured.outcome.good else measured.outcome,
+        metrics=measured.metrics,
+        ratios=measured.ratios,
+        violation=measured.violation,
+        reasons=measured.reasons,
+        message=measured.message,
+        evaluations=tuple(measured.keys),
     )
 
 

@@ -30,6 +30,8 @@ class Model:
     """The metrics with their confidence intervals, where they have one."""
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """How its figures came about; see `autoopt.engine.account`."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -208,4 +210,5 @@ def _model(label: str, data: Mapping[str, Any]) -> Model:
         intervals={name: estimate(value) for name, value in (data.get("intervals") or {}).items()},
         ratios={name: estimate(value) for name, value in (data.get("ratios") or {}).items()},
         flags=tuple(str(flag) for flag in data.get("flags") or ()),
+        measured=data.get("measured") or {},
     )

@@ -10,6 +10,7 @@ from autoopt.errors import one_line
 from autoopt.metrics import Estimate
 from autoopt.report.document import Model, RunDocument, Trial, kind
 from autoopt.report.lineage import lineage_lines
+from autoopt.report.measured import measured_tables
 from autoopt.report.run import RATIO_KINDS, chain_text, run_table, summary, target_table
 from autoopt.report.svg import Mark, Plot, render
 from autoopt.report.table import Table
@@ -67,15 +68,22 @@ def html_report(
     own = _section("Lineage of the best model", _lines(lineage_lines(lineage)) if lineage else "")
     heading, lines = f"<h1>{escape(one_line(title))}</h1>", [f"<p>{escape(line)}</p>" for line in summary(document)]
     if not document.targets:
-        return page(title, [heading, table_html(run_table(document)), "".join(lines), *_search(document, trials, own)])
+        table = table_html(run_table(document))
+        return page(title, [heading, table, "".join(lines), *_measured(document), *_search(document, trials, own)])
     parts = [heading, "".join(lines), own]
     for target in document.targets:
         parts += [
             f"<h1>{escape(one_line(f'Target {target.name}'))}</h1>",
             table_html(target_table(document, target)),
+            *_measured(target.document),
             *_search(target.document, (target_trials or {}).get(target.name, ())),
         ]
     return page(title, parts)
+
+
+def _measured(document: RunDocument) -> list[str]:
+    """Tables of what was measured of the best model besides."""
+    return [table_html(table) for table in measured_tables(document.best, outputs=True)]
 
 
 def _search(document: RunDocument, trials: Sequence[Trial], lineage: str = "") -> list[str]:

@@ -8,6 +8,7 @@ from typing import TextIO
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate
 from autoopt.report.document import SOURCE, Model, RunDocument, Target, kind
+from autoopt.report.measured import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.report.words import counts_text, metric_text, params_text, ratio_text, seconds_text, short
 
@@ -20,9 +21,11 @@ BEGINNING = ("cold_start", "first_inference")
 def write_run(document: RunDocument, stream: TextIO) -> None:
     """Write the whole result for people."""
     for target in document.targets:
-        write_table(target_table(document, target), stream)
+        for table in (target_table(document, target), *measured_tables(target.document.best)):
+            write_table(table, stream)
     if not document.targets:
-        write_table(run_table(document), stream)
+        for table in (run_table(document), *measured_tables(document.best)):
+            write_table(table, stream)
     write_lines(summary(document), stream)
 
 
@@ -78,7 +81,11 @@ def chain_text(model: Model) -> str:
 def summary(document: RunDocument) -> list[str]:
     """What the run did, in a few lines."""
     shown = document.models if not document.targets else [m for t in document.targets for m in t.document.models]
-    lines = [f"* {_label(model)}: {one_line('; '.join(model.flags))}" for model in shown if model.flags]
+    flagged: dict[str, list[str]] = {}
+    for model in shown:
+        if model.flags:
+            flagged.setdefault(one_line("; ".join(model.flags)), []).append(_label(model))
+    lines = [f"* {', '.join(labels)}: {flags}" for flags, labels in flagged.items()]
     lines += [f"note: {one_line(note)}" for note in document.notes]
     work = [
         f"{name} {document_part.get('executed', 0)} executed, {document_part.get('reused', 0)} reused"
@@ -89,7 +96,10 @@ def summary(document: RunDocument) -> list[str]:
     lines.append(f"time {seconds_text(document.seconds)}")
     if document.reused:
         lines.append("answered from the store: an identical run had finished; nothing was executed")
-    lines += [f"target {t.name}: {verdict(t.document)}{_made(t)}" for t in document.targets]
+    for target in document.targets:
+        lines += [f"target {target.name}: {line}" for line in measured_lines(target.document.best)]
+        lines.append(f"target {target.name}: {verdict(target.document)}{_made(target)}")
+    lines += [] if document.targets else measured_lines(document.best)
     lines.append(verdict_of_all(document) if document.targets else verdict(document))
     return lines
 

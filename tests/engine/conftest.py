@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import cnn, mlp, write
+from gated import Calls, watched
 
 from autoopt.api import carry_out
 from autoopt.engine.records import RunResult
@@ -16,6 +17,13 @@ from autoopt.engine.request import RunRequest
 
 SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
 Runner = Callable[..., RunResult]
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    """Whatever is tested, no call into a worker goes past the measurement gate."""
+    with watched(monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture

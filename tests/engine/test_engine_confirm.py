@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,14 @@ import pytest
 
 from autoopt.engine import confirm
 from autoopt.engine.confirm import Confirmed
-from autoopt.engine.evaluations import Measured
+from autoopt.engine.evaluations import Measured, latency_seconds
+from autoopt.engine.nightly import BROKEN, measure_again
+from autoopt.engine.prepare import prepare
+from autoopt.engine.records import RunResult
+from autoopt.engine.request import RunRequest
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
+from autoopt.store import Store
 
 SLOWER = {
     "passes": {
@@ -72,3 +80,97 @@ def test_a_round_on_a_disturbed_machine_is_made_up_for() -> None:
     known = [round_of(0.5, False) for _ in range(4)]
     assert not Confirmed([*known, round_of(0.5, True)]).enough(5)
     assert Confirmed([*known, round_of(0.5, True), round_of(0.5, False)]).enough(5)
+
+
+SLOW = """\
+from typing import Annotated
+import numpy as np
+import onnx
+from autoopt import Categorical, register
+@register("slow")
+def slow(model, times: Annotated[int, Categorical(1, 100, 120, 140)] = 1):
+    "Add a half and take it off again."
+    graph = model.graph
+    graph.node[-1].output[0] = "v0"
+    graph.initializer.append(onnx.numpy_helper.from_array(np.full(1, 0.5, np.float32), "half"))
+    for n in range(times):
+        last = f"v{n + 1}" if n + 1 < times else "y"
+        graph.node.append(onnx.helper.make_node("Add", [f"v{n}", "half"], [f"w{n}"]))
+        graph.node.append(onnx.helper.make_node("Sub", [f"w{n}", "half"], [last]))
+    return model
+"""
+
+
+def lucky(home: Path, run: str) -> dict[int, str]:
+    """Make the first latencies of the slow candidates look quick; the artifacts by `times`."""
+    with Store.open(home=home) as store:
+        trials = {t.point["slow"]["times"]: t for t in store.trials(run)}
+    with sqlite3.connect(home / "autoopt.db") as database:
+        for times, trial in trials.items():
+            for key in trial.evaluations if times > 1 else ():
+                database.execute(
+                    "UPDATE metric_value SET value = 0.01, low = 0.009, high = 0.011"
+                    " WHERE evaluation = ? AND role = 'ratio' AND metric = 'latency_p50'",
+                    (key,),
+                )
+    return {times: t.candidate.artifact for times, t in trials.items() if t.candidate is not None}
+
+
+def test_who_breaks_a_constraint_when_measured_again_does_not_win(go: Any, cnn_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    dag: dict[str, Any] = {
+        "user_script": str(tmp_path / "slow.py"),
+        "passes": {"slow": {"pass": "slow", "params": {"times": "search"}}},
+        "chains": [["slow"]],
+        "objectives": [{"metric": "latency_p50"}],
+    }
+    again = {"rounds": 3, "quiet_seconds": 0}
+    first = go({**dag, "constraints": []}, model=cnn_file, measurement={**again, "rounds": 0})
+    artifacts = lucky(tmp_path / "home", first.run)
+    size = first.baseline["metrics"]["size"] + 1  # which the source does not have
+    bounds = [{"metric": "latency_p50", "max_ratio": 2.5}, {"metric": "size", "min": size}]
+    result: RunResult = go({**dag, "constraints": bounds}, model=cnn_file, measurement=again)
+    assert result.best is not None
+    assert result.best.artifact == artifacts[1]
+    assert result.trials["infeasible"] == 3
+    (note,) = [n for n in result.notes if "measured again" in n]
+    assert note.startswith("3 of the 4 best broke a constraint when measured again: latency_p50 max_ratio 2.5")
+    assert [c.artifact for c in result.pareto] == [artifacts[1]]
+
+    measured = result.best.measured
+    assert measured["rounds"] >= 3
+    assert measured["pairs"] >= 3 * measured["counted_rounds"]
+    assert sum(measured["stopped"].values()) == measured["counted_rounds"]
+    assert measured["threads"] == measured["batch_size"] == 1
+    assert measured["outputs"]["y"]["cosine"]["value"] > 0.99
+    document = json.loads(json.dumps(result.to_json()))
+    assert RunResult.from_json(document) == result
+    del document["best"]["measured"]  # as in runs of earlier versions
+    assert RunResult.from_json(document).best == replace(result.best, measured={})
+
+    none = go({**dag, "constraints": [{"metric": "latency_p50", "max_ratio": 0.1}]}, model=cnn_file, measurement=again)
+    assert none.best is None
+    assert none.status == "nothing meets the constraints"
+
+    request = RunRequest(
+        dag={"name": "t", **dag, "constraints": bounds},
+        model=cnn_file,
+        home=tmp_path / "home",
+        measurement={"seconds": 0.2, "replicas": 2, "target_width": 1.0, **again},
+    )
+    with prepare(request) as session:
+        assert session.answer is not None
+        assert session.answer.run == result.run
+        slow = replace(result, best=replace(result.best, artifact=artifacts[140]))
+        night = measure_again(session, slow, None, occasion="tonight")
+    assert night["status"] == BROKEN
+    assert "latency_p50 max_ratio 2.5 fails" in night["reason"]
+    assert night["best"]["measured"]["rounds"] >= 3
+
+
+def test_a_measurement_has_the_time_that_its_settings_ask_for() -> None:
+    usual = latency_seconds({})
+    assert latency_seconds({"seconds": 60}) - usual >= 2 * 55
+    assert latency_seconds({"quiet_seconds": 30, "profiles": [{}, {}]}) - usual >= 2 * 30
+    assert latency_seconds({"throughput": [{}, {}]}) - usual >= 5
+    assert latency_seconds({"seconds": "long", "throughput": 3}) == usual  # which the meter refuses
