@@ -36,7 +36,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "AUTOOPT_"))}
     gate = folder / "tmp"
     gate.mkdir(exist_ok=True)
-    return {**inherited, "AUTOOPT_HOME": str(folder / "home"), "TMPDIR": str(gate), **more}
+    own = {"AUTOOPT_HOME": str(folder / "home"), "TMPDIR": str(gate), "AUTOOPT_GATE": str(gate)}
+    return {**inherited, **own, **more}
 
 
 @dataclass
@@ -68,15 +69,17 @@ class Serving:
         found: list[Json] = rows.raise_for_status().json()
         return found
 
-    def start(self, deployment: str, **parameters: Any) -> str:
-        known = self.get(f"deployments/name/{deployment}")["id"]
-
-        def create() -> httpx.Response | None:
-            asked = {"parameters": parameters}
-            made = httpx.post(f"{self.url}/api/deployments/{known}/create_flow_run", json=asked, timeout=30)
+    def ask(self, method: str, path: str, asked: Json) -> httpx.Response:
+        def answer() -> httpx.Response | None:
+            made = httpx.request(method, f"{self.url}/api/{path}", json=asked, timeout=30)
             return None if made.status_code == 503 else made  # its database is busy; clients ask again
 
-        return str(eventually(create).raise_for_status().json()["id"])
+        found: httpx.Response = eventually(answer)
+        return found.raise_for_status()
+
+    def start(self, deployment: str, **parameters: Any) -> str:
+        known = self.get(f"deployments/name/{deployment}")["id"]
+        return str(self.ask("POST", f"deployments/{known}/create_flow_run", {"parameters": parameters}).json()["id"])
 
     def set_state(self, flow_run: str, state: Json) -> None:
         asked = {"state": state, "force": False}

@@ -281,9 +281,9 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     assert [default["parameters"], [is_set], limit] == [
         written[name] for name in ("parameters", "schedules", "concurrency_limit")
     ]
-    here = f"{served.url}/api/deployments/{default['id']}"
-    httpx.patch(here, json={"parameters": {"zoo": "mine.yaml"}}).raise_for_status()
-    httpx.patch(f"{here}/schedules/{schedule['id']}", json={"active": True}).raise_for_status()
+    here = f"deployments/{default['id']}"
+    served.ask("PATCH", here, {"parameters": {"zoo": "mine.yaml"}})
+    served.ask("PATCH", f"{here}/schedules/{schedule['id']}", {"active": True})
     again = "from autoopt.orchestrate.deployments import deploy_all; deploy_all()"
     env = environment(folder, PREFECT_API_URL=f"{served.url}/api")
     subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=60)
