@@ -20,8 +20,8 @@ within, slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten sec
 
 PACE = 0.06
 """How much slower than at its better times the source may be for the whole of a measurement. On a machine that was left
-alone it was up to 4 % slower; on one shared with others from outside, 12 % slower made the ratio of an int8 model 8 %
-other."""
+alone it was up to 4 % slower; on one shared with others from outside, the ratio of an int8 LSTM was 8 % other in a
+process in which the source was 7 % slower."""
 
 
 class Pair(NamedTuple):

@@ -23,7 +23,7 @@ Stopped: TypeAlias = Literal["narrow", "no narrower", "worse", "time", "max repe
 GAIN = 0.2
 """By how much of its width an interval that will not become narrow enough has to shrink until the time is up, for
 going on to make sense. Where sessions differ, more repeats in them do not help: of a model of 0.06 ms on a shared
-machine the interval was as wide after 24 pairs of blocks as after 180."""
+machine the interval was about as wide after 24 pairs of blocks as after 180."""
 BEYOND = 0.008
 """Half-width, in logarithms, of what differs from process to process and no session of one process shows: the ratio
 of two models of 0.1 ms, measured for 3 s in each of 20 processes, spread by 0.3 %. The interval is to hold in another

@@ -87,7 +87,7 @@ class Times(Sequence[Array]):
     """The times of blocks, in memory pages of their own.
 
     Measuring must not change what is measured: as arrays in the heap they fill the holes in it, and a model that takes
-    its memory from there (one without an arena) was 5 % quicker after some thousand kept blocks than by itself.
+    its memory from there (one without an arena) was 5 % quicker after a hundred kept blocks than by itself.
     """
 
     PAGE = 1 << 16

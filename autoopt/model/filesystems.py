@@ -6,15 +6,16 @@ import os
 from typing import Any, Final
 
 _S3: Final = ("s3", "s3a")
-_CONFIG: Final = {"connect_timeout": 5, "read_timeout": 8}
+_CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30}
 _RETRIES: Final = {"total_max_attempts": 2, "mode": "standard"}
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
     """The file system that `url`, perhaps a chain of URLs, leads to, and the path in it.
 
-    An S3 server that does not answer is given up within 20 s; the libraries' defaults come to minutes. AWS_MAX_ATTEMPTS
-    and what the user's configuration of fsspec has as `config_kwargs` of `s3` go before.
+    An S3 server is asked twice: one that cannot be reached is waited for 5 s each time, one that takes a request and is
+    silent 30 s (to store a large file may take it some time); the libraries' defaults come to many minutes.
+    AWS_MAX_ATTEMPTS and what the user's configuration of fsspec has as `config_kwargs` of `s3` go before.
 
     Raises:
         ImportError, ValueError: no such file system, or what it needs is not installed.

@@ -71,7 +71,7 @@ def test_a_server_that_never_answers_is_asked_twice(
 
 def test_the_users_configuration_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
     config = open_filesystem("s3://bucket")[0].config_kwargs
-    assert (config["connect_timeout"], config["read_timeout"], config["retries"]["total_max_attempts"]) == (5, 8, 2)
+    assert (config["connect_timeout"], config["read_timeout"], config["retries"]["total_max_attempts"]) == (5, 30, 2)
     monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"connect_timeout": 60}})
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
-    assert open_filesystem("s3://bucket")[0].config_kwargs == {"connect_timeout": 60, "read_timeout": 8}
+    assert open_filesystem("s3://bucket")[0].config_kwargs == {"connect_timeout": 60, "read_timeout": 30}
