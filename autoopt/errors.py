@@ -47,6 +47,14 @@ class SystemFailure(AutooptError):
     exit_code = 3
 
 
+class TimeUp(Exception):
+    """The time of a run was up before a piece of its work was done. Nothing is known of that work, and nothing stored;
+    a trial that needed it ends as a value. Not one of the error family: nobody did anything wrong."""
+
+    def __init__(self, what: str = "the run's time was up") -> None:
+        super().__init__(what)
+
+
 def one_line(text: str) -> str:
     """`text` without line breaks, control and escape characters, fit for a terminal, a log and SQL."""
     return "".join(c if c.isprintable() else _visible(c) for c in " ".join(text.split()))

@@ -9,7 +9,7 @@ from typing import Any
 
 from autoopt.engine.context import RunContext
 from autoopt.engine.environment import library_version
-from autoopt.errors import SystemFailure
+from autoopt.errors import SystemFailure, TimeUp
 from autoopt.outcome import Outcome
 from autoopt.store import EventRecord, Store
 from autoopt.workers import CallResult, WorkerPool, gated_call
@@ -72,12 +72,16 @@ def call(
         phase: what the time is booked under.
         alone: whether nothing else may run on this machine meanwhile.
         host: another one than this machine and interpreter.
+
+    Raises:
+        TimeUp: the run's time was up while the machine was not free, or less than `limit` was left and did not suffice.
     """
     reason = ctx.quarantine.reason(subject)
     if reason is not None:
         return CallResult(Outcome.CRASHED, message=reason)
     elsewhere = host is not None and host.remote  # whose machine has a gate of its own
-    with nullcontext() if elsewhere else ctx.gate.measuring() if alone else ctx.gate.working():
+    enter = ctx.gate.measuring if alone else ctx.gate.working
+    with nullcontext() if elsewhere else enter(ctx.deadline):
         began, seconds, memory = time.monotonic(), ctx.seconds_for(limit), ctx.limits.memory
         if host is None:
             called = ctx.pool.call(function, payload, timeout=seconds, memory=memory)
@@ -85,6 +89,8 @@ def call(
             called = host.call(function, payload, timeout=seconds, memory=memory, alone=alone)
         ctx.counts.took(phase, time.monotonic() - began)
     _refuse_full_disk(called)
+    if called.outcome is Outcome.TIMEOUT and seconds < limit:
+        raise TimeUp
     ctx.quarantine.note(subject, called)
     return called
 

@@ -29,6 +29,10 @@ class Listener(Protocol):
     def __call__(self, event: str, **values: Any) -> None: ...
 
 
+BEYOND_SECONDS = 30.0
+"""How long a worker call that was begun in time may go on after the run's time."""
+
+
 def silent(event: str, **values: Any) -> None:
     """A listener that does nothing."""
 
@@ -162,7 +166,7 @@ class RunContext:
     redo_before: float = 0.0
     """Stored failures from before this time, on the database's clock, count as lacking: when a retry began."""
     deadline: float = float("inf")
-    """On `time.monotonic`; no worker call goes on for more than 30 s beyond it."""
+    """On `time.monotonic`; no worker call goes on for more than BEYOND_SECONDS after it."""
     began: float = 0.0
     """When the run began, on `time.monotonic`; earlier by what interrupted parts of it took."""
     source_times: list[float] = field(default_factory=list)
@@ -221,7 +225,7 @@ class RunContext:
 
     def seconds_for(self, limit: float) -> float:
         """`limit`, or less where the run's time is nearly up."""
-        return max(1.0, min(limit, self.deadline - self.tick() + 30.0))
+        return max(1.0, min(limit, self.deadline - self.tick() + BEYOND_SECONDS))
 
 
 def accelerator_json(accelerator: Accelerator) -> dict[str, Any]:

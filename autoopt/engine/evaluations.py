@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autoopt.engine.calls import call
-from autoopt.engine.claims import claim_or_wait
+from autoopt.engine.claims import claim_or_wait, kept
 from autoopt.engine.context import DataSource, Goal, RunContext
 from autoopt.engine.environment import environment
 from autoopt.engine.keys import evaluation_key
+from autoopt.errors import TimeUp
 from autoopt.measure.base import Meter, meters_for
 from autoopt.measure.judge import Verdict, judge
 from autoopt.metrics import Estimate, get_metric
@@ -108,17 +109,12 @@ def evaluate(
     measured = Measured()
     for meter in meters_for(names, ctx.goal.custom):
         wanted = tuple(n for n in meter.metrics if n in names)
-        record = _evaluation(
-            ctx,
-            meter,
-            wanted,
-            candidate,
-            compare,
-            {**_settings(ctx, meter, judged), **(settings or {})},
-            incumbent,
-            measured,
-            occasion,
-        )
+        asked = {**_settings(ctx, meter, judged), **(settings or {})}
+        try:
+            record = _evaluation(ctx, meter, wanted, candidate, compare, asked, incumbent, measured, occasion)
+        except TimeUp as error:
+            measured.outcome, measured.message = Outcome.TIMEOUT, f"{meter.name}: {error}"
+            break
         measured.take(record)
         if not record.outcome.good:
             break
@@ -169,7 +165,8 @@ def _evaluation(
             return record
         extra = {"incumbent_ratio": incumbent, "source_ms": ctx.source_ms} if meter.name == "latency" else {}
         extra = {name: value for name, value in extra.items() if value is not None}
-        record = _measure(ctx, meter, wanted, candidate, compare, {**extra, **settings}, data, key)
+        with kept(ctx, "evaluation", key):
+            record = _measure(ctx, meter, wanted, candidate, compare, {**extra, **settings}, data, key)
         if meter.name == "latency" and "latency_p50" in record.source_metrics:
             ctx.source_times.append(record.source_metrics["latency_p50"].value)
         ctx.store.finish_evaluation(record)

@@ -31,6 +31,7 @@ def measure_again(
         occasion: the sweep, so that one that is resumed does not measure twice.
     """
     known: dict[str, Any] = {}
+    session.ctx.deadline = float("inf")  # the minutes are the search's, which may have used them up
     best = result.best
     first = Candidate(best.artifact, best.session_options) if best else session.ctx.source
     measured, how = _measure(session, first, occasion)

@@ -12,10 +12,11 @@ from typing import Any
 from autoopt.dag.plan import ChainNode
 from autoopt.data.digest import digest_path
 from autoopt.engine.calls import call
-from autoopt.engine.claims import claim_or_wait
+from autoopt.engine.claims import claim_or_wait, kept
 from autoopt.engine.context import RunContext, accelerator_json
 from autoopt.engine.environment import environment
 from autoopt.engine.keys import pass_run_key
+from autoopt.errors import TimeUp
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.spec.data import resolve_path
@@ -57,10 +58,15 @@ def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> 
         record = ctx.lasting(ctx.store.pass_run(key))
         record = record or _of_the_cpu(ctx, nodes[progress.done], configs, progress.candidate)
         if record is None:
-            with ctx.locks.holding(key):
-                if claim_or_wait(ctx, "pass_run", key, ctx.limits.pass_seconds):
-                    _execute(ctx, nodes, configs, progress)
-                    continue
+            try:
+                with ctx.locks.holding(key):
+                    if claim_or_wait(ctx, "pass_run", key, ctx.limits.pass_seconds):
+                        with kept(ctx, "pass_run", key):
+                            _execute(ctx, nodes, configs, progress)
+                        continue
+            except TimeUp as error:
+                progress.outcome, progress.message = Outcome.TIMEOUT, f"{nodes[progress.done].info.name}: {error}"
+                break
             record = ctx.store.pass_run(key)
             if record is None:
                 continue

@@ -14,18 +14,20 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoopt.errors import SystemFailure
+from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
 
 if TYPE_CHECKING:
     from autoopt.workers.pool import WorkerPool
     from autoopt.workers.process import CallResult
 
+FOREVER = float("inf")
 NOTICE_SECONDS = 3.0
 """How long a command waits at the gate before it says so."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -72,12 +74,19 @@ class Gate:
         self._waiting = waiting
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Within: ordinary work; many may be here at once, but none while somebody measures or waits for it."""
+    def working(self, until: float = FOREVER) -> Iterator[None]:
+        """Within: ordinary work; many may be here at once, but none while somebody measures or waits for it.
+
+        Args:
+            until: how long to wait for that, on `time.monotonic`.
+
+        Raises:
+            TimeUp: the gate did not open until then.
+        """
         with self._once():
-            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX)
+            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX, until)
             try:
-                gate = self._lock(self._gate, fcntl.LOCK_SH)
+                gate = self._lock(self._gate, fcntl.LOCK_SH, until)
             finally:
                 os.close(turnstile)
             try:
@@ -86,12 +95,15 @@ class Gate:
                 os.close(gate)
 
     @contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Within: nobody else works or measures. Waits for the work that runs; keeps new work out meanwhile."""
+    def measuring(self, until: float = FOREVER) -> Iterator[None]:
+        """Within: nobody else works or measures. Waits for the work that runs; keeps new work out meanwhile.
+
+        Args and errors as of `working`.
+        """
         with self._once():
-            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX)
+            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX, until)
             try:
-                gate = self._lock(self._gate, fcntl.LOCK_EX)
+                gate = self._lock(self._gate, fcntl.LOCK_EX, until)
                 try:
                     yield
                 finally:
@@ -110,22 +122,51 @@ class Gate:
         finally:
             held.remove(self._gate)
 
-    def _lock(self, path: Path, kind: int) -> int:
+    def _lock(self, path: Path, kind: int, until: float) -> int:
         """An open descriptor that holds the lock; again if the file was replaced while waiting."""
         while True:
-            fd = _open(path)
-            try:
+            with ExitStack() as otherwise:
+                fd = _open(path)
+                otherwise.callback(os.close, fd)
                 try:
                     fcntl.flock(fd, kind | fcntl.LOCK_NB)
                 except BlockingIOError:
                     with self._waiting():
-                        fcntl.flock(fd, kind)
+                        if until == FOREVER:
+                            fcntl.flock(fd, kind)
+                        else:
+                            otherwise.pop_all()  # the waiter's own now
+                            if not _Waiter(fd, kind).came_in(until):
+                                raise TimeUp("the run's time was up before the machine was free for it") from None
+                            otherwise.callback(os.close, fd)
                 if _same_file(fd, path):
+                    otherwise.pop_all()
                     return fd
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
+
+
+class _Waiter:
+    """Waits for a lock in a thread of its own, in the kernel's queue as everybody else, and can be left there."""
+
+    def __init__(self, fd: int, kind: int) -> None:
+        self._fd, self._kind = fd, kind
+        self._in, self._left, self._guard = threading.Event(), False, threading.Lock()
+        threading.Thread(target=self._wait, name="gate", daemon=True).start()
+
+    def came_in(self, until: float) -> bool:
+        """Whether it has the lock; if not it goes on waiting, and closes the descriptor when it has."""
+        try:
+            self._in.wait(max(0.0, until - time.monotonic()))
+        finally:  # also when interrupted
+            with self._guard:
+                self._left = not self._in.is_set()
+        return not self._left
+
+    def _wait(self) -> None:
+        fcntl.flock(self._fd, self._kind)
+        with self._guard:
+            if self._left:
+                os.close(self._fd)
+            self._in.set()
 
 
 def gated_call(

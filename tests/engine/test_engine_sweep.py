@@ -14,6 +14,7 @@ import pytest
 from builders import cnn, mlp, write
 
 from autoopt.cli.app import main
+from autoopt.engine import context
 from autoopt.engine.sweep import BEGUN, SweepRequest, fell_short, run_sweep
 from autoopt.engine.zoo import items
 from autoopt.errors import ConfigError, InputError
@@ -94,6 +95,20 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     assert sweep(folder, only="dense")["regressions"] == ["mlp"]  # still compared with the last good one
     write(mlp(), folder / "mlp")
     assert models(sweep(folder, only="dense"))["mlp"]["compared"]["verdict"] == "same"
+
+
+def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use_up(event: str, **_: Any) -> None:
+        if event == "trial_ends":
+            monkeypatch.setattr(context, "BEYOND_SECONDS", -1e9)  # as if they were long over
+
+    asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 2.0, "target_width": 0.0001}}
+    night = models(sweep(folder, only="dense", nightly=True, listener=use_up, **asked))["mlp"]
+    with Store.open(None, folder / "home") as store:
+        run = store.run(night["run"]).result or {}
+    assert night["baseline"]["metrics"]["latency_p50"] != run["baseline"]["metrics"]["latency_p50"]
 
 
 def test_the_last_best_is_measured_beside_tonights(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autoopt.errors import SystemFailure
+from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
 from autoopt.workers import Gate
 from autoopt.workers.gate import machine_folder
@@ -163,6 +163,24 @@ def test_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
         thread.join()
     assert len(most) == 200
     assert max(most) == 1
+
+
+@pytest.mark.parametrize("kind", ["working", "measuring"])
+def test_who_waits_no_longer_than_its_time_is_not_in_the_way_afterwards(stage: Stage, kind: str) -> None:
+    stage.enter("measurer", "measuring")
+    stage.until_in("measurer")
+    waiting = getattr(Gate(stage.folder), kind)
+    with pytest.raises(TimeUp, match="before the machine was free"), waiting(time.monotonic() + 0.1):
+        raise AssertionError("came in")
+    stage.leave("measurer")
+    stage.enter("next", "measuring")
+    stage.until_in("next")
+    stage.leave("next")
+    with waiting(time.monotonic() + 60):
+        stage.enter("other", "measuring")
+        stage.until_stopped("other")
+    stage.until_in("other")
+    assert stage.events() == ["measurer in", "measurer out", "next in", "next out", "other in"]
 
 
 def test_error_inside_lets_go(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""A run whose time is up in the middle of its work: it ends, and what it did not finish counts as never begun."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoopt.engine import context
+from autoopt.store import Store
+from autoopt.workers import Gate
+
+SCRIPT = """
+import time
+from pathlib import Path
+from autoopt import register
+
+HOLD = Path(__file__).parent / "hold"
+
+@register("waits")
+def waits(model):
+    while HOLD.exists():
+        time.sleep(0.05)
+    model.graph.node[0].doc_string = "changed"
+    return model
+"""
+
+
+@pytest.fixture
+def dag(tmp_path: Path) -> dict[str, Any]:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    kept = {"objectives": [{"metric": "size"}], "constraints": [], "user_script": str(script)}
+    return {"passes": {"waits": {"pass": "waits"}}, "chains": [["waits"]], **kept}
+
+
+def outcomes(home: Path) -> list[str]:
+    """Of the trials of the latest run."""
+    with Store.open(None, home) as store:
+        return [str(trial.outcome) for trial in store.trials(store.run("latest").id)]
+
+
+def test_a_pass_cut_off_by_the_end_of_the_run_is_not_remembered_as_failed(
+    go: Any, dag: dict[str, Any], mlp_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "BEYOND_SECONDS", 0.0)
+    hold = tmp_path / "hold"
+    hold.touch()
+    first = go(dag, model=mlp_file, search={"minutes": 0.1})
+    assert (first.trials["ok"], first.trials["timeout"]) == (0, 1)
+    assert outcomes(tmp_path / "home") == ["timeout"]
+    hold.unlink()
+    second = go(dag, model=mlp_file)
+    assert second.trials == {"total": 1, "ok": 1, "infeasible": 0}
+    assert second.pass_runs["executed"] == 1
+
+
+def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(
+    go: Any, dag: dict[str, Any], mlp_file: Path, tmp_path: Path
+) -> None:
+    measuring, over = threading.Event(), threading.Event()
+
+    def measure() -> None:
+        with Gate().measuring():
+            measuring.set()
+            assert over.wait(120)
+
+    other = threading.Thread(target=measure)
+
+    def begin(event: str, **_: Any) -> None:
+        if event == "trial_begins":
+            other.start()
+            assert measuring.wait(60)
+
+    try:
+        first = go(dag, model=mlp_file, search={"minutes": 0.1}, listener=begin)
+        assert first.trials["timeout"] == 1
+    finally:
+        over.set()
+    other.join()
+    assert go(dag, model=mlp_file, search={"minutes": 10.0}).trials["ok"] == 1
