@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -83,14 +83,13 @@ def run_sweep(request: SweepRequest, search: SearchWith = inline) -> dict[str, A
     check_data(zoo)
     home = request.home or settings().home
     with Store.open(request.db_url or settings().db_url, home) as store:
-        same = [s for s in store.sweeps() if s.name == zoo.name and s.settings.get("of") == _identity(zoo)]
-        last = _interrupted(request, zoo, store, same)
+        last = _interrupted(request, zoo, store)
         request = _as_before(request, last) if last else request
         found = items(zoo, home, request.only)
         dags = {item.name: dag_of(zoo, item, request.dag) for item in found}
         for spec in dags.values():
             spec.check_files(model=False)
-        return Sweep(request, zoo, store, search, same).carry_out(last, found, dags)
+        return Sweep(request, zoo, store, search).carry_out(last, found, dags)
 
 
 def _identity(zoo: ZooSpec) -> dict[str, Any]:
@@ -98,11 +97,16 @@ def _identity(zoo: ZooSpec) -> dict[str, Any]:
     return {"zoo": str(Path(zoo.source.folder, Path(zoo.source.file).name))}
 
 
-def _interrupted(request: SweepRequest, zoo: ZooSpec, store: Store, same: Sequence[SweepRecord]) -> SweepRecord | None:
+def _same(zoo: ZooSpec, store: Store) -> Iterator[SweepRecord]:
+    """The sweeps of this zoo, newest first."""
+    return (s for s in store.sweeps(zoo.name) if s.settings.get("of") == _identity(zoo))
+
+
+def _interrupted(request: SweepRequest, zoo: ZooSpec, store: Store) -> SweepRecord | None:
     """The sweep to go on with; None for a new one."""
     if not request.resume:
         return None
-    ours = (s for s in same if not request.flow_run or s.settings.get("flow_run") == request.flow_run)
+    ours = (s for s in _same(zoo, store) if not request.flow_run or s.settings.get("flow_run") == request.flow_run)
     last = next(ours, None)
     if last is None or last.status == "finished":
         if request.or_begin:
@@ -155,16 +159,14 @@ class Sweep:
     zoo: ZooSpec
     store: Store
     search: SearchWith
-    same: Sequence[SweepRecord]
-    """The sweeps of this zoo, newest first."""
 
     def carry_out(self, last: SweepRecord | None, found: list[ZooItem], dags: Mapping[str, DagSpec]) -> dict[str, Any]:
         """All models, one after the other, and the comparison; `last`: the sweep to go on with."""
         began = time.monotonic()
         sweep, done = (last, self._done(last)) if last else (self._begin(), {})
         self._take(sweep.id)
-        earlier = self._earlier(sweep.id)
         missing = self._missing(sweep.id, found)
+        earlier = self._earlier(sweep.id, [*map(_names, found), *map(_names_of, missing)])
         entries: list[Entry] = []
         status: RunStatus = "cancelled"
         self.request.listener("models", names=[*(item.name for item in found), *(entry["name"] for entry in missing)])
@@ -172,14 +174,13 @@ class Sweep:
             for item in found:
                 entry = done.get(item.name)
                 if entry is None:
-                    before = earlier.get((item.listed, item.called)) or earlier.get(("", item.name), [])
-                    entry = self._model(sweep.id, item, dags[item.name], before)
+                    entry = self._model(sweep.id, item, dags[item.name], _entries(_names(item), earlier))
                     event = EventRecord(kind=MODEL, subject=f"{sweep.id}/{item.name}", data=entry)
                     self.store.add_event(event)
                 entries.append(entry)
                 self.request.listener("model_ends", entry=entry)
             for entry in missing:
-                entry["compared"] = compare_entry(entry, earlier.get((entry["listed"], entry["called"]), []))
+                entry["compared"] = compare_entry(entry, _entries(_names_of(entry), earlier))
                 entries.append(entry)
                 self.request.listener("note", text=f"{entry['name']}: {entry['reason']}")
                 self.request.listener("model_ends", entry=entry)
@@ -203,14 +204,16 @@ class Sweep:
 
     def _done(self, last: SweepRecord) -> dict[str, Entry]:
         """The models that the interrupted sweep had done."""
-        events = self.store.events(kind=MODEL)
-        return {e.subject.partition("/")[2]: dict(e.data) for e in events if e.subject.startswith(f"{last.id}/")}
+        events = self.store.events(kind=MODEL, under=last.id)
+        return {e.subject.partition("/")[2]: dict(e.data) for e in events}
 
-    def _earlier(self, sweep: str) -> dict[tuple[str, str], list[tuple[str, Entry]]]:
+    def _earlier(self, sweep: str, wanted: Sequence[Names]) -> dict[tuple[str, str], list[tuple[str, Entry]]]:
         """The latest good entries of earlier sweeps by model (see `_key`), newest first, each with its sweep's id."""
         lines = {listed(model) for model in self.zoo.models}
         good: dict[tuple[str, str], list[tuple[str, Entry]]] = {}
-        for record in self.same:
+        for record in _same(self.zoo, self.store):
+            if wanted and all(len(_entries(names, good)) == NIGHTS for names in wanted):
+                break
             if record.id == sweep or record.status != "finished" or record.result is None:
                 continue
             for entry in record.result["models"]:
@@ -224,8 +227,8 @@ class Sweep:
         """Models that the last finished sweep with the same tag had, and that their line in the zoo file gives no more;
         until that is accepted, or the line is removed."""
         only = self.request.only
-        alike = (s for s in self.same if s.id != sweep and s.status == "finished" and s.settings.get("only") == only)
-        last = next((s for s in alike if s.result is not None), None)
+        ended = (s for s in _same(self.zoo, self.store) if s.id != sweep and s.status == "finished")
+        last = next((s for s in ended if s.settings.get("only") == only and s.result is not None), None)
         if last is None or last.result is None:
             return []
         lines = {listed(model) for _, model in self.zoo.wanted(only)}
@@ -317,7 +320,7 @@ class Sweep:
         }
 
     def _last_environment(self, sweep: str) -> Mapping[str, Any]:
-        for record in self.same:
+        for record in _same(self.zoo, self.store):
             models = (record.result or {}).get("models") or []
             if record.id != sweep and models:
                 return dict(models[-1].get("environment") or {})
@@ -351,6 +354,23 @@ def _key(entry: Entry, lines: Collection[str]) -> tuple[str, str]:
     which depends on its other models, serves only where that line is not in the file any more."""
     line = str(entry.get("listed", ""))
     return (line, str(entry["called"])) if line in lines else ("", str(entry["name"]))
+
+
+Names = tuple[str, str, str]
+"""Of a model: the line of the zoo file that gives it, its name below that line, its name in the sweep."""
+
+
+def _names(item: ZooItem) -> Names:
+    return item.listed, item.called, item.name
+
+
+def _names_of(entry: Entry) -> Names:
+    return entry["listed"], entry["called"], entry["name"]
+
+
+def _entries(names: Names, earlier: Mapping[tuple[str, str], list[tuple[str, Entry]]]) -> list[tuple[str, Entry]]:
+    listed, called, name = names
+    return earlier.get((listed, called)) or earlier.get(("", name), [])
 
 
 def _kept(result: RunResult) -> Entry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -267,8 +267,9 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def sweeps(self) -> tuple[SweepRecord, ...]:
-        """All, newest first."""
+    def sweeps(self, name: str | None = None) -> Iterator[SweepRecord]:
+        """All, or those of a name, newest first. Each is read when it is come to: the results of many nights over a
+        large zoo need not fit into memory."""
 
     # Trials
 
@@ -323,6 +324,6 @@ class Store(ABC):
 
     @abstractmethod
     def events(
-        self, *, run: str | None = None, kind: str | None = None, subject: str | None = None
+        self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None
     ) -> tuple[EventRecord, ...]:
-        """Events, oldest first."""
+        """Events, oldest first; `under`: those whose subject begins with this and a slash."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autoopt.errors import InputError
@@ -42,6 +42,9 @@ class Part(Store):
         row = {"digest": digest, "content": dumps(values), "created": self.db.now}
         self._insert_new(connection, tables.environment, row)
         return digest
+
+    def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
+        return self.db.read(lambda connection: connection.execute(query).mappings().all())
 
     def _find(
         self,

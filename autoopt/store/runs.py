@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, insert, select, update
@@ -130,7 +130,7 @@ class Runs(Part):
     def chains(self, run: str) -> tuple[ChainRecord, ...]:
         table = tables.chain
         query = select(table).join(tables.run, tables.run.c.plan == table.c.plan).where(tables.run.c.id == run)
-        rows = self.db.read(lambda c: c.execute(query.order_by(table.c.position)).mappings().all())
+        rows = self._all(query.order_by(table.c.position))
         return tuple(
             ChainRecord(row["id"], row["name"], tuple(codec.loads(row["nodes"])), int(row["points"])) for row in rows
         )
@@ -155,9 +155,12 @@ class Runs(Part):
     def sweep(self, name: str) -> SweepRecord:
         return _sweep_from(self._find(tables.sweep, "id", name, "sweep", latest="number"))
 
-    def sweeps(self) -> tuple[SweepRecord, ...]:
-        query = select(tables.sweep).order_by(tables.sweep.c.number.desc())
-        return tuple(_sweep_from(row) for row in self.db.read(lambda c: c.execute(query).mappings().all()))
+    def sweeps(self, name: str | None = None) -> Iterator[SweepRecord]:
+        query = select(tables.sweep.c.id).order_by(tables.sweep.c.number.desc())
+        if name is not None:
+            query = query.where(tables.sweep.c.name == codec.text(name))
+        for sweep in self.db.read(lambda c: c.execute(query).scalars().all()):
+            yield from map(_sweep_from, self._all(select(tables.sweep).where(tables.sweep.c.id == sweep)))
 
 
 def _plans(connection: Connection, digests: Iterable[str]) -> dict[str, str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, select, update
+from sqlalchemy import Connection, RowMapping, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
@@ -143,19 +141,18 @@ class SqlStore(LineageQueries, Trials, Runs, Forgetting):
         self.db.write(lambda connection: self._insert_new(connection, tables.event, values))
 
     def events(
-        self, *, run: str | None = None, kind: str | None = None, subject: str | None = None
+        self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None
     ) -> tuple[EventRecord, ...]:
         query = select(tables.event).order_by(tables.event.c.number)
         for column, value in {"run": run, "kind": kind, "subject": subject}.items():
             if value is not None:
                 query = query.where(tables.event.c[column] == value)
+        if under is not None:
+            query = query.where(tables.event.c.subject.startswith(f"{under}/", autoescape=True))
         return tuple(
             EventRecord(row["kind"], row["run"], row["subject"], codec.loads(row["content"]), row["time"])
             for row in self._all(query)
         )
-
-    def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
-        return self.db.read(lambda connection: connection.execute(query).mappings().all())
 
 
 def as_sql(store: Store) -> SqlStore:

@@ -99,7 +99,7 @@ class Trials(Part):
 
     def trials(self, run: str) -> tuple[TrialRecord, ...]:
         query = select(tables.trial).where(_T.run == run).order_by(_T.number)
-        return tuple(trial_from(row) for row in self.db.read(lambda c: c.execute(query).mappings().all()))
+        return tuple(trial_from(row) for row in self._all(query))
 
     def _columns(self, record: TrialRecord, owner: str | None) -> dict[str, Any]:
         return {

@@ -224,7 +224,9 @@ def test_sweeps_and_their_runs(store: Store) -> None:
     store.finish_sweep(sweep.id, "finished", {"better": 1})
     assert store.sweep("latest").result == {"better": 1}
     assert [r.id for r in store.runs(sweep=sweep.id)] == [run.id]
-    assert [s.id for s in store.sweeps()] == [sweep.id]
+    other = store.create_sweep(SweepRecord("", "other"))
+    assert [s.id for s in store.sweeps()] == [other.id, sweep.id]
+    assert [s.result for s in store.sweeps("zoo")] == [{"better": 1}]
 
 
 def test_parts_of_a_run_over_several_targets_go_with_the_whole(store: Store) -> None:
@@ -421,6 +423,10 @@ def test_events_are_found_by_run_kind_and_subject(store: Store) -> None:
     store.add_event(EventRecord("death", run, "abc", {"signal": 6}))
     store.add_event(EventRecord("death", None, "def"))
     store.add_event(EventRecord("note", run))
+    for subject in ("ab_/x", "abc/x", "abc/y"):
+        store.add_event(EventRecord("model", None, subject))
+    assert [e.subject for e in store.events(under="abc")] == ["abc/x", "abc/y"]
+    assert [e.subject for e in store.events(under="ab_")] == ["ab_/x"]
     assert [e.subject for e in store.events(kind="death")] == ["abc", "def"]
     assert [e.kind for e in store.events(run=run)] == ["death", "note"]
     (only,) = store.events(kind="death", subject="abc")
