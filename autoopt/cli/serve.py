@@ -9,6 +9,9 @@ import typer
 
 from autoopt.settings import settings
 
+PLACES = 4
+"""Chains for each core: most of them wait for their next trial, and a process that waits is quicker than a new one."""
+
 
 def serve(
     host: Annotated[
@@ -16,10 +19,13 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many chains at once here; else two per core.")
+        int | None, typer.Option(min=1, help="At most so many chains at once here; else four per core.")
     ] = None,
     zoo: Annotated[Path | None, typer.Option(help="Also schedule a nightly sweep over this zoo.yaml.")] = None,
     cron: Annotated[str, typer.Option(help="When to sweep over --zoo.")] = "0 2 * * *",
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Of --cron, such as Europe/Berlin; else this machine's.")
+    ] = None,
     queue: Annotated[
         list[str] | None,
         typer.Option(metavar="LABEL", help="Work only for this work queue, such as cpu, cuda; may be repeated."),
@@ -34,7 +40,7 @@ def serve(
     say = _say
     with Served(settings().home, host, port, say, queues=tuple(queue or ())) as served:
         served.server()
-        _deploy(served, limit, zoo, cron)
+        _deploy(served, limit, zoo, cron, timezone)
         say(f"store: {settings().home}")
         say("ready; Ctrl-C ends it")
         try:
@@ -43,7 +49,7 @@ def serve(
             say("ending")
 
 
-def _deploy(served: Any, limit: int | None, zoo: Path | None, cron: str) -> None:
+def _deploy(served: Any, limit: int | None, zoo: Path | None, cron: str, timezone: str | None) -> None:
     import os
 
     from autoopt.engine.sweep import SweepRequest
@@ -52,10 +58,10 @@ def _deploy(served: Any, limit: int | None, zoo: Path | None, cron: str) -> None
     names = deploy_all(served.queues)
     if zoo is not None:
         request, first = SweepRequest(zoo=zoo, out=Path("out").absolute()), next(iter(served.queues), None)
-        names.append(schedule_sweep(request, cron, first)["deployment"])
+        names.append(schedule_sweep(request, cron, first, timezone)["deployment"])
     served.say(f"deployments: {', '.join(names)}")
     served.worker(MODELS)
-    served.worker(CHAINS, limit or 2 * (os.cpu_count() or 2))
+    served.worker(CHAINS, limit or PLACES * (os.cpu_count() or 2))
 
 
 def _say(text: str) -> None:

@@ -35,7 +35,7 @@ from autoopt.store import TrialRecord
 CHAIN_DEPLOYMENT = "tune_chain/autoopt"
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 3.0
-"""How often the states of the chains' flow runs are looked at."""
+"""How often the states of the chains' flow runs are looked at, beside when a trial is asked for."""
 ROUNDS_WITHOUT_PROGRESS = 3
 """How many flow runs of a chain may end without finishing a trial before its trials count as crashed."""
 
@@ -66,6 +66,8 @@ class DeployedExecutor:
         self._chains: dict[str, _Chain] = {}
         self._counted: set[str] = set()
         self._error: Exception | None = None
+        self._asked = False
+        """Whether a trial has been asked for since the chains' flow runs were looked at."""
         self._lock = threading.Lock()
         self._over = threading.Event()
         context = contextvars.copy_context()
@@ -91,6 +93,7 @@ class DeployedExecutor:
             if self._error is not None:
                 raise self._error
             self._chains.setdefault(chain, _Chain(name)).waiting[number] = future
+            self._asked = True
         return future
 
     def _watch(self) -> None:
@@ -100,10 +103,13 @@ class DeployedExecutor:
                 try:
                     self._hand_in()
                     needy = self._needy()
-                    new = any(c.flow_run is None for c in needy.values()) and not outage.going_on
-                    if new or (needy and time.monotonic() - looked > LOOK_SECONDS):
+                    soon = self._asked and not outage.going_on
+                    if needy and (soon or time.monotonic() - looked > LOOK_SECONDS):
+                        self._asked, failed = False, True
                         with outage:
                             self._look(needy)
+                            failed = False
+                        self._asked = self._asked or failed
                         looked = time.monotonic()
                 except Exception as error:  # the search ends with it
                     self._fail_all(error)

@@ -26,12 +26,14 @@ from autoopt.orchestrate.deployed import search_deployed
 from autoopt.orchestrate.flows import ROUND
 from autoopt.orchestrate.naming import tags_of
 from autoopt.orchestrate.outages import only_shown
+from autoopt.orchestrate.places import Place
 from autoopt.orchestrate.remote import PrefectHost
 from autoopt.orchestrate.shown import Progress
 from autoopt.store import TrialRecord
 
-LINGER_SECONDS = 20.0
-"""How long a chain's run waits for further trials before it ends; a later one gets a run of its own."""
+LINGER_SECONDS = 600.0
+"""How long a chain's run waits for further trials before it ends, while nobody wants its place; a later trial gets a
+run of its own."""
 POLL_SECONDS = 0.3
 
 
@@ -126,16 +128,19 @@ def _trials(joined: Joined, chain: str) -> int:
 
     claimed: dict[int, TrialRecord] = {}
     done, idle_since = 0, time.monotonic()
-    while done < ROUND and time.monotonic() - idle_since < LINGER_SECONDS:
-        row = joined.claim(chain)
-        if row is None:
-            if not joined.under_way:
-                break
-            time.sleep(POLL_SECONDS)
-            continue
-        claimed[row.number] = row
-        trial(row.number, return_state=True)
-        done, idle_since = done + 1, time.monotonic()
+    with Place(joined.store, joined.record.id, UUID(str(flow_run.id))) as place:
+        while done < ROUND and time.monotonic() - idle_since < LINGER_SECONDS:
+            with joined.session.ctx.gate.working():
+                pass  # who waits keeps still while a latency is measured
+            row = joined.claim(chain)
+            if row is None:
+                if not joined.under_way or place.wanted():
+                    break
+                time.sleep(POLL_SECONDS)
+                continue
+            claimed[row.number] = row
+            trial(row.number, return_state=True)
+            done, idle_since = done + 1, time.monotonic()
     return done
 
 

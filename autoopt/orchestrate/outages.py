@@ -43,12 +43,14 @@ class Outage:
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self._said = False
         self.seen = False
         """Whether it has ever been away."""
 
     @property
     def going_on(self) -> bool:
-        return self._since is not None
+        """Whether it is away for longer than a moment, as one is whose database is busy."""
+        return self._since is not None and time.monotonic() - self._since > ASK_SECONDS
 
     def __enter__(self) -> None:
         pass
@@ -60,9 +62,9 @@ class Outage:
         from prefect.exceptions import PrefectException
 
         if error is None:
-            if self._since is not None:
+            if self._since is not None and self._said:
                 _say(f"the Prefect server is back after {time.monotonic() - self._since:.0f} s")
-            self._since = None
+            self._since, self._said = None, False
             return False
         if not isinstance(error, (httpx.HTTPError, PrefectException)):
             return False
@@ -71,6 +73,8 @@ class Outage:
         now = time.monotonic()
         if self._since is None:
             self._since, self.seen = now, True
+        elif not self._said and self.going_on:
+            self._said = True
             _say(f"the Prefect server does not answer ({_short(error)}); waiting for it")
         elif now - self._since > OUTAGE_SECONDS:
             remedy = "start it again, then start the run again: it goes on where it was"

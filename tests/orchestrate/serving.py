@@ -85,6 +85,10 @@ class Serving:
         asked = {"state": state, "force": False}
         httpx.post(f"{self.url}/api/flow_runs/{flow_run}/set_state", json=asked, timeout=30).raise_for_status()
 
+    def retry(self, flow_run: str) -> None:
+        """What the Retry button sends."""
+        self.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry"})
+
     def cancel(self, flow_run: str) -> None:
         self.set_state(flow_run, {"type": "CANCELLING"})
 

@@ -7,16 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from builders import mlp, write
 from remote_pool import POOL, bare_server, free_port, known, server, worker
-from serving import Json, Serving, eventually, serving
+from serving import Json, Serving, alive, belonging, eventually, serving
 
 from autoopt.errors import SystemFailure
 from autoopt.orchestrate import heartbeats, remote
@@ -88,6 +89,51 @@ def test_a_deployed_run_goes_on_while_the_server_is_restarted(tmp_path: Path) ->
             [chain] = served.children_of(run)
             assert served.ended(chain["id"])["state_type"] == "COMPLETED"
             assert served.autoopt("best")["trials"]["ok"] == 3
+
+
+def test_chains_that_wait_make_room_for_others(tmp_path: Path) -> None:
+    write(mlp(), tmp_path / "mlp")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    two = "{a: {pass: slow, params: {size: 1}}, b: {pass: slow, params: {size: 2}}}"
+    text = DAG.replace("{slow: {pass: slow, params: {size: {search: [1, 2, 3]}}}}", two)
+    (tmp_path / "dag.yaml").write_text(text.replace("[[slow]]", "[[a], [b]]"))
+    with serving(tmp_path, "--limit", "1") as served:
+        asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
+        run = served.start("optimize_model/autoopt", **asked)
+        assert served.ended(run, 240)["state_type"] == "COMPLETED"
+        assert served.autoopt("best")["trials"]["ok"] == 2
+        first, second = served.children_of(run)
+        assert {first["name"], second["name"]} == {"a", "b"}
+        assert datetime.fromisoformat(first["end_time"]) <= datetime.fromisoformat(second["start_time"])
+
+
+@pytest.mark.soak
+def test_after_a_reboot_runs_end_as_crashed_and_retry_picks_up(tmp_path: Path) -> None:
+    write(mlp(), tmp_path / "mlp")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "dag.yaml").write_text(DAG)
+    (tmp_path / "hold2").touch()
+    with serving(tmp_path) as served:
+        asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
+        run = served.start("optimize_model/autoopt", **asked)
+        eventually(lambda: calls(tmp_path) == 2)
+        [chain] = served.children_of(run)
+        heirs = belonging(tmp_path, "autoopt.orchestrate.ending")  # would end the others in good order
+        for process in [*heirs, *belonging(tmp_path)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        eventually(lambda: not [process for process in belonging(tmp_path) if alive(process)])
+    (tmp_path / "hold2").unlink()
+    with serving(tmp_path) as served:
+        assert served.ended(run)["state_type"] == "CRASHED"
+        assert served.ended(chain["id"])["state_type"] == "CRASHED"
+        served.retry(run)
+        assert eventually(lambda: served.get(f"flow_runs/{run}")["run_count"] == 2)
+        assert served.ended(run)["state_type"] == "COMPLETED"
+        assert served.autoopt("best")["trials"]["ok"] == 3
+    done = (tmp_path / "calls.txt").read_text().split()
+    assert len(done) == 4, "the first trial is not repeated, the one under way is"
+    assert done[1] == done[2]
 
 
 def calls(folder: Path) -> int:

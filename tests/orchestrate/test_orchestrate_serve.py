@@ -147,7 +147,7 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
     assert after["run"] == before["run"]
     assert after["trials"]["ok"] == 2  # the run's result was made anew
 
-    retry(served, chain["id"])
+    served.retry(chain["id"])
     assert eventually(lambda: served.get(f"flow_runs/{chain['id']}")["run_count"] == 3)
     assert served.ended(chain["id"])["state_type"] == "COMPLETED"
     assert len(calls(served)) == tried + 2  # what is finished is not repeated
@@ -186,11 +186,6 @@ def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
 def trials(served: Serving) -> tuple[TrialRecord, ...]:
     with Store.open(None, served.folder / "home") as store:
         return store.trials(store.run("latest").id)
-
-
-def retry(served: Serving, flow_run: str) -> None:
-    """What the Retry button sends."""
-    served.set_state(flow_run, {"type": "SCHEDULED", "name": "AwaitingRetry"})
 
 
 def test_cancel_ends_the_workers_and_leaves_the_store_right(served: Serving) -> None:
@@ -301,7 +296,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     assert "2 models: 2 ok" in artifacts["sweep"]["data"]
     assert (folder / "out" / "sweep.html").exists()
 
-    retry(served, run)  # nothing of it was interrupted: it measures again
+    served.retry(run)  # nothing of it was interrupted: it measures again
     assert eventually(lambda: served.get(f"flow_runs/{run}")["run_count"] == 2)
     assert served.ended(run, 180)["state_type"] == "COMPLETED"
 
