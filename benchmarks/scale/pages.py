@@ -2,17 +2,19 @@
 
     python -m benchmarks.scale.pages [--models 1000] [--chains 20] [--trials 2] [--postgres URL] [--wait]
 
-Makes a database of its own on the PostgreSQL server at URL and drops it at the end. Needs chromium with chromedriver
-for the pages. A page's time runs from its address to the last answer of the API that it asks for while it opens.
+Makes databases of its own on the PostgreSQL server at URL and drops them at the end. Needs chromium with chromedriver
+for the pages. A page's times run from its address to its largest content (Largest Contentful Paint, W3C), and to the
+last answer of the API that it asks for while it opens; each stands beside that of the same page over 10 models.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
+import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -20,19 +22,42 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import httpx
 
 from autoopt.orchestrate.server import SERVER
 
+T = TypeVar("T")
 REPEATS = 3
-ENDED = ("Network.loadingFinished", "Network.loadingFailed")
-IDLE = 0.6
+IDLE = 1.0
 """Seconds without a request under way after which a page counts as open."""
+
+ASKED = """return [performance.now(), performance.getEntriesByType('resource')
+    .filter(e => e.name.includes('/api/')).map(e => [e.name, e.startTime, e.responseEnd])]"""
+PAINTED = """return Promise.race([new Promise(found => setTimeout(() => found(0), 500)), new Promise(found =>
+    new PerformanceObserver(list => found(list.getEntries().at(-1).startTime))
+        .observe({type: 'largest-contentful-paint', buffered: true}))])"""
+SMALL = 10
+"""Models of the night that the large one is compared with: what is slow there is not slow for its size."""
+
+
+class Opened(NamedTuple):
+    """What a page took, in seconds."""
+
+    last: float
+    """Until its last answer."""
+    painted: float
+    """Until its largest content."""
+    slow: float
+    """Its slowest request."""
+    where: str
+    """Which that was."""
 
 
 @contextmanager
@@ -105,7 +130,7 @@ def creations(url: str, deployment: uuid.UUID, count: int = 200) -> float:
 
 def questions(url: str, ids: dict[str, str]) -> dict[str, float]:
     """Seconds of each question to the API, the median of a few."""
-    tag = {"tags": {"all_": ["run:000000000500"]}}
+    tag = {"tags": {"all_": [ids["tag"]]}}
     runs = {"sort": "START_TIME_DESC", "limit": 200}
     night = {"start_time": {"after_": "2000-01-01T00:00:00Z"}}
     asked: dict[str, tuple[str, Any]] = {
@@ -140,8 +165,8 @@ def questions(url: str, ids: dict[str, str]) -> dict[str, float]:
     return took
 
 
-def pages(url: str, ids: dict[str, str]) -> dict[str, tuple[float, float, str]]:
-    """For each page: seconds until it is there, seconds of its slowest request, and which that was."""
+def pages(url: str, ids: dict[str, str]) -> dict[str, Opened]:
+    """How long each page takes."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -149,13 +174,12 @@ def pages(url: str, ids: dict[str, str]) -> dict[str, tuple[float, float, str]]:
     options.binary_location = str(shutil.which("chromium"))
     for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900"):
         options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
     window = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
     shown = {
         "dashboard": "dashboard",
         "runs": "runs",
         "runs, second page of the table": "runs?page=2",
-        "runs by tag": "runs?tags=run%3A000000000500",
+        "runs by tag": f"runs?tags={quote(ids['tag'])}",
         "one flow run: a chain": f"runs/flow-run/{ids['chain']}",
         "one flow run: a model": f"runs/flow-run/{ids['model']}",
         "one flow run: the sweep": f"runs/flow-run/{ids['sweep']}",
@@ -175,34 +199,19 @@ def pages(url: str, ids: dict[str, str]) -> dict[str, tuple[float, float, str]]:
         window.quit()
 
 
-def _open(window: Any, address: str) -> tuple[float, float, str]:
+def _open(window: Any, address: str) -> Opened:
+    """As the browser itself has recorded it (Resource Timing, W3C)."""
     window.get("about:blank")
-    window.get_log("performance")
     window.get(address)
-    began: dict[str, tuple[float, str]] = {}
-    ended: dict[str, float] = {}
-    first, quiet = 0.0, time.monotonic()
-    while time.monotonic() - quiet < IDLE:
-        for entry in window.get_log("performance"):
-            message = json.loads(entry["message"])["message"]
-            params = message["params"]
-            if message["method"] == "Network.requestWillBeSent":
-                first = first or params["timestamp"]
-                if "/api/" in params["request"]["url"]:
-                    began[params["requestId"]] = (params["timestamp"], params["request"]["url"])
-                    quiet = time.monotonic()
-            elif message["method"] in ENDED and params["requestId"] in began:
-                ended[params["requestId"]] = params["timestamp"]
-                quiet = time.monotonic()
-        if any(r not in ended for r in began):
-            quiet = time.monotonic()
-        time.sleep(0.05)
-    each = {r: (ended[r] - began[r][0], began[r][1].partition("/api/")[2]) for r in ended}
-    slowest = max(each.values(), default=(0.0, ""))
-    if os.environ.get("AUTOOPT_DEBUG"):
-        for r in sorted(ended, key=lambda r: began[r][0]):
-            print(f"    {began[r][0] - first:7.3f} .. {ended[r] - first:7.3f}  {each[r][1]}")
-    return max(ended.values(), default=first) - first, *slowest
+    while True:
+        time.sleep(IDLE / 2)
+        now, entries = window.execute_script(ASKED)
+        if entries and all(end for _, _, end in entries) and now - max(end for _, _, end in entries) > 1000 * IDLE:
+            break
+    last = max(end for _, _, end in entries) / 1000
+    name, began, end = max(entries, key=lambda e: float(e[2] - e[1]))
+    painted = window.execute_script(PAINTED) / 1000
+    return Opened(last, painted, (end - began) / 1000, name.partition("/api/")[2])
 
 
 def plans(models: int, chains: int) -> float:
@@ -219,16 +228,8 @@ def plans(models: int, chains: int) -> float:
     return time.monotonic() - began
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in (("models", 1000), ("chains", 20), ("trials", 2)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres")
-    parser.add_argument("--wait", action="store_true", help="leave the server up until Enter")
-    asked = parser.parse_args()
-    seconds = plans(asked.models, asked.chains)
-    print(f"{asked.models} plans of {asked.chains} chains: {seconds:.1f} s", flush=True)
+def night(asked: argparse.Namespace, models: int) -> tuple[dict[str, float], dict[str, Opened]]:
+    """What questions and pages take over a night of so many models, in a database and a server of its own."""
     with tempfile.TemporaryDirectory() as name, database(asked.postgres) as address:
         given = {"PREFECT_API_DATABASE_CONNECTION_URL": address}
         with prefect_server(Path(name), **given) as url:
@@ -237,20 +238,49 @@ def main() -> None:
             from benchmarks.scale.prefect_fill import Night
 
             began = time.monotonic()
-            night = Night(known)
-            night.fill(asked.models, asked.chains, asked.trials)
-            rows = asyncio.run(night.write())
-            runs = {k: len(night.rows[k]) for k in ("flow_run", "task_run", "artifact", "event")}
+            made = Night(known)
+            made.fill(models, asked.chains, asked.trials)
+            rows = asyncio.run(made.write())
+            runs = {k: len(made.rows[k]) for k in ("flow_run", "task_run", "artifact", "event")}
             print(f"{rows} rows ({runs}) in {time.monotonic() - began:.0f} s, {size(asked.postgres, address):.0f} MB")
-            found = night.rows["flow_run"]
+            found = made.rows["flow_run"]
             ids = {"sweep": found[0], "model": found[1], "chain": found[2]}
             named = {k: str(row["id"]) for k, row in ids.items()} | {"deployment": str(known["tune_chain"][1])}
-            for text, seconds in questions(url, named).items():
-                print(f"{seconds:8.3f} s  {text}")
-            for text, (seconds, slow, where) in pages(url, named).items():
-                print(f"{seconds:8.3f} s  page {text} (slowest request {slow:.3f} s: {where})")
-            if asked.wait:
-                input(f"{url}  ")
+            named["tag"] = f"run:{models // 2:012d}"
+            taken = questions(url, named), pages(url, named)
+            if asked.wait and models == asked.models:
+                print(f"{url} until Ctrl-C", flush=True)
+                signal.pause()
+            return taken
+
+
+def elsewhere(work: Callable[..., T], *arguments: Any) -> T:
+    """In a process of its own: Prefect reads once which server and database it has."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
+        return processes.submit(work, *arguments).result()
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, value in (("models", 1000), ("chains", 20), ("trials", 2)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres")
+    parser.add_argument("--wait", action="store_true", help="leave the large night's server up until Ctrl-C")
+    asked = parser.parse_args()
+    seconds = plans(asked.models, asked.chains)
+    print(f"{asked.models} plans of {asked.chains} chains: {seconds:.1f} s", flush=True)
+    few, large = (elsewhere(night, asked, models) for models in (SMALL, asked.models))
+    print(f"seconds over {SMALL} and over {asked.models} models")
+    for text, seconds in large[0].items():
+        print(f"{few[0][text]:8.3f} {seconds:8.3f}  {text}")
+    print("until its largest content, and until its last answer")
+    for text, page in large[1].items():
+        small = few[1][text]
+        print(
+            f"{small.painted:8.3f} {page.painted:8.3f} {small.last:10.3f} {page.last:8.3f}  page {text} "
+            f"(slowest request {page.slow:.3f} s: {page.where})"
+        )
 
 
 def size(server: str, address: str) -> float:

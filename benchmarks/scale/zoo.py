@@ -80,7 +80,7 @@ def main() -> None:
             "the latest run": lambda: store.run("latest"),
             "a run's chains": lambda: store.chains(run),
             "a run's trials": lambda: store.trials(run),
-            "the sweeps with their models": store.sweeps,
+            "the sweeps with their models": lambda: list(store.sweeps("big")),
             "all models": store.models,
             "the statistics": lambda: stats(store),
         }
