@@ -21,6 +21,8 @@ DAG: dict[str, Any] = {
         "fold": {"pass": "batchnorm_folding"},
     },
     "chains": [["names"], ["constants", "fold"]],  # the names are fine: one of the two trials is the source itself
+    "objectives": [{"metric": "size"}],
+    "constraints": [{"metric": "accuracy", "max_drop": 0.01}, {"metric": "latency_p50", "max": 1e6}],
     "measurement": {"seconds": 0.3, "replicas": 2, "target_width": 1.0, "rounds": 2},
 }
 
@@ -51,7 +53,8 @@ def test_stdout_is_one_document_and_progress_goes_to_stderr(done: subprocess.Com
         "run", "status", "baseline", "best", "pareto", "trials", "pass_runs", "evaluations", "seconds"
     }  # fmt: skip
     assert document["trials"]["total"] == 2
-    assert document["best"]["ratios"]["latency_p50"]["value"] < 1
+    assert document["best"]["ratios"]["size"]["value"] < 1
+    assert document["best"]["ratios"]["latency_p50"]["value"] > 0
     assert ": constants -> fold: latency_p50" in done.stderr
 
 

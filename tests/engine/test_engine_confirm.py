@@ -88,7 +88,7 @@ import numpy as np
 import onnx
 from autoopt import Categorical, register
 @register("slow")
-def slow(model, times: Annotated[int, Categorical(1, 100, 120, 140)] = 1):
+def slow(model, times: Annotated[int, Categorical(1, 1000, 1200, 1400)] = 1):
     "Add a half and take it off again."
     graph = model.graph
     graph.node[-1].output[0] = "v0"
@@ -128,13 +128,13 @@ def test_who_breaks_a_constraint_when_measured_again_does_not_win(go: Any, cnn_f
     first = go({**dag, "constraints": []}, model=cnn_file, measurement={**again, "rounds": 0})
     artifacts = lucky(tmp_path / "home", first.run)
     size = first.baseline["metrics"]["size"] + 1  # which the source does not have
-    bounds = [{"metric": "latency_p50", "max_ratio": 2.5}, {"metric": "size", "min": size}]
+    bounds = [{"metric": "latency_p50", "max_ratio": 10}, {"metric": "size", "min": size}]
     result: RunResult = go({**dag, "constraints": bounds}, model=cnn_file, measurement=again)
     assert result.best is not None
     assert result.best.artifact == artifacts[1]
     assert result.trials["infeasible"] == 3
     (note,) = [n for n in result.notes if "measured again" in n]
-    assert note.startswith("3 of the 4 best broke a constraint when measured again: latency_p50 max_ratio 2.5")
+    assert note.startswith("3 of the 4 best broke a constraint when measured again: latency_p50 max_ratio 10")
     assert [c.artifact for c in result.pareto] == [artifacts[1]]
 
     measured = result.best.measured
@@ -161,10 +161,10 @@ def test_who_breaks_a_constraint_when_measured_again_does_not_win(go: Any, cnn_f
     with prepare(request) as session:
         assert session.answer is not None
         assert session.answer.run == result.run
-        slow = replace(result, best=replace(result.best, artifact=artifacts[140]))
-        night = measure_again(session, slow, None, occasion="tonight")
+        other = replace(result, best=replace(result.best, artifact=result.baseline["artifact"]))
+        night = measure_again(session, other, None, occasion="tonight")
     assert night["status"] == BROKEN
-    assert "latency_p50 max_ratio 2.5 fails" in night["reason"]
+    assert "size min" in night["reason"]
     assert night["best"]["measured"]["rounds"] >= 3
 
 
