@@ -30,7 +30,7 @@ test: install  ## all tests that need nothing but pip
 
 test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
 	tests/services.sh
-	$(BIN)/pytest -m "service and not soak"
+	$(BIN)/pytest -n 2 --dist loadfile -m "service and not soak"
 
 soak: install  ## the long variants
 	$(BIN)/pytest -m soak -o timeout=7200

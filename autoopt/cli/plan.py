@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json
+from autoopt.cli.run import DataRoot
 from autoopt.cli.wishes import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
 
 
@@ -24,9 +25,7 @@ def plan(
     dag: Annotated[str, typer.Argument(metavar="DAG", help="A DAG in YAML or JSON, or a bare model.onnx.")],
     model: Annotated[str | None, typer.Option(help="Plan for this ONNX model.")] = None,
     data: Annotated[str | None, typer.Option(help="Labelled data, instead of the DAG's own.")] = None,
-    data_root: Annotated[
-        str | None, typer.Option(help="Folder or URL that relative data paths start from; default AUTOOPT_DATA_ROOT.")
-    ] = None,
+    data_root: DataRoot = None,
     level: Level = None,
     precision: Precision = None,
     device: Device = None,
