@@ -24,7 +24,7 @@ from autoopt.search.base import ChainSpace, Cost
 from autoopt.search.strategies import make_strategy
 from autoopt.store import ChainRecord, RunRecord, Store
 from autoopt.workers import Gate
-from autoopt.workers.gate import said
+from autoopt.workers.gate import said, told_of_others
 
 if TYPE_CHECKING:
     from autoopt.engine.targets import Targets
@@ -67,7 +67,7 @@ def make_context(request: RunRequest, intake: Intake, bench: Bench, run: str, be
         run=run,
         store=bench.store,
         pool=bench.pool,
-        gate=Gate(),
+        gate=Gate(waiting=told_of_others(lambda text: request.listener("note", text=text))),
         plan=intake.plan,
         source=intake.source,
         inspection=intake.inspection,

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
@@ -42,16 +42,33 @@ def machine_folder() -> Path:
     return shared if shared.is_dir() else Path(tempfile.gettempdir())
 
 
-@contextmanager
-def said() -> Iterator[None]:
+def said() -> AbstractContextManager[None]:
     """Within: waiting, of which standard error tells after some seconds."""
 
     def tell() -> None:
         with suppress(OSError, ValueError):  # nobody listens
             print("waits while another run measures a latency", file=sys.stderr, flush=True)
 
+    return _after_some_seconds(tell)
+
+
+def told_of_others(tell: Callable[[str], None]) -> Callable[[], AbstractContextManager[None]]:
+    """For a run, whose threads wait for each other all the time: `tell` is called, once, in a thread of its own, when
+    one has waited for some seconds and it is another process that is inside."""
+    told = threading.Event()
+
+    def notice() -> None:
+        if not Gate.entered and not told.is_set():
+            told.set()
+            tell("another run is at work on this machine; this one takes turns with it")
+
+    return lambda: nullcontext() if told.is_set() else _after_some_seconds(notice)
+
+
+@contextmanager
+def _after_some_seconds(tell: Callable[[], None]) -> Iterator[None]:
     telling = threading.Timer(NOTICE_SECONDS, tell)
-    telling.daemon = True
+    telling.daemon, telling.name = True, "gate notice"
     telling.start()
     try:
         yield
@@ -62,12 +79,14 @@ def said() -> Iterator[None]:
 class Gate:
     """Usable from many threads and processes. A thread that is inside may not enter again, by whichever object."""
 
+    entered: ClassVar[set[int]] = set()
+    """The open locks of this process's threads that are inside."""
     _inside = threading.local()
 
     def __init__(
         self, folder: Path | None = None, *, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        """`waiting`: a context to be in while there is waiting, `said` for commands."""
+        """`waiting`: a context to be in while there is waiting, `said` for commands, `told_of_others` for runs."""
         where = folder or machine_folder()
         self._turnstile = where / "autoopt-turnstile.lock"
         self._gate = where / "autoopt-gate.lock"
@@ -89,10 +108,8 @@ class Gate:
                 gate = self._lock(self._gate, fcntl.LOCK_SH, until)
             finally:
                 os.close(turnstile)
-            try:
+            with self._within(gate):
                 yield
-            finally:
-                os.close(gate)
 
     @contextmanager
     def measuring(self, until: float = FOREVER) -> Iterator[None]:
@@ -103,13 +120,19 @@ class Gate:
         with self._once():
             turnstile = self._lock(self._turnstile, fcntl.LOCK_EX, until)
             try:
-                gate = self._lock(self._gate, fcntl.LOCK_EX, until)
-                try:
+                with self._within(self._lock(self._gate, fcntl.LOCK_EX, until)):
                     yield
-                finally:
-                    os.close(gate)
             finally:
                 os.close(turnstile)
+
+    @contextmanager
+    def _within(self, gate: int) -> Iterator[None]:
+        self.entered.add(gate)
+        try:
+            yield
+        finally:
+            self.entered.remove(gate)
+            os.close(gate)
 
     @contextmanager
     def _once(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ import pytest
 
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
-from autoopt.workers import Gate
+from autoopt.workers import Gate, gate
 from autoopt.workers.gate import machine_folder
 
 PERSON = """
@@ -181,6 +181,34 @@ def test_who_waits_no_longer_than_its_time_is_not_in_the_way_afterwards(stage: S
         stage.until_stopped("other")
     stage.until_in("other")
     assert stage.events() == ["measurer in", "measurer out", "next in", "next out", "other in"]
+
+
+def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "NOTICE_SECONDS", 0)
+    told: list[str] = []
+    waiting = gate.told_of_others(told.append)
+
+    def timers_are_over() -> bool:
+        return all(thread.name != "gate notice" for thread in threading.enumerate())
+
+    with Gate(stage.folder).working(), waiting():
+        stage.until(timers_are_over)
+    assert told == [], "it is a thread of its own that is inside"
+
+    def wait() -> None:
+        with Gate(stage.folder, waiting=waiting).measuring():
+            pass
+
+    stage.enter("other", "measuring")
+    stage.until_in("other")
+    run = threading.Thread(target=wait)
+    run.start()
+    stage.until(lambda: bool(told))
+    stage.leave("other")
+    run.join()
+    with waiting():
+        stage.until(timers_are_over)
+    assert told == ["another run is at work on this machine; this one takes turns with it"]
 
 
 def test_error_inside_lets_go(tmp_path: Path) -> None:
