@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 READABLE = 32
 """Characters below which a column of text is better set under its row."""
+EMPTY = ("", "-")
+"""Cells that say nothing."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,12 @@ def _write_rich(table: Table, stream: TextIO) -> None:
     rows = [[one_line(cell) for cell in row] for row in (table.columns, *table.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     beside = console.width - sum(widths[:-1]) - 3 * len(widths)
-    if beside < min(widths[-1], READABLE) and sum(widths[:-1]) + 2 * len(widths) <= console.width:
+    if beside >= min(widths[-1], READABLE):
+        _write_columns(table, rows, console)
+    elif sum(widths[:-1]) + 2 * len(widths) <= console.width:
         _write_stacked(table, rows, widths, console)
     else:
-        _write_columns(table, rows, console)
+        _write_records(table, rows, console)
 
 
 def _write_columns(table: Table, rows: Sequence[Sequence[str]], console: Console) -> None:
@@ -90,6 +94,22 @@ def _write_stacked(table: Table, rows: Sequence[Sequence[str]], widths: Sequence
         cells = "  ".join(_pad(cell, widths[i], i in table.right) for i, cell in enumerate(row[:-1]))
         below = textwrap.wrap(row[-1], console.width, initial_indent="    ", subsequent_indent="    ")
         console.print(Text("\n".join([cells.rstrip(), *below]), style=style))
+
+
+def _write_records(table: Table, rows: Sequence[Sequence[str]], console: Console) -> None:
+    """For a terminal too narrow for that too: a line for each cell that says something, below the first of its row."""
+    from rich.text import Text
+
+    if table.title:
+        console.print(Text(one_line(table.title), style="italic"))
+    longest = max(map(len, rows[0][1:]), default=0)
+    for index, row in enumerate(rows[1:]):
+        console.print(Text(row[0], style="bold green" if index == table.strong else "bold"))
+        for name, cell in zip(rows[0][1:], row[1:], strict=True):
+            begin = f"  {name.ljust(longest)}  "
+            lines = textwrap.wrap(cell, console.width, initial_indent=begin, subsequent_indent=" " * len(begin))
+            if cell not in EMPTY:
+                console.print(Text("\n".join(lines)))
 
 
 def write_lines(lines: Sequence[str], stream: TextIO) -> None:

@@ -55,6 +55,20 @@ def test_a_narrow_terminal_breaks_no_name_and_no_figure(columns: int, monkeypatc
     assert max(map(len, ANSI.sub("", shown).splitlines())) <= columns
 
 
+def test_where_not_even_the_names_fit_beside_each_other_each_cell_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "36")
+    rows = (("28b6333fa66b", "2026-11-22 03:26", "-", "constants -> fold -> static [static: per_channel=true]"),)
+    stream = Terminal()
+    write_table(Table(("run", "began", "best", "chain"), rows, title="runs"), stream)
+    assert ANSI.sub("", stream.getvalue()).splitlines() == [
+        "runs",
+        "28b6333fa66b",
+        "  began  2026-11-22 03:26",
+        "  chain  constants -> fold -> static",
+        "         [static: per_channel=true]",
+    ]
+
+
 def test_lines_keep_their_indent_and_lose_control_characters() -> None:
     stream = io.StringIO()
     write_lines(["  a  b", "c\x1b[1m\nd"], stream)
