@@ -133,7 +133,8 @@ class Served:
         if password:
             os.environ.setdefault("PREFECT_API_AUTH_STRING", password)
         command = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
-        own = {name: os.environ.get(name, value) for name, value in SERVER.items()}
+        given = {name: value for name, value in os.environ.items() if value != DEFAULTS.get(name)}
+        own = {name: given.get(name, value) for name, value in SERVER.items()}
         self._start(SERVER_NAME, command, PREFECT_API_URL="", **own)
         self._wait()
         check_password(self.api)

@@ -28,8 +28,12 @@ DEFAULTS = {
     "PREFECT_CLI_PROMPT": "false",
 }
 
-SERVER = {"PREFECT_SERVER_FLOW_RUN_GRAPH_MAX_NODES": "300"}
-"""For a server that stays: the page of a sweep over 1,000 models hung for 10 s while it drew the graph of them all."""
+SERVER = {
+    "PREFECT_SERVER_FLOW_RUN_GRAPH_MAX_NODES": "300",  # a sweep's page hung for 10 s over 1,000 models
+    "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",  # a scheduler that fails says so nowhere but in the log
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
+}
+"""For a server that stays and has a log file."""
 
 
 class PrefectStart:

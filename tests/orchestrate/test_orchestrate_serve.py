@@ -10,12 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
 import psutil
@@ -264,6 +266,14 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     (folder / "other.yaml").write_text("name: night\ndag: quick.yaml\nmodels: [mlp]\n")
     with pytest.raises(AssertionError, match=r"/night is the deployment of .*/nightly.yaml; give this zoo"):
         served.autoopt("sweep", "other.yaml", *ordered[1:])
+
+    of_it = {
+        "deployments": {"id": {"any_": [deployment["id"]]}},
+        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+    }
+    due = eventually(lambda: served.find("flow_runs", **of_it))
+    nights = {datetime.fromisoformat(r["expected_start_time"]).astimezone(ZoneInfo("Europe/Berlin")) for r in due}
+    assert {(night.hour, night.minute) for night in nights} == {(2, 0)}
 
     run, other = (served.start(made["deployment"]) for _ in range(2))  # as late ones do, at once
 
