@@ -45,9 +45,10 @@ def machine_folder() -> Path:
 def said() -> AbstractContextManager[None]:
     """Within: waiting, of which standard error tells after some seconds."""
 
-    def tell() -> None:
+    def tell() -> bool:
         with suppress(OSError, ValueError):  # nobody listens
             print("waits while another run measures a latency", file=sys.stderr, flush=True)
+        return True
 
     return _after_some_seconds(tell)
 
@@ -57,23 +58,29 @@ def told_of_others(tell: Callable[[str], None]) -> Callable[[], AbstractContextM
     one has waited for some seconds and it is another process that is inside."""
     told = threading.Event()
 
-    def notice() -> None:
+    def notice() -> bool:
         if not Gate.entered and not told.is_set():
             told.set()
             tell("another run is at work on this machine; this one takes turns with it")
+        return told.is_set()
 
     return lambda: nullcontext() if told.is_set() else _after_some_seconds(notice)
 
 
 @contextmanager
-def _after_some_seconds(tell: Callable[[], None]) -> Iterator[None]:
-    telling = threading.Timer(NOTICE_SECONDS, tell)
-    telling.daemon, telling.name = True, "gate notice"
-    telling.start()
+def _after_some_seconds(tell: Callable[[], bool]) -> Iterator[None]:
+    """Within: `tell` is called after NOTICE_SECONDS, and again and again until it has told."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(NOTICE_SECONDS) and not tell():
+            pass
+
+    threading.Thread(target=watch, name="gate notice", daemon=True).start()
     try:
         yield
     finally:
-        telling.cancel()
+        over.set()
 
 
 class Gate:

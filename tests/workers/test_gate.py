@@ -183,31 +183,41 @@ def test_who_waits_no_longer_than_its_time_is_not_in_the_way_afterwards(stage: S
     assert stage.events() == ["measurer in", "measurer out", "next in", "next out", "other in"]
 
 
+class Looked(set[int]):
+    """The threads that are inside; `often`: they have been looked at several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.often, self._times = threading.Event(), 0
+
+    def __len__(self) -> int:
+        self._times += 1
+        if self._times > 3:
+            self.often.set()
+        return super().__len__()
+
+
 def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "NOTICE_SECONDS", 0)
+    monkeypatch.setattr(gate, "NOTICE_SECONDS", 0.001)
     told: list[str] = []
     waiting = gate.told_of_others(told.append)
-
-    def timers_are_over() -> bool:
-        return all(thread.name != "gate notice" for thread in threading.enumerate())
-
-    with Gate(stage.folder).working(), waiting():
-        stage.until(timers_are_over)
-    assert told == [], "it is a thread of its own that is inside"
 
     def wait() -> None:
         with Gate(stage.folder, waiting=waiting).measuring():
             pass
 
-    stage.enter("other", "measuring")
+    looked = Looked()
+    monkeypatch.setattr(Gate, "entered", looked)
+    stage.enter("other", "working")
     stage.until_in("other")
     run = threading.Thread(target=wait)
-    run.start()
+    with Gate(stage.folder).working():
+        run.start()
+        assert looked.often.wait(30)
+        assert told == [], "a thread of its own is inside"
     stage.until(lambda: bool(told))
     stage.leave("other")
     run.join()
-    with waiting():
-        stage.until(timers_are_over)
     assert told == ["another run is at work on this machine; this one takes turns with it"]
 
 
