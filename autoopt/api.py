@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from autoopt.engine.context import Listener, silent
 from autoopt.engine.executor import inline
+from autoopt.engine.export import check_out
 from autoopt.engine.prepare import prepare
 from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
@@ -98,6 +99,8 @@ def resume(
 def carry_out(request: RunRequest, *, out: str | Path | None = "out", engine: Engine = "inline") -> RunResult:
     """`run` for a whole request."""
     request = replace(request, opener=request.opener or open_remote)
+    if out is not None:
+        check_out(Path(out))
     with prepare(request) as session:
         result = session.carry_out(lambda one: _search(one, engine))
         return result if out is None else session.export(result, Path(out))

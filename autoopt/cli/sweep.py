@@ -11,6 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json, stdout_kept
 from autoopt.cli.run import DataRoot, EngineName, Quiet, Workers
+from autoopt.errors import InputError
 
 
 def sweep(
@@ -44,6 +45,9 @@ def sweep(
     """
     from autoopt.engine.zoo import check_zoo
 
+    if schedule is None and (queue is not None or timezone is not None):
+        option = "--queue" if queue is not None else "--timezone"
+        raise InputError("is of a schedule, and there is none", where=option, remedy="add --schedule '0 2 * * *'")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
     from autoopt.engine.sweep import SweepRequest, fell_short

@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from autoopt.engine.environment import environment
 from autoopt.engine.records import Choice
+from autoopt.errors import InputError
 from autoopt.store import Store
 
 
@@ -32,7 +34,43 @@ def export(
         source: digest of the source model.
         steps: the lineage of the choice, from the source on.
         kitchen: calibration data, user script and accelerator that the passes ran with.
+
+    Raises:
+        InputError: the folder cannot be written.
     """
+    with _writing(out):
+        return _export(store, choice, out, source, steps, kitchen)
+
+
+def check_out(out: Path) -> None:
+    """See before a long run whether there can be such a folder; makes nothing.
+
+    Raises:
+        InputError: it is a file, below one, or may not be written.
+    """
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InputError("is a file, not a folder for results", where=str(there))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError("may not be written; results were to be left there", where=str(there))
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"results cannot be left there ({error.strerror or error})", where=str(out)) from error
+
+
+def _export(
+    store: Store,
+    choice: Choice,
+    out: Path,
+    source: str,
+    steps: Sequence[Mapping[str, Any]],
+    kitchen: Mapping[str, Any],
+) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     folder = store.artifact_path(choice.artifact).parent
     for file in sorted(folder.iterdir(), key=lambda f: f.suffix == ".onnx"):  # external data before the graph

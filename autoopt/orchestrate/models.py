@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
+from autoopt.engine.export import check_out
 from autoopt.engine.join import Joined, join
 from autoopt.engine.prepare import prepare
 from autoopt.engine.records import RunResult
@@ -59,6 +60,8 @@ def optimize(
         opener=PrefectHost,
     )
     try:
+        if out is not None:
+            check_out(Path(out))
         with prepare(request) as session:
             result = session.carry_out(search_shown)
             if out is not None:
