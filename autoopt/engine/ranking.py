@@ -33,14 +33,16 @@ class Ranking:
         return first
 
     def front(self, told: Sequence[Told]) -> list[Choice]:
-        """The Pareto front of the feasible trials."""
+        """The feasible trials on the Pareto front of these and the source model, where that meets the constraints."""
         scored = self._scored(told)
-        return [trial_choice(self.ctx, scored[s]) for s in pareto_front(list(scored), self.ctx.goal.front)]
+        others = [self._own] if self.source_meets else []
+        found = pareto_front([*scored, *others], self.ctx.goal.front)
+        return [trial_choice(self.ctx, scored[s]) for s in found if s in scored]
 
     def best(self, told: Sequence[Told], only: Set[str] = frozenset()) -> Choice | None:
         """The best candidate, of those with keys in `only` where there are any; the source model where none gains for
         certain and the source meets the constraints."""
-        objectives, source_meets, baseline = self.ctx.goal.objectives, self.source_meets, self.baseline
+        objectives, source_meets, own = self.ctx.goal.objectives, self.source_meets, self._own
         scored = self._scored(told)
         candidates = list(scored)
         if only:
@@ -49,13 +51,17 @@ class Ranking:
             first = objectives[0]
             maximize = first.goal == "maximize"
             candidates = [s for s in candidates if certain_gain(scored[s].result, first.metric, maximize=maximize)]
-        own = Scored(values={n: e.value for n, e in baseline.metrics.items()}, passes=0, chain="", order=-1)
         if source_meets:
             candidates.append(own)
         if not candidates:
             return None
         best = choose_best(candidates, objectives, self.choose)
-        return source_choice(self.ctx, baseline) if best is own else trial_choice(self.ctx, scored[best])
+        return source_choice(self.ctx, self.baseline) if best is own else trial_choice(self.ctx, scored[best])
+
+    @property
+    def _own(self) -> Scored:
+        """The source model, which is a candidate too."""
+        return Scored({n: e.value for n, e in self.baseline.metrics.items()}, passes=0, chain="", order=-1)
 
     @property
     def source_meets(self) -> bool:

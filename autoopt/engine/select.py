@@ -11,8 +11,22 @@ from autoopt.engine.loop import Told, objective_values
 from autoopt.engine.records import Choice, TrialResult
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
 
 SOURCE = "source"
+
+
+def why_none(told: Sequence[Told]) -> list[str]:
+    """For a run without a result, how far its trials were from one: a sentence, or none where there is none to say."""
+    broken = [t for t in told if t.result.outcome is Outcome.OK and t.result.violation > 0]
+    if broken:
+        near = min(broken, key=lambda t: t.result.violation)
+        return [f"nearest to the constraints is trial {near.number}: {'; '.join(near.result.reasons)}"]
+    failed = [t for t in told if t.result.outcome is not Outcome.OK]
+    if failed and len(failed) == len(told):
+        first = failed[0]
+        return [f"no trial succeeded; trial {first.number}: {first.result.outcome}, {first.result.message}"]
+    return []
 
 
 def source_choice(ctx: RunContext, baseline: Measured) -> Choice:

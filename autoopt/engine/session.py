@@ -22,7 +22,7 @@ from autoopt.engine.loop import Search, Told
 from autoopt.engine.pass_runs import run_chain
 from autoopt.engine.ranking import Ranking
 from autoopt.engine.records import Choice, RunResult, TrialResult
-from autoopt.engine.select import feasible_once, source_choice
+from autoopt.engine.select import feasible_once, source_choice, why_none
 from autoopt.engine.trial import result_of, with_measured
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
@@ -65,7 +65,9 @@ class Session:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            abandon(self.ctx.store, self.ctx.run, error)
+            said = abandon(self.ctx.store, self.ctx.run, error)
+            if said:
+                self.ctx.listener("note", text=said)
         self.closing.close()
 
     def baseline(self) -> Measured:
@@ -222,7 +224,7 @@ class Session:
             pass_runs=self.ctx.counts.of("pass_runs"),
             evaluations=self.ctx.counts.of("evaluations"),
             seconds=seconds,
-            notes=tuple(self.notes),
+            notes=tuple(self.notes if best else [*why_none(told), *self.notes]),
             stopped=stopped,
             objectives=self.ctx.goal.objectives,
             constraints=self.ctx.goal.constraints,

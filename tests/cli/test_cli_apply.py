@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import fsspec
 import onnx
 import pytest
+from builders import mlp, write
 from onnx import parser
 
 from autoopt.cli.app import main
@@ -47,6 +49,15 @@ def test_people_see_what_happened(model: str, tmp_path: Path, capsys: pytest.Cap
     text = capsys.readouterr().out
     assert "identity_elimination: ok" in text
     assert "checked (lossless): same" in text
+
+
+def test_that_a_lossy_model_runs_is_not_called_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(write(mlp(), tmp_path / "mlp"))
+    assert main(["apply", "dynamic_quantization", model, "-o", str(tmp_path / "out.onnx")]) == 0
+    assert re.search(
+        r"checked \(lossy\): it runs, largest difference \S+, which is \S+ % of the largest value\n",
+        capsys.readouterr().out,
+    )
 
 
 def test_a_refusal_falls_short(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,11 +78,33 @@ def test_equal_candidates_share_their_evaluations(go: Any, mlp_file: Path) -> No
     assert result.best.chain == "source"  # nothing changed, and no gain is an answer
 
 
+def test_no_trial_that_the_source_beats_in_everything_is_on_the_front(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "larger.py").write_text(
+        "import numpy, onnx\nfrom autoopt import register\n@register('larger')\ndef larger(model):\n"
+        "    spare = onnx.numpy_helper.from_array(numpy.zeros(1000, numpy.float32), 'spare')\n"
+        "    model.graph.initializer.append(spare)\n    return model\n"
+    )
+    dag = {
+        "passes": {"larger": {"pass": "larger"}, "dynamic": {"pass": "dynamic_quantization"}},
+        "chains": [["larger"], ["dynamic"]],
+        "objectives": [{"metric": "size"}],
+        "user_script": str(tmp_path / "larger.py"),
+    }
+    result = go({**dag, "constraints": []}, model=mlp_file)
+    assert result.trials["ok"] == 2
+    assert not [choice.chain for choice in result.pareto if choice.chain == "larger"]
+    bound = [{"metric": "size", "min": result.baseline["metrics"]["size"] + 1}]  # which the source breaks
+    without = go({**dag, "constraints": bound}, model=mlp_file)
+    assert [choice.chain for choice in without.pareto if choice.chain == "larger"]
+
+
 def test_nothing_meets_the_constraints(go: Any, mlp_file: Path) -> None:
     result = go({**DYNAMIC, "constraints": [{"metric": "size", "max": 10}]}, model=mlp_file)
     assert result.best is None
     assert result.status == "nothing meets the constraints"
     assert result.trials["infeasible"] == 3
+    assert result.notes[0].startswith("nearest to the constraints is trial ")
+    assert "size max 10.0 fails" in result.notes[0]
 
 
 def test_labels_make_accuracy_the_quality_constraint(go: Any, mlp_file: Path, tmp_path: Path) -> None:
