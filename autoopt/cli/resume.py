@@ -12,6 +12,7 @@ import typer
 from autoopt.cli.output import AsJson, print_json, stdout_kept
 from autoopt.cli.run import DataRoot, EngineName, Out, Quiet, show_result
 from autoopt.cli.stores import need_store
+from autoopt.settings import settings
 
 
 def resume(
@@ -39,8 +40,19 @@ def resume(
         if as_json:
             print_json([result.to_json() for result in results], stream)
         elif not results:
-            typer.echo("nothing was interrupted")
+            typer.echo(f"nothing was interrupted{_cancelled()}")
         else:
             for result in results:
                 show_result(result, out)
     return 0 if all(result.best for result in results) else 1
+
+
+def _cancelled() -> str:
+    """That there is one that somebody cancelled, which only goes on by its name."""
+    from autoopt.store import Store
+
+    with Store.open(settings().db_url, settings().home) as store:
+        newest = next((record for record in store.runs(status="cancelled") if record.parent is None), None)
+    if newest is None:
+        return ""
+    return f"; run {newest.id} was cancelled, 'autoopt resume {newest.id}' goes on with it"

@@ -142,7 +142,8 @@ def chains_of(plan: Plan) -> list[ChainRecord]:
 
 
 def begin(request: RunRequest, record: RunRecord, store: Store, chains: Sequence[ChainRecord] = ()) -> RunRecord:
-    """This new run, or the identical one that was interrupted and that nobody is at.
+    """This new run, or the identical one that was interrupted and that nobody is at; in a sweep, which is gone on with
+    only where that is asked for, also one that was cancelled.
 
     Raises:
         InputError: the run to be resumed is of other content, or somebody is at it.
@@ -151,6 +152,9 @@ def begin(request: RunRequest, record: RunRecord, store: Store, chains: Sequence
         return _taken_up(store, store.run(request.resume), record.identity)
     for left in store.runs(status="running", identity=record.identity):
         if store.claim("run", left.id):
+            return left
+    for left in store.runs(status="cancelled", identity=record.identity, sweep=record.sweep) if record.sweep else ():
+        if store.claim("run", left.id, redo=True):
             return left
     return store.create_run(record, chains)
 

@@ -185,6 +185,9 @@ class Sweep:
                 self.request.listener("note", text=f"{entry['name']}: {entry['reason']}")
                 self.request.listener("model_ends", entry=entry)
             status = "finished"
+        except KeyboardInterrupt:
+            self.request.listener("note", text="the sweep was cancelled; with --resume it goes on")
+            raise
         finally:
             document = self._document(sweep.id, entries, time.monotonic() - began)
             self.store.finish_sweep(sweep.id, status, document)

@@ -81,7 +81,9 @@ class Targets:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            abandon(self.bench.store, self.record.id, error)
+            said = abandon(self.bench.store, self.record.id, error)
+            if said:
+                self.request.listener("note", text=said)
         self.bench.close()
 
     @property

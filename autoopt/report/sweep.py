@@ -79,7 +79,8 @@ def summary(document: Document) -> list[str]:
     counted = {
         status: sum(e["status"] == status for e in models) for status in dict.fromkeys(e["status"] for e in models)
     }
-    lines = [f"{len(models)} models: " + (", ".join(f"{n} {status}" for status, n in counted.items()) or "none")]
+    shown = ", ".join(f"{number} {status}" for status, number in counted.items()) or "none"
+    lines = [f"{len(models)} model{'' if len(models) == 1 else 's'}: {shown}"]
     lines += [f"{name}: {', '.join(document[name])}" for name in ("regressions", "improvements") if document[name]]
     if document["environment_changes"]:
         lines.append("environment changed, which may be the cause: " + "; ".join(document["environment_changes"]))
@@ -87,8 +88,16 @@ def summary(document: Document) -> list[str]:
         if entry["compared"].get("other_inputs"):
             other = "; ".join(entry["compared"]["other_inputs"])
             lines.append(f"{entry['name']} was given something else, which may be the cause: {other}")
+    for entry in models:
+        best = RunDocument.from_json(entry).best
+        if best and best.flags:
+            lines.append(f"* {entry['name']}: {one_line('; '.join(best.flags))}")
     if not document["regressions"]:
         lines.append("no regression")
+    elif document.get("accepted"):
+        lines.append("accepted: these models count as good from now on")
+    if not any(entry["status"] == "ok" for entry in models):
+        lines.append("no model has a result")
     return lines
 
 

@@ -43,8 +43,13 @@ def keeping(
         thread.join()
 
 
-def abandon(store: Store, run: str, error: BaseException) -> None:
-    """Record that an error has ended a run: as failed, or as cancelled where somebody wanted its end."""
+def abandon(store: Store, run: str, error: BaseException) -> str:
+    """Record that an error has ended a run: as failed, or as cancelled where somebody wanted its end.
+
+    Returns:
+        What there is to say of it: how a cancelled one goes on.
+    """
     status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
     with suppress(SystemFailure):  # what has gone wrong is told by the error itself
         store.finish_run(run, status, {"error": str(error)})
+    return f"run {run} was cancelled; 'autoopt resume {run}' goes on with it" if status == "cancelled" else ""

@@ -97,6 +97,33 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     assert models(sweep(folder, only="dense"))["mlp"]["compared"]["verdict"] == "same"
 
 
+def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+
+    def cancel(event: str, **values: Any) -> None:
+        if event == "trial_ends":
+            raise KeyboardInterrupt
+        said.extend([values["text"]] if event == "note" else [])
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(folder, only="dense", listener=cancel)
+    with Store.open(None, folder / "home") as store:
+        [run] = store.runs()
+    assert run.status == "cancelled"
+    assert said[-2:] == [
+        f"run {run.id} was cancelled; 'autoopt resume {run.id}' goes on with it",
+        "the sweep was cancelled; with --resume it goes on",
+    ]
+    monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
+    settings.cache_clear()
+    assert main(["resume"]) == 0
+    hint = f"run {run.id} was cancelled, 'autoopt resume {run.id}' goes on with it"
+    assert capsys.readouterr().out == f"nothing was interrupted; {hint}\n"
+    assert models(sweep(folder, only="dense", resume=True))["mlp"]["run"] == run.id
+
+
 def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
