@@ -21,6 +21,7 @@ import httpx
 import psutil
 
 Json = dict[str, Any]
+Late = tuple[type[httpx.TimeoutException], ...]
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
@@ -56,7 +57,7 @@ class Serving:
         return int(self.url.rpartition(":")[2])
 
     def get(self, path: str) -> Json:
-        answer: Json = httpx.get(f"{self.url}/api/{path}", auth=self._auth, timeout=30).raise_for_status().json()
+        answer: Json = self._asked("GET", path).json()
         return answer
 
     @property
@@ -65,16 +66,26 @@ class Serving:
         return (user, password) if colon else None
 
     def find(self, what: str, **query: Any) -> list[Json]:
-        rows = httpx.post(f"{self.url}/api/{what}/filter", json={"limit": 200, **query}, timeout=30)
-        found: list[Json] = rows.raise_for_status().json()
+        found: list[Json] = self._asked("POST", f"{what}/filter", {"limit": 200, **query}).json()
         return found
 
     def ask(self, method: str, path: str, asked: Json) -> httpx.Response:
-        def answer() -> httpx.Response | None:
-            made = httpx.request(method, f"{self.url}/api/{path}", json=asked, timeout=30)
-            return None if made.status_code == 503 else made  # its database is busy; clients ask again
+        """Have something changed."""
+        return self._asked(method, path, asked, late=())
 
-        found: httpx.Response = eventually(answer)
+    def _asked(
+        self, method: str, path: str, asked: Json | None = None, late: Late = (httpx.TimeoutException,)
+    ) -> httpx.Response:
+        """As Prefect's own clients do, which ask again where the server's database is busy, or its answer `late`."""
+
+        def answer() -> httpx.Response | None:
+            try:
+                made = httpx.request(method, f"{self.url}/api/{path}", json=asked, auth=self._auth, timeout=30)
+            except late:
+                return None
+            return None if made.status_code == 503 else made
+
+        found: httpx.Response = eventually(answer, 120)
         return found.raise_for_status()
 
     def start(self, deployment: str, **parameters: Any) -> str:
@@ -82,8 +93,7 @@ class Serving:
         return str(self.ask("POST", f"deployments/{known}/create_flow_run", {"parameters": parameters}).json()["id"])
 
     def set_state(self, flow_run: str, state: Json) -> None:
-        asked = {"state": state, "force": False}
-        httpx.post(f"{self.url}/api/flow_runs/{flow_run}/set_state", json=asked, timeout=30).raise_for_status()
+        self.ask("POST", f"flow_runs/{flow_run}/set_state", {"state": state, "force": False})
 
     def retry(self, flow_run: str) -> None:
         """What the Retry button sends."""

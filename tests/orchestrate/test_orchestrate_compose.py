@@ -177,11 +177,16 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         for service in checks:
             start(service)
         eventually(lambda: all(map(healthy, checks)))
+        night = api.get("/deployments/name/nightly_sweep/autoopt").raise_for_status().json()
+        [schedule] = night["schedules"]
+        api.patch(f"/deployments/{night['id']}/schedules/{schedule['id']}", json={"active": True}).raise_for_status()
         known = api.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
         given = {"parameters": {"dag": dag, "model": str(tmp_path / "mlp" / "model.onnx")}}
         run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
         ended = eventually(lambda: _ended(api, run), 180)
         assert ended["state_type"] == "COMPLETED", ended["state"]
+        nights = {"deployments": {"id": {"any_": [night["id"]]}}}
+        assert eventually(lambda: api.post("/flow_runs/filter", json=nights).raise_for_status().json(), 120)
     assert not list(filter(alive, belonging(tmp_path)))
     logs = "".join(p.read_text(errors="replace") for p in tmp_path.glob("*.log"))
     assert "canary" not in logs
