@@ -38,8 +38,26 @@ def export(
     Raises:
         InputError: the folder cannot be written.
     """
+    model = store.artifact_path(choice.artifact)
     with _writing(out):
-        return _export(store, choice, out, source, steps, kitchen)
+        out.mkdir(parents=True, exist_ok=True)
+        for file in sorted(model.parent.iterdir(), key=lambda f: f.suffix == ".onnx"):  # external data before the graph
+            _replace(out / file.name, file)
+        _write(out / "session.json", dict(choice.session_options))
+        recipe = {
+            "recipe": 1,
+            "source": source,
+            "result": choice.artifact,
+            "chain": choice.chain,
+            "steps": [{"pass": s["pass"], "params": s["params"], "output": s["output"]} for s in steps],
+            **kitchen,
+            "session_options": dict(choice.session_options),
+            "metrics": dict(choice.metrics),
+            "ratios": {n: {"value": r.value, "low": r.low, "high": r.high} for n, r in choice.ratios.items()},
+            "environment": dict(environment()),
+        }
+        _write(out / "recipe.json", recipe)
+    return out / model.name
 
 
 def check_out(out: Path) -> None:
@@ -61,35 +79,6 @@ def _writing(out: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"results cannot be left there ({error.strerror or error})", where=str(out)) from error
-
-
-def _export(
-    store: Store,
-    choice: Choice,
-    out: Path,
-    source: str,
-    steps: Sequence[Mapping[str, Any]],
-    kitchen: Mapping[str, Any],
-) -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    folder = store.artifact_path(choice.artifact).parent
-    for file in sorted(folder.iterdir(), key=lambda f: f.suffix == ".onnx"):  # external data before the graph
-        _replace(out / file.name, file)
-    _write(out / "session.json", dict(choice.session_options))
-    recipe = {
-        "recipe": 1,
-        "source": source,
-        "result": choice.artifact,
-        "chain": choice.chain,
-        "steps": [{"pass": s["pass"], "params": s["params"], "output": s["output"]} for s in steps],
-        **kitchen,
-        "session_options": dict(choice.session_options),
-        "metrics": dict(choice.metrics),
-        "ratios": {n: {"value": r.value, "low": r.low, "high": r.high} for n, r in choice.ratios.items()},
-        "environment": dict(environment()),
-    }
-    _write(out / "recipe.json", recipe)
-    return out / store.artifact_path(choice.artifact).name
 
 
 def _replace(target: Path, source: Path) -> None:

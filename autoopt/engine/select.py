@@ -22,9 +22,8 @@ def why_none(told: Sequence[Told]) -> list[str]:
     if broken:
         near = min(broken, key=lambda t: t.result.violation)
         return [f"nearest to the constraints is trial {near.number}: {'; '.join(near.result.reasons)}"]
-    failed = [t for t in told if t.result.outcome is not Outcome.OK]
-    if failed and len(failed) == len(told):
-        first = failed[0]
+    if told and all(t.result.outcome is not Outcome.OK for t in told):
+        first = told[0]
         return [f"no trial succeeded; trial {first.number}: {first.result.outcome}, {first.result.message}"]
     return []
 

@@ -65,10 +65,12 @@ class Session:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            said = abandon(self.ctx.store, self.ctx.run, error)
-            if said:
-                self.ctx.listener("note", text=said)
+            self.closing.callback(self._say, abandon(self.ctx.store, self.ctx.run, error))
         self.closing.close()
+
+    def _say(self, text: str) -> None:
+        if text:
+            self.ctx.listener("note", text=text)
 
     def baseline(self) -> Measured:
         """Metrics of the source model, measured or from the store.

@@ -106,10 +106,11 @@ def _write_records(table: Table, rows: Sequence[Sequence[str]], console: Console
     for index, row in enumerate(rows[1:]):
         console.print(Text(row[0], style="bold green" if index == table.strong else "bold"))
         for name, cell in zip(rows[0][1:], row[1:], strict=True):
+            if cell in EMPTY:
+                continue
             begin = f"  {name.ljust(longest)}  "
             lines = textwrap.wrap(cell, console.width, initial_indent=begin, subsequent_indent=" " * len(begin))
-            if cell not in EMPTY:
-                console.print(Text("\n".join(lines)))
+            console.print(Text("\n".join(lines)))
 
 
 def write_lines(lines: Sequence[str], stream: TextIO) -> None:
