@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import importlib.util
 import inspect
 import operator
 import types

@@ -161,7 +161,7 @@ def copy_out(folder: Path, out: Path) -> list[Path]:
     if out.is_dir() or not home.is_dir():
         raise InputError("must be a file in a folder that exists", where=str(out))
     files = {file: out if file.name in ("model.onnx", "model.ort") else home / file.name for file in folder.iterdir()}
-    taken = [path for file, path in files.items() if path != out and path.exists()]
+    taken = [path for path in files.values() if path != out and path.exists()]
     if taken:
         raise InputError(f"{taken[0].name} is there already", where=str(home), remedy="choose another folder")
     return [Path(shutil.copyfile(file, path)) for file, path in sorted(files.items())]

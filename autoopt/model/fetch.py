@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import tempfile
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress

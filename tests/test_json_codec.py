@@ -1,0 +1,91 @@
+"""Records survive the way to JSON text and back; wrong values are refused with their place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoopt.json_codec import JsonTypeError, from_json, to_json
+from autoopt.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Whole:
+    part: Part
+    ratio: float
+    outcome: Outcome = Outcome.OK
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    isa: frozenset[str] = frozenset()
+    extra: Part | None = None
+    kind: Literal["local", "remote"] = "local"
+    where: Path | None = None
+    pair: tuple[str, int] = ("", 0)
+    anything: Any = None
+
+
+parts = st.builds(Part, st.text(), st.tuples(st.integers(), st.integers()))
+wholes = st.builds(
+    Whole,
+    part=parts,
+    ratio=st.floats(allow_nan=False),
+    outcome=st.sampled_from(Outcome),
+    parts=st.dictionaries(st.text(), parts, max_size=3),
+    isa=st.frozensets(st.text(), max_size=3),
+    extra=st.none() | parts,
+    kind=st.sampled_from(["local", "remote"]),
+    where=st.none() | st.just(Path("a/b")),
+    pair=st.tuples(st.text(), st.integers()),
+    anything=st.none() | st.integers() | st.text(),
+)
+
+
+@given(wholes)
+def test_every_record_survives_json_text(record: Whole) -> None:
+    assert from_json(Whole, json.loads(json.dumps(to_json(record)))) == record
+
+
+def test_sets_are_written_sorted() -> None:
+    assert to_json(frozenset({"vnni", "amx"})) == ["amx", "vnni"]
+
+
+def test_missing_fields_take_their_defaults_and_unknown_ones_are_ignored() -> None:
+    assert from_json(Part, {"name": "a", "newer": 1}) == Part("a")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"ratio": 1.0}, "missing 1 required positional argument: 'part'"),
+        ({"part": {"name": 3}, "ratio": 1.0}, "part.name: expected str"),
+        ({"part": {"name": "a", "sizes": [1, "b"]}, "ratio": 1.0}, "part.sizes.1: expected int"),
+        ({"part": {"name": "a"}, "ratio": True}, "ratio: expected a number"),
+        ({"part": {"name": "a"}, "ratio": 1, "outcome": "odd"}, "outcome: expected Outcome"),
+        ({"part": {"name": "a"}, "ratio": 1, "kind": "near"}, "kind: expected one of 'local', 'remote'"),
+        ({"part": {"name": "a"}, "ratio": 1, "extra": {"name": 1}}, "extra.name: expected str"),
+        ({"part": {"name": "a"}, "ratio": 1, "pair": ["a"]}, "pair: expected 2 items"),
+        ({"part": {"name": "a"}, "ratio": 1, "parts": []}, "parts: expected an object"),
+        ([], "expected an object (Whole)"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_its_place(value: Any, message: str) -> None:
+    with pytest.raises(JsonTypeError) as caught:
+        from_json(Whole, value)
+    assert message in str(caught.value)
+
+
+def test_what_has_no_json_form_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="bytes has no JSON form"):
+        to_json({"a": b"x"})
