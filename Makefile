@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo check test test-services soak clean
+.PHONY: help install demo check test test-services coverage dead-code soak clean
 
-help:  ## what there is to make
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 16
 
-install: $(VENV)/installed  ## make .venv and install everything, in pinned versions
+install: $(VENV)/installed  ## create .venv and install pinned versions of everything
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
@@ -25,15 +25,21 @@ check: install  ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: install  ## all tests that need nothing but pip
+test: install  ## tests that need only Python packages
 	$(BIN)/pytest -n 3 --dist loadfile -m "not service and not soak"
 
 test-services: install  ## tests that need PostgreSQL, Redis, a Prefect server, Chromium
 	tests/services.sh
 	$(BIN)/pytest -n 2 --dist loadfile -m "service and not soak"
 
+coverage: install  ## branch coverage of `make test`, as a table and in htmlcov/
+	$(BIN)/pytest -n 3 --dist loadfile -m "not service and not soak" --cov --cov-report=term --cov-report=html
+
+dead-code: install  ## code that nothing calls (vulture); names called by string are false alarms
+	$(BIN)/vulture
+
 soak: install  ## the long variants
 	$(BIN)/pytest -m soak -o timeout=7200
 
-clean:  ## remove what was made here
-	rm -rf $(VENV) out .autoopt
+clean:  ## remove everything these targets created
+	rm -rf $(VENV) out .autoopt htmlcov .coverage*
