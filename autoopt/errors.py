@@ -1,19 +1,27 @@
-"""The error family: every error says what is wrong, where, and what to do, in one line."""
+"""The error family. Every error is one line that says where, what, and what to do.
+
+`ErrorRecord` carries an error across a process border as fields. Only the standard library is used, because worker
+interpreters may have nothing else.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 EXIT_INTERRUPTED = 130
-"""Exit code of a process that a signal from outside has ended."""
+"""Exit code of a process that was ended by a signal."""
+MAX_FIELD_CHARS = 2000
+"""Longer fields of an `ErrorRecord` are cut: native libraries put whole graphs into their messages."""
 
 
 class AutooptError(Exception):
-    """Root of all errors autoopt raises on purpose.
+    """Root of all errors that autoopt raises on purpose.
 
-    `str(error)` is one line: `where: what; remedy`. `exit_code` is what the command line returns:
-    2 the user's input is wrong, 3 the system failed.
+    `str(error)` is one line: `where: what; remedy`. `exit_code` is the exit code of the command line:
+    2 for wrong user input, 3 for a failure of the system.
     """
 
     exit_code = 3
@@ -33,12 +41,16 @@ class InputError(AutooptError):
 
 
 class ConfigError(InputError):
-    """A configuration file is wrong at one place; reads `file:line: field: reason`."""
+    """A configuration file is wrong at one place; reads `file:line: field: what; remedy`."""
 
-    def __init__(self, reason: str, *, file: str, line: int = 1, field: str = "", remedy: str = "") -> None:
-        self.file, self.line, self.field, self.reason = file, line, field, reason
+    def __init__(self, what: str, *, file: str, line: int = 1, field: str = "", remedy: str = "") -> None:
+        self.file = file
+        self.line = line
+        self.field = field
         where = f"{file}:{line}"
-        super().__init__(reason, where=f"{where}: {field}" if field else where, remedy=remedy)
+        if field:
+            where += f": {field}"
+        super().__init__(what, where=where, remedy=remedy)
 
 
 class SystemFailure(AutooptError):
@@ -48,23 +60,92 @@ class SystemFailure(AutooptError):
 
 
 class TimeUp(Exception):
-    """The time of a run was up before a piece of its work was done. Nothing is known of that work, and nothing stored;
-    a trial that needed it ends as a value. Not one of the error family: nobody did anything wrong."""
+    """The run's time limit passed before a piece of its work was done.
 
-    def __init__(self, what: str = "the run's time was up") -> None:
+    Nothing is known of that work and nothing is stored. A trial that needed it ends with an outcome. This is outside
+    the error family, because nothing went wrong.
+    """
+
+    def __init__(self, what: str = "the run's time limit was reached") -> None:
         super().__init__(what)
 
 
+ErrorClass: TypeAlias = type[AutooptError]
+
+
+@dataclass(frozen=True)
+class ErrorRecord:
+    """An exception as JSON fields, to report it in another process and to raise it there again."""
+
+    type: str
+    """Nearest class of the error family, or the class name of any other exception."""
+    what: str
+    where: str = ""
+    remedy: str = ""
+    file: str = ""
+    """This and the next two: only of a `ConfigError`."""
+    line: int = 0
+    field: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> ErrorRecord:
+        """Describe `error` in fields of one line and bounded length."""
+        if not isinstance(error, AutooptError):
+            return cls(type(error).__name__, _bounded(str(error)))
+        name = next(base.__name__ for base in type(error).__mro__ if base.__name__ in _FAMILY)
+        what, where, remedy = _bounded(error.what), _bounded(error.where), _bounded(error.remedy)
+        if isinstance(error, ConfigError):
+            return cls(name, what, where, remedy, _bounded(error.file), error.line, _bounded(error.field))
+        return cls(name, what, where, remedy)
+
+    @property
+    def expected(self) -> bool:
+        """True for the error family, False for any other exception (a library's error, or a bug)."""
+        return self.type in _FAMILY
+
+    def to_exception(self, otherwise: ErrorClass = AutooptError) -> AutooptError:
+        """Build an exception of the recorded class; of class `otherwise` if that class is outside the error family."""
+        kind = _FAMILY.get(self.type)
+        if kind is None:
+            return otherwise(str(self), where=self.where, remedy=self.remedy)
+        if kind is ConfigError:
+            return ConfigError(self.what, file=self.file, line=self.line, field=self.field, remedy=self.remedy)
+        return kind(self.what, where=self.where, remedy=self.remedy)
+
+    def __str__(self) -> str:
+        """The line that users see: `where: what; remedy`, after the class name if it is outside the error family."""
+        if self.expected:
+            return str(self.to_exception())
+        return f"{self.type}: {self.what}" if self.what else self.type
+
+
+_FAMILY: dict[str, ErrorClass] = {
+    "AutooptError": AutooptError,
+    "InputError": InputError,
+    "ConfigError": ConfigError,
+    "SystemFailure": SystemFailure,
+}
+
+
 def one_line(text: str) -> str:
-    """`text` without line breaks, control and escape characters, fit for a terminal, a log and SQL."""
-    return "".join(c if c.isprintable() else _visible(c) for c in " ".join(text.split()))
+    """Replace line breaks, control and escape characters, to make `text` fit for a terminal, a log and SQL."""
+    return "".join(map(_printable, " ".join(text.split())))
 
 
-def _visible(character: str) -> str:
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the candidate nearest to `word`, or an empty string."""
+    near = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
     return f"\\x{ord(character):02x}" if ord(character) < 256 else "?"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the nearest known word, or an empty string."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else ""
+def _bounded(text: str) -> str:
+    line = one_line(text)
+    if len(line) <= MAX_FIELD_CHARS:
+        return line
+    return line[: MAX_FIELD_CHARS - 1] + "…"

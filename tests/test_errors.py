@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.errors import AutooptError, ConfigError, InputError, SystemFailure, did_you_mean, one_line
+import autoopt
+from autoopt.errors import (
+    MAX_FIELD_CHARS,
+    AutooptError,
+    ConfigError,
+    ErrorRecord,
+    InputError,
+    SystemFailure,
+    did_you_mean,
+    one_line,
+)
+from autoopt.json_codec import from_json, to_json
 
 
 @given(st.text())
@@ -32,3 +47,54 @@ def test_exit_codes_go_with_the_class(kind: type[AutooptError], code: int) -> No
 def test_the_nearest_known_word_is_named_or_none() -> None:
     assert did_you_mean("per_chanel", ["per_channel", "reduce_range"]) == "did you mean 'per_channel'?"
     assert did_you_mean("zzz", ["per_channel"]) == ""
+
+
+ROOT = Path(autoopt.__file__).parents[1]
+FAMILY = [
+    AutooptError("odd"),
+    InputError("no such file", where="model.onnx", remedy="check the path"),
+    SystemFailure("cannot make the lock file", where="/tmp/lock"),
+    ConfigError("unknown pass 'x'", file="dag.yaml", line=7, field="passes.a", remedy="did you mean 'y'?"),
+    ConfigError("is empty", file="dag.yaml"),
+]
+
+
+@pytest.mark.parametrize("error", FAMILY, ids=repr)
+def test_an_error_survives_the_way_through_json(error: AutooptError) -> None:
+    record = from_json(ErrorRecord, to_json(ErrorRecord.of(error)))
+    copy = record.to_exception()
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error)
+    assert str(copy) == str(record) == str(error)
+    assert copy.exit_code == error.exit_code
+
+
+def test_a_subclass_is_recorded_as_its_nearest_class_of_the_family() -> None:
+    class NotAdmitted(InputError):
+        pass
+
+    record = ErrorRecord.of(NotAdmitted("too large", where="m.onnx"))
+    assert (record.type, str(record)) == ("InputError", "m.onnx: too large")
+
+
+def test_another_exception_is_recorded_with_its_class_name_and_becomes_the_class_that_the_caller_chooses() -> None:
+    record = ErrorRecord.of(ValueError("bad\nshape"))
+    assert (record.type, record.what, record.expected) == ("ValueError", "bad shape", False)
+    assert str(record) == "ValueError: bad shape"
+    assert type(record.to_exception()) is AutooptError
+    copy = record.to_exception(otherwise=InputError)
+    assert (type(copy), str(copy)) == (InputError, "ValueError: bad shape")
+    assert str(ErrorRecord.of(KeyboardInterrupt())) == "KeyboardInterrupt"
+
+
+def test_the_fields_of_a_record_have_one_line_and_a_bounded_length() -> None:
+    record = ErrorRecord.of(InputError("x" * 100_000, where="a\x1b[31m"))
+    assert len(record.what) == MAX_FIELD_CHARS
+    assert record.what.endswith("…")
+    assert record.where == "a\\x1b[31m"
+
+
+def test_this_module_needs_only_the_standard_library() -> None:
+    check = "import sys, autoopt.errors; print(*{m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)"
+    shown = subprocess.run([sys.executable, "-S", "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert set(shown.stdout.split()) <= {"autoopt", "__main__"}

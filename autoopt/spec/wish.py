@@ -67,7 +67,7 @@ class Wish:
             return TargetSpec.model_validate(written)
         except ValidationError as error:
             found: ConfigError = first_error(error, Source("options"))
-            raise InputError(found.reason, where=found.field, remedy=found.remedy) from None
+            raise InputError(found.what, where=found.field, remedy=found.remedy) from None
 
     def to_json(self) -> dict[str, Any]:
         """What differs from the defaults."""
