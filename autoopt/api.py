@@ -108,7 +108,7 @@ def carry_out(request: RunRequest, *, out: str | Path | None = "out", engine: En
 
 def open_remote(host: HostSpec, home: Path) -> Host:
     """A host behind a Prefect work pool."""
-    from autoopt.orchestrate.remote import PrefectHost
+    from autoopt.orchestrate.hosts.work_pool import PrefectHost
 
     return PrefectHost(host, home)
 
@@ -116,16 +116,16 @@ def open_remote(host: HostSpec, home: Path) -> Host:
 def _search(session: Session, engine: Engine) -> RunResult:
     if engine == "inline":
         return inline(session)
-    from autoopt.orchestrate.server import PrefectStart
+    from autoopt.orchestrate.server.startup import PrefectStart
 
     start = PrefectStart()
     session.work_ahead(lambda: start.ready)
     waited = start.wait()
     session.ctx.counts.took("prefect start", start.seconds)
     session.ctx.counts.took("prefect start waited for", waited)
-    from autoopt.orchestrate.flows import run_as_flow
-    from autoopt.orchestrate.naming import tags_of
-    from autoopt.orchestrate.reconcile import close, remember
+    from autoopt.orchestrate.flow_runs.in_process import run_as_flow
+    from autoopt.orchestrate.flow_runs.naming import tags_of
+    from autoopt.orchestrate.flow_runs.orphaned_runs import close, remember
 
     ctx = session.ctx
     close(ctx.store, ctx.run)
@@ -144,8 +144,8 @@ def _search(session: Session, engine: Engine) -> RunResult:
 
 def _close_flow_runs(store: Store, engine: Engine, listener: Listener) -> None:
     """See to it that Prefect does not call Running what a dead process left; without Prefect at hand that waits."""
-    from autoopt.orchestrate.reconcile import close, left_behind
-    from autoopt.orchestrate.server import PrefectStart
+    from autoopt.orchestrate.flow_runs.orphaned_runs import close, left_behind
+    from autoopt.orchestrate.server.startup import PrefectStart
 
     if left_behind(store) and (engine == "prefect" or os.environ.get("PREFECT_API_URL")):
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect import flow
 
-from autoopt.orchestrate.sweeps import nightly
+from autoopt.orchestrate.flow_runs.sweep_run import nightly
 
 
 @flow(name="nightly_sweep", flow_run_name="sweep {zoo}")

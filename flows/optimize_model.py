@@ -7,8 +7,8 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from autoopt.orchestrate.models import optimize
-from autoopt.orchestrate.naming import model_run_name
+from autoopt.orchestrate.flow_runs.model_run import optimize
+from autoopt.orchestrate.flow_runs.naming import model_run_name
 
 
 def _name() -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect import flow
 
-from autoopt.orchestrate.models import tune
+from autoopt.orchestrate.flow_runs.chain_run import tune
 
 
 @flow(name="tune_chain")

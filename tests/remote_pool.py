@@ -78,7 +78,7 @@ def known(env: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def pool_of_processes(folder: Path) -> Iterator[object]:
     """A host behind the pool of a server and worker of their own."""
-    from autoopt.orchestrate.remote import PrefectHost
+    from autoopt.orchestrate.hosts.work_pool import PrefectHost
 
     with server(folder, free_port()) as env, worker(folder, env), known(env):
         host = PrefectHost(HostSpec(type="work_pool", work_pool=POOL), folder)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.wishes import TargetDevice, TargetProvider, accelerator_of
+from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import InputError, one_line
 
 

@@ -6,7 +6,7 @@ import sys
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.runs import RunName
-from autoopt.cli.stores import existing_store, result_of
+from autoopt.cli.store_access import existing_store, result_of
 
 
 def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False) -> int:

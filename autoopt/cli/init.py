@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.wishes import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
+from autoopt.cli.proposal_options import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
 
 if TYPE_CHECKING:
     from autoopt.dag.plan import Plan

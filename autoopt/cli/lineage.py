@@ -11,7 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.runs import TargetName
-from autoopt.cli.stores import existing_store, result_of, target_of
+from autoopt.cli.store_access import existing_store, result_of, target_of
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.wishes import TargetDevice, TargetProvider, accelerator_of
+from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.output import AsJson, print_json
+from autoopt.cli.proposal_options import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
 from autoopt.cli.run import DataRoot
-from autoopt.cli.wishes import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
 
 
 class PlanFormat(StrEnum):

@@ -9,7 +9,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.runs import RunName
-from autoopt.cli.stores import existing_store, result_of
+from autoopt.cli.store_access import existing_store, result_of
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json, stdout_kept
 from autoopt.cli.run import DataRoot, EngineName, Out, Quiet, show_result
-from autoopt.cli.stores import need_store
+from autoopt.cli.store_access import need_store
 from autoopt.settings import settings
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from autoopt.cli.output import AsJson, print_json, stdout_kept
-from autoopt.cli.wishes import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
+from autoopt.cli.proposal_options import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.stores import existing_store, result_of, target_of
+from autoopt.cli.store_access import existing_store, result_of, target_of
 
 if TYPE_CHECKING:
     from autoopt.store import RunRecord, Store

@@ -33,7 +33,7 @@ def serve(
 ) -> None:
     """Bring up the Prefect server (or use the one in PREFECT_API_URL), workers and deployments; Ctrl-C ends all."""
     from autoopt.orchestrate.deployments import check_queues
-    from autoopt.orchestrate.serve import Served
+    from autoopt.orchestrate.server.supervisor import Served
 
     check_queues(queue or ())
 

@@ -90,10 +90,10 @@ def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
             from autoopt.engine.sweep import run_sweep
 
             return run_sweep(request)
-        from autoopt.orchestrate.server import PrefectStart
+        from autoopt.orchestrate.server.startup import PrefectStart
 
         PrefectStart().wait()  # sets Prefect's environment before anything imports it
-        from autoopt.orchestrate.sweeps import sweep_as_flow
+        from autoopt.orchestrate.flow_runs.sweep_run import sweep_as_flow
 
         return sweep_as_flow(request)
 

@@ -1,0 +1,4 @@
+"""Prefect: runs as flow runs, hosts behind work pools, deployments, and the server that `autoopt serve` starts.
+
+The store is the truth; Prefect shows, schedules and retries. Start with `flow_runs`, then read `deployments`.
+"""

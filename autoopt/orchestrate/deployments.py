@@ -15,8 +15,8 @@ from zoneinfo import available_timezones
 
 from autoopt.engine.sweep import SweepRequest
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.heartbeats import ensure_automation
-from autoopt.orchestrate.server import DEFAULTS, api_url, check_password, without_userinfo
+from autoopt.orchestrate.server.connection import DEFAULTS, api_url, check_password, without_userinfo
+from autoopt.orchestrate.server.heartbeats import ensure_automation
 from autoopt.settings import root_of_data, settings
 from autoopt.spec.zoo import load_zoo
 

@@ -3,7 +3,7 @@
 `local` is this interpreter. `python_env` is another one with a runtime of its own and what autoopt needs.
 `isolated_ort` needs only numpy and onnxruntime there (and autoopt not at all): everything else is lent from here, which
 asks for the same minor version of Python. Docker images and other machines are reached through Prefect work pools
-(`autoopt.orchestrate.remote`), whose workers do the same there.
+(`autoopt.orchestrate.hosts.work_pool`), whose workers do the same there.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from urllib.parse import quote
 
 import httpx
 
-from autoopt.orchestrate.server import SERVER
+from autoopt.orchestrate.server.connection import SERVER
 
 T = TypeVar("T")
 REPEATS = 3

@@ -20,7 +20,8 @@ from remote_pool import POOL, bare_server, free_port, known, server, worker
 from serving import Json, Serving, alive, belonging, eventually, serving
 
 from autoopt.errors import SystemFailure
-from autoopt.orchestrate import heartbeats, remote
+from autoopt.orchestrate.hosts import work_pool as remote
+from autoopt.orchestrate.server import heartbeats
 from autoopt.outcome import Outcome
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import CallResult, Gate
@@ -118,7 +119,7 @@ def test_after_a_reboot_runs_end_as_crashed_and_retry_picks_up(tmp_path: Path) -
         run = served.start("optimize_model/autoopt", **asked)
         eventually(lambda: calls(tmp_path) == 2)
         [chain] = served.children_of(run)
-        heirs = belonging(tmp_path, "autoopt.orchestrate.ending")  # would end the others in good order
+        heirs = belonging(tmp_path, "autoopt.orchestrate.server.process_reaper")  # would end the others in good order
         for process in [*heirs, *belonging(tmp_path)]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -235,7 +236,7 @@ def test_a_chain_whose_worker_dies_before_it_begins_is_started_again(
     from autoopt.engine.prepare import prepare
     from autoopt.engine.request import RunRequest
     from autoopt.orchestrate.deployments import deploy_all
-    from autoopt.orchestrate.models import search_shown
+    from autoopt.orchestrate.flow_runs.model_run import search_shown
 
     folder, _, asked = place
     monkeypatch.setattr(heartbeats, "PENDING_SECONDS", 0.0)

@@ -20,9 +20,9 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate import heartbeats
-from autoopt.orchestrate.ending import Heir, end
-from autoopt.orchestrate.server import DEFAULTS, NOTE, SERVER, check_password, noted, without_userinfo
+from autoopt.orchestrate.server import heartbeats
+from autoopt.orchestrate.server.connection import DEFAULTS, NOTE, SERVER, check_password, noted, without_userinfo
+from autoopt.orchestrate.server.process_reaper import Heir, end
 
 START_SECONDS = 120.0
 SERVER_NAME = "server"

@@ -14,7 +14,7 @@ from prefect.client.schemas import filters
 from prefect.client.schemas.objects import StateType
 from prefect.exceptions import PrefectException
 
-from autoopt.orchestrate.outages import asking
+from autoopt.orchestrate.server.outages import asking
 from autoopt.store import EventRecord, Store
 
 GAVE_WAY = "gave way"

@@ -13,7 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from autoopt.errors import one_line
-from autoopt.orchestrate.outages import asking, only_shown
+from autoopt.orchestrate.server.outages import asking, only_shown
 from autoopt.report.document import estimate
 
 EVERY_SECONDS = 2.0

@@ -18,13 +18,13 @@ from autoopt.engine.records import RunResult
 from autoopt.engine.session import Session
 from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
 from autoopt.errors import AutooptError, SystemFailure
-from autoopt.orchestrate.flows import run_as_flow
-from autoopt.orchestrate.models import search_shown
-from autoopt.orchestrate.naming import flow_run_name, tags_of
-from autoopt.orchestrate.outages import Outage, only_shown
-from autoopt.orchestrate.reconcile import close, remember
-from autoopt.orchestrate.remote import PrefectHost
-from autoopt.orchestrate.shown import SweepShown
+from autoopt.orchestrate.flow_runs.in_process import run_as_flow
+from autoopt.orchestrate.flow_runs.model_run import search_shown
+from autoopt.orchestrate.flow_runs.naming import flow_run_name, tags_of
+from autoopt.orchestrate.flow_runs.orphaned_runs import close, remember
+from autoopt.orchestrate.flow_runs.progress import SweepShown
+from autoopt.orchestrate.hosts.work_pool import PrefectHost
+from autoopt.orchestrate.server.outages import Outage, only_shown
 from autoopt.report.sweep import summary, sweep_markdown
 
 Document = dict[str, Any]

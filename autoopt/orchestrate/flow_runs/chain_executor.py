@@ -27,8 +27,8 @@ from autoopt.engine.executor import Work
 from autoopt.engine.records import RunResult, TrialResult
 from autoopt.engine.session import Session
 from autoopt.engine.trial import ended, result_of
-from autoopt.orchestrate.heartbeats import Watched
-from autoopt.orchestrate.outages import Outage, asking, waiting_out
+from autoopt.orchestrate.server.heartbeats import Watched
+from autoopt.orchestrate.server.outages import Outage, asking, waiting_out
 from autoopt.outcome import Outcome
 from autoopt.store import TrialRecord
 

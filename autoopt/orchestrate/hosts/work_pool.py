@@ -1,6 +1,6 @@
 """Hosts behind Prefect work pools: each call is a deployed flow run that a worker of the pool carries out.
 
-What a call reads and makes travels through an exchange folder (see `autoopt.workers.parcel`) beside the artifacts; of
+What a call reads and makes travels through an exchange folder (see `autoopt.workers.exchange`) beside the artifacts; of
 Prefect only states are asked. The worker runs the same function in a killable process of its own, behind the
 measurement gate of its machine. A `docker` host is a work pool of type docker with the image as job variable.
 """
@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.environment import cpu, environment
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate import heartbeats
-from autoopt.orchestrate.heartbeats import Watched
-from autoopt.orchestrate.outages import ASK_SECONDS, Outage, asking
-from autoopt.orchestrate.server import DEFAULTS, api_url, check_password, without_userinfo
+from autoopt.orchestrate.server import heartbeats
+from autoopt.orchestrate.server.connection import DEFAULTS, api_url, check_password, without_userinfo
+from autoopt.orchestrate.server.heartbeats import Watched
+from autoopt.orchestrate.server.outages import ASK_SECONDS, Outage, asking
 from autoopt.outcome import Outcome
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec
-from autoopt.workers import CallResult, Gate, WorkerPool
+from autoopt.workers import CallResult
+from autoopt.workers.exchange import Exchange, pack, unpack_answer
 from autoopt.workers.hosts import Host
-from autoopt.workers.parcel import Exchange, pack, pack_answer, unpack, unpack_answer
 from autoopt.workers.process import Cancelled
 
+ENTRY_POINT = "flows.remote_call.remote_call"
+"""Where workers find the flow: one address for all versions, as machines of a pool are not renewed at the same time."""
 DOCKER_POOL = "autoopt-docker"
 """The work pool of `docker` hosts that name none."""
 POLL_SECONDS = 0.5
@@ -83,7 +83,7 @@ class PrefectHost(Host):
         from prefect.exceptions import ObjectNotFound
         from prefect.types.entrypoint import EntrypointType
 
-        from flows.remote_call import remote_call
+        from autoopt.orchestrate.hosts.remote_call import remote_call
 
         try:
             with get_client(sync_client=True) as client:
@@ -91,6 +91,7 @@ class PrefectHost(Host):
             made: Any = RunnerDeployment.from_flow(
                 remote_call, name=self.pool, work_pool_name=self.pool, entrypoint_type=EntrypointType.MODULE_PATH
             )
+            made.entrypoint = ENTRY_POINT
             found = uuid.UUID(str(made.apply()))
             heartbeats.ensure_automation()  # else a call on a machine that died would be waited for until its limit
             return found
@@ -217,32 +218,3 @@ class _Stay:
         if self.at == "SCHEDULED" and state != "SCHEDULED":  # a worker starts it, or cannot hear of it
             self._since = now
         return bool(state) and now - self._since > self._limits[self.at]
-
-
-def carry_out(call: str, place: str, folder: str | None) -> str:
-    """On the worker's side: carry out one call and leave its answer; returns the outcome in one line.
-
-    Args:
-        folder: what `place` is below; None: this machine's AUTOOPT_ARTIFACTS_URL.
-
-    Raises:
-        InputError: the call is not there.
-    """
-    root = folder or settings().artifacts_url
-    if not root:
-        raise InputError("calls come through the shared artifacts", remedy="set AUTOOPT_ARTIFACTS_URL for the worker")
-    exchange = Exchange(f"{root}/{place}")
-    asked = exchange.read(call, "asked.json")
-    if asked is None:
-        raise InputError(f"there is no call {call}", where=exchange.safe_url)
-    gate = Gate()
-    with tempfile.TemporaryDirectory(prefix="autoopt-call-") as work, WorkerPool(size=1) as pool:
-        payload = unpack(asked["payload"], exchange, Path(work))
-        with gate.measuring() if asked["alone"] else gate.working():
-            exchange.write(call, "begun.json", {})  # from now on its time counts
-            called = pool.call(asked["call"], payload, timeout=asked["seconds"], memory=asked["memory"])
-        answer = pack_answer(called.value, Path(work), exchange)
-    said: Mapping[str, Any] = {"outcome": str(called.outcome), "message": called.message, "seconds": called.seconds}
-    machine = {"cpu": {k: list(v) if k == "flags" else v for k, v in cpu().items()}, "environment": environment()}
-    exchange.write(call, "answer.json", {**said, **answer, "details": called.details[-2000:], "machine": machine})
-    return f"{called.outcome} {called.message}".strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autoopt.workers.parcel import Exchange, pack, unpack
+from autoopt.workers.exchange import Exchange, pack, unpack
 
 
 def test_files_and_folders_of_parameters_travel(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from autoopt.errors import SystemFailure, one_line
-from autoopt.orchestrate.server import without_userinfo
+from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.settings import redacted
 
 OUTAGE_SECONDS = 300.0

@@ -27,8 +27,8 @@ from prefect.states import Completed, Failed
 from autoopt.engine.executor import Executor, Work
 from autoopt.engine.records import RunResult, TrialResult
 from autoopt.errors import EXIT_INTERRUPTED
-from autoopt.orchestrate.artifacts import show_chain, show_result
-from autoopt.orchestrate.naming import flow_run_name
+from autoopt.orchestrate.flow_runs.artifacts import show_chain, show_result
+from autoopt.orchestrate.flow_runs.naming import flow_run_name
 from autoopt.store import Store
 from autoopt.workers import Cancelled
 
