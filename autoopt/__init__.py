@@ -26,7 +26,7 @@ _EXPORTS = {
     "Dag": "autoopt.spec.build",
     "run": "autoopt.api",
     "resume": "autoopt.api",
-    "register_metric": "autoopt.measure.custom",
+    "register_metric": "autoopt.measure.quality.custom",
     "get_pass": "autoopt.engine.apply",
     "get_registered_passes": "autoopt.engine.apply",
 }

@@ -29,6 +29,6 @@ class Outcome(StrEnum):
         return self in (Outcome.OK, Outcome.UNCHANGED)
 
     @property
-    def lacking(self) -> bool:
-        """Whether a retry of the flow executes it again (a plain second run reuses it)."""
+    def retryable(self) -> bool:
+        """True for failures that a retry of the run executes again; a plain second run reuses them."""
         return self in (Outcome.FAILED, Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)

@@ -43,7 +43,7 @@ def compare_models(
         "metrics": [],
         "settings": {"samples": items},
     }
-    called = call_once("autoopt.measure.compare:compare_models", payload, SECONDS)
+    called = call_once("autoopt.measure.layerwise:compare_models", payload, SECONDS)
     if called.value is None:
         kind = SystemFailure if called.outcome is Outcome.FAILED and "SystemFailure" in called.message else InputError
         said = called.message.removeprefix("InputError: ") or str(called.outcome)

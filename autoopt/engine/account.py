@@ -103,7 +103,7 @@ def _together(measured: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     """Estimates by name of several measurements as one."""
     if len(measured) == 1:
         return dict(measured[0])
-    from autoopt.measure.units import together  # imports numpy
+    from autoopt.measure.intervals.replicas import together  # imports numpy
 
     names = [name for name in measured[0] if all(name in one for one in measured)]
     return {name: asdict(together([Estimate(**one[name]) for one in measured])) for name in names}

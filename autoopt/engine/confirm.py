@@ -51,7 +51,7 @@ class Confirmed:
         return sum(not r.disturbed for r in self.rounds) >= rounds
 
     def _together(self, which: Callable[[Measured], dict[str, Estimate]]) -> dict[str, Estimate]:
-        from autoopt.measure.units import together  # imports numpy
+        from autoopt.measure.intervals.replicas import together  # imports numpy
 
         own, *others = (tuple(map(which, c.counting())) for c in (self, *self.beside))
         return {n: together(_of(n, own), [_of(n, other) for other in others]) for n in own[0]}

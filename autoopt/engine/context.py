@@ -162,9 +162,9 @@ class RunContext:
     """This process, as the store names owners of work."""
     workers: int = 1
     retry_failed: bool = False
-    """Whether stored failures of earlier runs count as lacking."""
+    """Whether stored failures of earlier runs count as retryable."""
     redo_before: float = 0.0
-    """Stored failures from before this time, on the database's clock, count as lacking: when a retry began."""
+    """Stored failures from before this time, on the database's clock, count as retryable: when a retry began."""
     deadline: float = float("inf")
     """On `time.monotonic`; no worker call goes on for more than BEYOND_SECONDS after it."""
     began: float = 0.0
@@ -218,7 +218,7 @@ class RunContext:
 
     def lasting(self, record: Stored | None) -> Stored | None:
         """What the store holds of a piece of work, or None where this run is to do it anew."""
-        if record is not None and record.outcome.lacking:
+        if record is not None and record.outcome.retryable:
             again = self.retry_failed and record.run != self.run
             return None if again or record.finished < self.redo_before else record
         return record

@@ -13,8 +13,8 @@ from autoopt.engine.context import DataSource, Goal, RunContext
 from autoopt.engine.environment import environment
 from autoopt.engine.keys import evaluation_key
 from autoopt.errors import TimeUp
-from autoopt.measure.base import Meter, meters_for
-from autoopt.measure.judge import Verdict, judge
+from autoopt.measure.constraints import Verdict, judge
+from autoopt.measure.meters import Meter, meters_for
 from autoopt.metrics import Estimate, get_metric
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome

@@ -24,7 +24,7 @@ from autoopt.store import EventRecord, RunRecord, Store, TrialRecord
 from autoopt.store.keeping import keeping
 
 RETRIED = "chain retried"
-"""Kind of the events that say since when the failures of a chain count as lacking."""
+"""Kind of the events that say since when the failures of a chain count as retryable."""
 
 
 @dataclass
@@ -45,14 +45,14 @@ class Joined:
         if row is not None or not self.session.ctx.redo_before:
             return row
         for done in self.store.trials(self.record.id):
-            lacking = done.chain == chain and done.outcome is not None and done.outcome.lacking
-            if lacking and done.number not in self._redone and self.store.claim("trial", done.key, redo=True):
+            retryable = done.chain == chain and done.outcome is not None and done.outcome.retryable
+            if retryable and done.number not in self._redone and self.store.claim("trial", done.key, redo=True):
                 self._redone.add(done.number)
                 return done
         return None
 
     def redo(self, chain: str) -> None:
-        """From now on the chain's failures of before count as lacking, in its trials, pass runs and evaluations."""
+        """From now on the chain's failures of before count as retryable, in its trials, pass runs and evaluations."""
         run = self.record.id
         self.store.add_event(EventRecord(kind=RETRIED, run=run, subject=chain))
         self.session.ctx.redo_before = self.store.events(run=run, kind=RETRIED, subject=chain)[-1].time

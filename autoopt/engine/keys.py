@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autoopt.engine.environment import cpu, library_version, versions
-from autoopt.measure.base import Meter
+from autoopt.measure.meters import Meter
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator, Target

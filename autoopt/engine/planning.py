@@ -139,7 +139,7 @@ def _asker(stack: ExitStack) -> Ask:
 def _providers(wanted: str, ask: Ask) -> tuple[str, ...]:
     if wanted == "CPUExecutionProvider":
         return (wanted,)  # every runtime has it
-    return tuple(ask("autoopt.model.runtime:providers", {}, wanted)["providers"])
+    return tuple(ask("autoopt.model.worker:providers", {}, wanted)["providers"])
 
 
 def _inspect(model: Path, ask: Ask) -> Inspection:

@@ -33,7 +33,7 @@ MAX_CHAINS = 10_000
 """Chains that one run searches; a plan may count more."""
 
 
-WARM = ["onnx", "onnxruntime", "autoopt.measure.profiles", "autoopt.measure.quality"]
+WARM = ["onnx", "onnxruntime", "autoopt.measure.latency.profiles", "autoopt.measure.quality.meters"]
 
 
 def prepare(request: RunRequest) -> Session | Targets:

@@ -16,9 +16,9 @@ import numpy as np
 
 from autoopt.data.dataset import Feed
 from autoopt.errors import SystemFailure, one_line
-from autoopt.measure.batches import batch_size, items, sized
-from autoopt.measure.inputs import evaluation_data
-from autoopt.measure.profiles import by_profile
+from autoopt.measure.inference.batches import batch_size, items, sized
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.latency.profiles import by_profile
 from autoopt.measure.request import Json, Request, answer
 from autoopt.metrics import Estimate
 
@@ -88,7 +88,7 @@ def child(payload: Mapping[str, Any]) -> dict[str, Any]:
     `feeds`, those of one profile after the other. Must be a fresh process."""
     import onnxruntime
 
-    from autoopt.measure.running import Running
+    from autoopt.measure.inference.runner import Running
 
     request = Request.parse(payload)
     feeds = _kept(Path(payload["feeds"]))

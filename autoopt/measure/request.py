@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from autoopt.data.config import DataConfig
 from autoopt.errors import InputError
-from autoopt.measure.size import content_digest
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import digest_json
+from autoopt.model.storage import content_digest
 
 Json: TypeAlias = dict[str, Any]
 

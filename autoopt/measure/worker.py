@@ -1,4 +1,4 @@
-"""The meters' worker functions: JSON in, JSON out; see `autoopt.measure.base.Meter`."""
+"""The meters' worker functions: JSON in, JSON out; see `autoopt.measure.meters.Meter`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _meter(function: Function) -> Function:
 @_meter
 def size(payload: Mapping[str, Any]) -> Json:
     """Bytes of graph and external data."""
-    from autoopt.measure.size import size_of
+    from autoopt.model.storage import size_of
 
     request = Request.parse(payload)
     parts = size_of(request.candidate.path)
@@ -40,7 +40,7 @@ def size(payload: Mapping[str, Any]) -> Json:
 @_meter
 def latency(payload: Mapping[str, Any]) -> Json:
     """Times of inference, of session creation, and throughput."""
-    from autoopt.measure import profiles
+    from autoopt.measure.latency import profiles
 
     found = profiles.measure(Request.parse(payload))
     return answer(found.metrics, found.source, found.ratios, found.details)
@@ -49,7 +49,7 @@ def latency(payload: Mapping[str, Any]) -> Json:
 @_meter
 def fidelity(payload: Mapping[str, Any]) -> Json:
     """Distance of the outputs from the source model's."""
-    from autoopt.measure import quality
+    from autoopt.measure.quality import meters as quality
 
     return quality.fidelity(Request.parse(payload))
 
@@ -65,7 +65,7 @@ def memory(payload: Mapping[str, Any]) -> Json:
 @_meter
 def custom(payload: Mapping[str, Any]) -> Json:
     """Metrics that the user's script defines."""
-    from autoopt.measure import quality
+    from autoopt.measure.quality import meters as quality
 
     return quality.custom(Request.parse(payload))
 
@@ -73,6 +73,6 @@ def custom(payload: Mapping[str, Any]) -> Json:
 @_meter
 def task(payload: Mapping[str, Any]) -> Json:
     """Task metrics on labelled data."""
-    from autoopt.measure import quality
+    from autoopt.measure.quality import meters as quality
 
     return quality.task(Request.parse(payload))

@@ -48,6 +48,13 @@ def inspect(payload: dict[str, Any]) -> dict[str, Any]:
     return inspect_model(parse(path), path).to_json()
 
 
+def providers(payload: dict[str, Any]) -> dict[str, Any]:
+    """The execution providers of the installed onnxruntime: `{"providers": [name, ...]}`, best first."""
+    import onnxruntime
+
+    return {"providers": list(onnxruntime.get_available_providers())}
+
+
 def runtime(payload: dict[str, Any]) -> dict[str, Any]:
     """What this interpreter would run models with: `{"python", "onnxruntime", "providers", "numpy"}`.
 

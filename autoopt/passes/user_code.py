@@ -76,7 +76,7 @@ def _forget(known: Registry) -> None:
 
 
 def metrics_of(script: UserCode) -> list[dict[str, str]]:
-    """The metrics that the script defines, as JSON: its functions with `autoopt.measure.custom.register_metric`."""
+    """The metrics that the script defines, as JSON: its functions with `autoopt.register_metric`."""
     own = (getattr(item, "metric", item) for item in script.objects.values())
     found = {item.name: item for item in own if isinstance(item, Metric)}
     return [dict(vars(metric)) for metric in found.values()]

@@ -49,7 +49,7 @@ class Store(ABC):
         - A result is stored whole or not at all, and only after the artifacts it names are durable on disk. Killing a
           process at any instant loses at most the work that process was doing.
         - A result is written once: of several for one key the first good one stays, and every later one is refused.
-          Outcomes that are `lacking` may be replaced, by a later result.
+          Outcomes that are `retryable` may be replaced, by a later result.
         - A claim is held by one owner at a time, until it is finished, released or its lease ends on the database's
           clock. The claim of a process that has ended on this machine is free at once. Who lost a claim can no longer
           finish it.
@@ -176,7 +176,7 @@ class Store(ABC):
 
         Args:
             key: of the pass run or evaluation, the id of the run, or `TrialRecord.key`.
-            redo: whether a finished one whose outcome is lacking (or a run that has ended) may be claimed.
+            redo: whether a finished one whose outcome is retryable (or a run that has ended) may be claimed.
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ from autoopt.store.owner import is_gone, lives_here
 from autoopt.store.part import Part
 from autoopt.store.records import ClaimKind
 
-LACKING = tuple(str(o) for o in Outcome if o.lacking)
+RETRYABLE = tuple(str(o) for o in Outcome if o.retryable)
 """Outcomes that a later result may replace."""
 
 
@@ -71,7 +71,7 @@ class Claims(Part):
         return Claim("mine", who)
 
     def _write_once(self, connection: Connection, table: Table, values: Mapping[str, Any], owner: str) -> bool:
-        """Store a finished pass run or evaluation: new, or in place of one's own claim or of a lacking one.
+        """Store a finished pass run or evaluation: new, or in place of one's own claim or of a retryable outcome.
 
         A second time with the same result is no refusal: the answer to the first may have been lost.
         """
@@ -81,8 +81,8 @@ class Claims(Part):
         c = table.c
         own = c.owner == owner
         unfinished = and_(c.outcome.is_(None), own | c.owner.is_(None))
-        lacking = and_(c.outcome.in_(LACKING), c.lease.is_(None) | own)
-        changed = connection.execute(update(table).where(c.key == values["key"], unfinished | lacking).values(row))
+        retryable = and_(c.outcome.in_(RETRYABLE), c.lease.is_(None) | own)
+        changed = connection.execute(update(table).where(c.key == values["key"], unfinished | retryable).values(row))
         if changed.rowcount == 1:
             return True
         same = [
@@ -122,4 +122,4 @@ def _is_done(kind: ClaimKind, row: RowMapping) -> bool:
 
 
 def _may_be_redone(kind: ClaimKind, row: RowMapping) -> bool:
-    return kind == "run" or row["outcome"] in LACKING
+    return kind == "run" or row["outcome"] in RETRYABLE

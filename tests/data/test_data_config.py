@@ -134,7 +134,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_configs_and_meters_load_without_heavy_libraries():
     code = (
-        "import sys, autoopt.data, autoopt.measure.base, autoopt.measure.settings, autoopt.measure.judge;"
+        "import sys, autoopt.data, autoopt.measure.meters, autoopt.measure.settings, autoopt.measure.constraints;"
         "heavy = {'numpy', 'onnx', 'onnxruntime', 'sklearn', 'scipy'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.measure.task import drop, measure
+from autoopt.measure.quality.task import drop, measure
 
 TRUTH = np.array([[[0, 10, 10, 30, 30], [1, 50, 50, 70, 90]], [[0, 0, 0, 20, 20], [-1, 0, 0, 0, 0]]], float)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoopt.measure.intervals import bootstrap, mean_interval, paired_share, wilson
+from autoopt.measure.intervals.items import bootstrap, mean_interval, paired_share, wilson
 
 
 def test_wilson_is_the_published_interval():

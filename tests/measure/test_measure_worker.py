@@ -12,8 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from autoopt.errors import InputError
-from autoopt.measure import timing, worker
-from autoopt.measure.base import METERS, meters_for
+from autoopt.measure import worker
+from autoopt.measure.latency import timing
+from autoopt.measure.meters import METERS, meters_for
 from autoopt.measure.request import Unmeasurable
 from autoopt.model import io
 from autoopt.outcome import Outcome
@@ -217,7 +218,7 @@ def test_memory_over_profiles_is_that_of_the_largest(tmp_path):
 def test_custom_metrics_of_a_user_script(files, tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(
-        "from autoopt.measure.custom import register_metric\n"
+        "from autoopt.measure.quality.custom import register_metric\n"
         "@register_metric('half_right', unit='fraction')\n"
         "def half_right(outputs, labels):\n"
         "    'Half a point for each right item.'\n"
@@ -409,7 +410,7 @@ def test_a_batch_that_the_model_does_not_take_is_named_and_the_rest_is_measured(
 
 
 def test_compare_models_finds_the_first_layer_that_differs(tmp_path):
-    from autoopt.measure.compare import compare_models
+    from autoopt.measure.layerwise import compare_models
 
     source, changed = builders.mlp(), builders.mlp()
     weights = onnx.numpy_helper.to_array(changed.graph.initializer[2]).copy()
@@ -425,7 +426,7 @@ def test_compare_models_finds_the_first_layer_that_differs(tmp_path):
 
 
 def test_compare_models_tells_of_every_output_whatever_its_kind(tmp_path):
-    from autoopt.measure.compare import compare_models
+    from autoopt.measure.layerwise import compare_models
 
     def labelled(word: str, parts: int) -> str:
         nodes = [
@@ -457,7 +458,7 @@ def test_compare_models_tells_of_every_output_whatever_its_kind(tmp_path):
 
 
 def test_compare_models_says_which_file_is_none(tmp_path):
-    from autoopt.measure.compare import compare_models
+    from autoopt.measure.layerwise import compare_models
 
     path = str(io.save(builders.mlp(), tmp_path))
     (tmp_path / "broken.onnx").write_bytes(b"no model at all")

@@ -12,10 +12,10 @@ import builders
 import numpy as np
 import pytest
 
-from autoopt.measure import latency
-from autoopt.measure.inputs import evaluation_data
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.runner import Running
+from autoopt.measure.latency import meter as latency
 from autoopt.measure.request import Request
-from autoopt.measure.running import Running
 from autoopt.model import io
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/measurement/perf_loop.py"
@@ -57,7 +57,7 @@ def test_both_make_the_same_session_and_the_same_inputs(files, options, monkeypa
     fed = []
     monkeypatch.setattr(latency, "caller", lambda session, feeds, options: fed.append(feeds))
     for number in range(7):  # more than there are items
-        latency._arm(request, request.candidate, evaluation_data(request)).make(number)
+        latency._subject(request, request.candidate, evaluation_data(request)).make(number)
         other = perf_loop.item(theirs, data, number)
         assert {n: (a.dtype, a.shape, a.tobytes()) for n, a in fed[-1].items()} == {
             n: (a.dtype, a.shape, a.tobytes()) for n, a in other.items()

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.measure import arms, timing
-from autoopt.measure.arms import Arm
-from autoopt.measure.pairs import Pair
-from autoopt.measure.protocol import Course, Protocol
+from autoopt.measure.latency import subjects, timing
+from autoopt.measure.latency.pairs import Pair
+from autoopt.measure.latency.protocol import Measurement, Protocol
+from autoopt.measure.latency.results import WHAT, results
+from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.request import Model, Request
-from autoopt.measure.results import WHAT, results
 
 
 class Machine:
@@ -62,14 +62,14 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch):
     machine = Machine()
-    monkeypatch.setattr(arms.time, "perf_counter_ns", machine.clock)
-    monkeypatch.setattr("autoopt.measure.protocol.time.monotonic", lambda: machine.now / 1e9)
+    monkeypatch.setattr(subjects.time, "perf_counter_ns", machine.clock)
+    monkeypatch.setattr("autoopt.measure.latency.protocol.time.monotonic", lambda: machine.now / 1e9)
     monkeypatch.setattr(timing.Presence, "now", machine.presence)
     return machine
 
 
 def course(machine, candidate, source, **settings):
-    return Course(Arm(candidate), Arm(source) if source else None, Protocol.of(settings)).run()
+    return Measurement(Subject(candidate), Subject(source) if source else None, Protocol.of(settings)).run()
 
 
 def test_a_clear_ratio_is_found_and_its_interval_covers_it(machine):
@@ -107,7 +107,9 @@ def test_intervals_cover_one_for_equal_models_whose_sessions_differ():
         machine = Machine(seed)
         rng = np.random.default_rng(seed)
         pairs = [Pair(k, float(np.exp(rng.normal(0, 0.001) + bias))) for k, bias in enumerate(rng.normal(0, 0.02, 8))]
-        done = Course(Arm(machine.model(1)), Arm(machine.model(1)), Protocol(), pairs=pairs * 10, replicas=8)
+        done = Measurement(
+            Subject(machine.model(1)), Subject(machine.model(1)), Protocol(), pairs=pairs * 10, replicas=8
+        )
         found = done.estimate()
         covered += found.low <= 1.0 <= found.high
     assert covered >= 54
@@ -196,31 +198,33 @@ def interrupted(count, biased, away):
 
 
 def test_pairs_that_others_interrupted_are_set_aside(machine):
-    arm = Arm(machine.model(1))
-    done = Course(arm, arm, Protocol(), pairs=interrupted(10, 6, 0.4), replicas=8)
+    subject = Subject(machine.model(1))
+    done = Measurement(subject, subject, Protocol(), pairs=interrupted(10, 6, 0.4), replicas=8)
     assert done.estimate().value == pytest.approx(1.0, abs=0.003)
     assert len(done.kept()) == 32
 
 
 def test_slow_spells_that_hit_one_model_harder_are_set_aside(machine):
-    arm = Arm(machine.model(1))
+    subject = Subject(machine.model(1))
     slow = [p._replace(mine=p.mine * 1.55, base=1.18) if n >= 40 else p for n, p in enumerate(interrupted(10, 0, 0.0))]
-    done = Course(arm, arm, Protocol(), pairs=slow, replicas=8)
+    done = Measurement(subject, subject, Protocol(), pairs=slow, replicas=8)
     assert done.estimate().value == pytest.approx(1.0, abs=0.003)
 
 
 def test_where_all_were_interrupted_the_calmest_quarter_counts(machine):
-    arm = Arm(machine.model(1))
+    subject = Subject(machine.model(1))
     pairs = [pair._replace(away=max(pair.away, 0.1)) for pair in interrupted(8, 6, 0.4)]
-    done = Course(arm, arm, Protocol(), pairs=pairs, replicas=8)
+    done = Measurement(subject, subject, Protocol(), pairs=pairs, replicas=8)
     assert len(done.kept()) == 16
     assert done.estimate().value == pytest.approx(1.0, abs=0.003)
 
 
 def test_replicas_without_a_calm_pair_do_not_count_where_others_are_enough(machine):
-    arm = Arm(machine.model(1))
+    subject = Subject(machine.model(1))
     bad = [Pair(0, 1.5, 1.0, 0.5) for _ in range(4)]
-    done = Course(arm, arm, Protocol(), pairs=[p for p in interrupted(4, 0, 0.0) if p.replica] + bad, replicas=8)
+    done = Measurement(
+        subject, subject, Protocol(), pairs=[p for p in interrupted(4, 0, 0.0) if p.replica] + bad, replicas=8
+    )
     assert {done.pairs[n].replica for n in done.kept()} == set(range(1, 8))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from autoopt.data.dataset import plain_labels
 from autoopt.errors import InputError
-from autoopt.measure.task import class_axis, class_ids, classes, drop, measure
+from autoopt.measure.quality.task import class_axis, class_ids, classes, drop, measure
 
 RNG = np.random.default_rng(0)
 

@@ -84,10 +84,10 @@ def test_lacking_results_and_only_those_may_be_replaced(store: Store, outcome: O
     artifact = put(store, b"model")
     before = evaluation(artifact, outcome=outcome, metrics={}, source_metrics={}, ratios={})
     assert store.finish_evaluation(before, "a")
-    assert store.finish_evaluation(evaluation(artifact, 5.0), "b") is outcome.lacking
+    assert store.finish_evaluation(evaluation(artifact, 5.0), "b") is outcome.retryable
     found = store.evaluation(before.key)
     assert found is not None
-    assert (found.outcome, bool(found.metrics)) == ((Outcome.OK, True) if outcome.lacking else (outcome, False))
+    assert (found.outcome, bool(found.metrics)) == ((Outcome.OK, True) if outcome.retryable else (outcome, False))
 
 
 def test_a_result_cannot_name_an_artifact_that_is_not_stored(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The course of a latency measurement: interleaved blocks of source and candidate, in stages, until it is certain."""
+"""A latency measurement: interleaved blocks of source and candidate, in stages, until it is certain."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from autoopt.errors import InputError
-from autoopt.measure.arms import LEAD, LEAD_LONG, Arm
-from autoopt.measure.pairs import Pair, kept, unrest
-from autoopt.measure.units import FEW, effective, interval
+from autoopt.measure.intervals.replicas import FEW, effective, interval
+from autoopt.measure.latency.pairs import Pair, disturbance, kept
+from autoopt.measure.latency.subjects import LEAD, LEAD_LONG, Subject
 from autoopt.metrics import Estimate
 
 Stopped: TypeAlias = Literal["narrow", "no narrower", "worse", "time", "max repeats"]
@@ -67,11 +67,11 @@ class Protocol:
 
 
 @dataclass
-class Course:
+class Measurement:
     """One measurement under way. `source` is None where there is nothing to compare with."""
 
-    candidate: Arm
-    source: Arm | None
+    candidate: Subject
+    source: Subject | None
     protocol: Protocol
     pairs: list[Pair] = field(default_factory=list)
     """In time order."""
@@ -79,7 +79,7 @@ class Course:
     stopped: Stopped = "time"
     seconds: float = 0.0
 
-    def run(self) -> Course:
+    def run(self) -> Measurement:
         """Measure until the protocol is satisfied."""
         rng = random.Random(self.protocol.seed)
         began = time.monotonic()
@@ -104,20 +104,23 @@ class Course:
         while True:
             yield from range(self.replicas)
 
-    def _arms(self) -> list[Arm]:
+    def _subjects(self) -> list[Subject]:
         return [self.candidate] if self.source is None else [self.candidate, self.source]
 
     def _add(self, share: float) -> None:
-        arms = self._arms()
+        subjects = self._subjects()
         if len(self.candidate.replicas) % 2:
-            arms.reverse()
-        for arm in arms:
-            arm.add(share * self.protocol.seconds * 1e9)
+            subjects.reverse()
+        for subject in subjects:
+            subject.add(share * self.protocol.seconds * 1e9)
 
     def _affordable(self, spent: float) -> int:
         """How many replicas there is time for: each needs its sessions and three pairs."""
-        cold = sum(arm.replicas[0].cold_start + arm.replicas[0].first_inference for arm in self._arms()) / 1e9
-        first = [arm.replicas[0] for arm in self._arms()]
+        cold = (
+            sum(subject.replicas[0].cold_start + subject.replicas[0].first_inference for subject in self._subjects())
+            / 1e9
+        )
+        first = [subject.replicas[0] for subject in self._subjects()]
         pair = sum(float(r.blocks[0].sum()) + max(LEAD, min(5 * r.warm.time, LEAD_LONG)) for r in first) / 1e9
         left = max(0.0, self.protocol.seconds - spent)
         return int(
@@ -125,9 +128,9 @@ class Course:
         )
 
     def _pair(self, index: int, rng: random.Random) -> None:
-        arms = self._arms()
-        rng.shuffle(arms)
-        timed = {id(arm): arm.time_block(index) for arm in arms}
+        subjects = self._subjects()
+        rng.shuffle(subjects)
+        timed = {id(subject): subject.time_block(index) for subject in subjects}
         mine = timed[id(self.candidate)]
         base = 1.0 if self.source is None else float(np.median(timed[id(self.source)].times))
         self.pairs.append(Pair(index, float(np.median(mine.times)), base, max(b.away for b in timed.values())))
@@ -197,7 +200,7 @@ class Course:
         longer = max(1.0, self.protocol.seconds / max(self.seconds, 1e-9))
         return math.sqrt((stays + within / longer) / (stays + within)) if stays + within > 0 else 1.0
 
-    def course_details(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """What to know of how it went."""
         reference = self.source or self.candidate
         bases = self._bases()
@@ -209,7 +212,7 @@ class Course:
             "seconds": round(self.seconds, 4),
             "pairs": len(self.pairs),
             "set_aside": len(self.pairs) - len(chosen),
-            "calm": round(sum(u <= 1 for u in unrest(self.pairs)) / len(self.pairs), 3),
+            "calm": round(sum(u <= 1 for u in disturbance(self.pairs)) / len(self.pairs), 3),
             "replicas": len(self.candidate.replicas),
             "repeats": self.candidate.repeats,
             "source_repeats": self.source.repeats if self.source else 0,
@@ -232,7 +235,7 @@ class Course:
     def disturbed(self) -> bool:
         """Whether the source's own blocks say that the machine changed its pace meanwhile (load, heat, frequency), or
         most blocks were interrupted."""
-        found = self.course_details()
+        found = self.summary()
         paced = abs(found["baseline_drift"]) <= DRIFT and found["baseline_spread"] <= SPREAD
         return not paced or bool(found["calm"] < 0.5)
 

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from autoopt.measure.timing import Call
-from autoopt.measure.units import interval
+from autoopt.measure.intervals.replicas import interval
+from autoopt.measure.latency.timing import Call
 from autoopt.metrics import Estimate
 
 ROUNDS = 8

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from autoopt.errors import InputError
-from autoopt.measure.detection import is_truth, mean_average_precision
-from autoopt.measure.intervals import bootstrap, mean_interval, paired_share, wilson
+from autoopt.measure.intervals.items import bootstrap, mean_interval, paired_share, wilson
+from autoopt.measure.quality.detection import is_truth, mean_average_precision
 from autoopt.metrics import Estimate, get_metric
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -194,7 +194,7 @@ def _map(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
 
 
 def _word_error(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
-    from autoopt.measure.sequences import edits, words
+    from autoopt.measure.quality.sequences import edits, words
 
     counts = np.array([edits(words(p), words(t)) for p, t in zip(outputs[0], labels, strict=True)], np.float64)
 
@@ -208,7 +208,7 @@ def _word_error(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
 
 
 def _perplexity(outputs: Outputs, labels: Array) -> Callable[[Array], float]:
-    from autoopt.measure.sequences import IGNORED, log_likelihood
+    from autoopt.measure.quality.sequences import IGNORED, log_likelihood
 
     scores = np.asarray(outputs[0])
     if scores.shape[:-1] != labels.shape or labels.dtype.kind not in "iu":

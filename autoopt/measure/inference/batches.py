@@ -10,9 +10,9 @@ import numpy as np
 from autoopt.data.dataset import DataSet, Feed
 from autoopt.data.fit import batch_limit
 from autoopt.errors import InputError, one_line
-from autoopt.measure.inputs import evaluation_data
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.runner import Running
 from autoopt.measure.request import Model, Request
-from autoopt.measure.running import Running
 
 WHERE = "measurement.batch_size"
 

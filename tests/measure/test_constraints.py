@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.measure.judge import judge
+from autoopt.measure.constraints import judge
 from autoopt.metrics import Constraint, Estimate, get_metric
 
 ACCURACY, LATENCY, MSE = get_metric("accuracy"), get_metric("latency_p50"), get_metric("mse")

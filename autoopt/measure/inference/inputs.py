@@ -37,7 +37,7 @@ def evaluation_data(request: Request) -> DataSet:
 def _made_up(request: Request, model: Model, wishes: Mapping[str, Any]) -> DataSet:
     """Items of the first sizes of open dimensions with which the model runs; of the usual sizes where it never does,
     so that the runtime's own words are seen."""
-    from autoopt.measure.running import Running
+    from autoopt.measure.inference.runner import Running
 
     usual = synthetic.load(model.path, **wishes)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from autoopt.measure.timing import Array, Block, Call, Times, WarmUp, block, outliers, warm_up
+from autoopt.measure.latency.timing import Array, Block, Call, Times, WarmUp, block, outliers, warm_up
 
 LEAD = 3e6
 """How many ns of inferences go before a block: the other model had the caches, and its threads still spin for a while.
@@ -43,7 +43,7 @@ class Replica:
 
 
 @dataclass
-class Arm:
+class Subject:
     """One model with its replicas. `block_ns` is how long a block should be."""
 
     make: MakeReplica
@@ -86,9 +86,9 @@ def value_of(times: Array, what: str) -> float:
     return float(np.quantile(times, {"p50": 0.5, "p90": 0.9, "p99": 0.99}[what]))
 
 
-def interrupted(arm: Arm) -> dict[str, Any]:
+def interrupted(subject: Subject) -> dict[str, Any]:
     """How many inferences the operating system interrupted, and the mean with them in ms."""
-    pools = [np.concatenate(r.blocks[:]) for r in arm.replicas if r.blocks]
+    pools = [np.concatenate(r.blocks[:]) for r in subject.replicas if r.blocks]
     if not pools:
         return {"outliers": 0, "mean_with_outliers": None}
     count = int(sum(outliers(p).sum() for p in pools))

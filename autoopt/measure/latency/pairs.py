@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autoopt.measure.units import FEW
+from autoopt.measure.intervals.replicas import FEW
 
 AWAY = 0.03
 """Share of a block in which the thread was kept from running, up to which the block counts as calm. After others had
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 def kept(pairs: Sequence[Pair]) -> list[int]:
     """Numbers of the pairs that count, in time order: the calm ones of each replica, or its calmest quarter where
     fewer are calm; only of replicas with calm pairs where those are enough."""
-    disturbed = unrest(pairs)
+    disturbed = disturbance(pairs)
     by_replica: dict[int, list[int]] = {}
     for number, pair in enumerate(pairs):
         by_replica.setdefault(pair.replica, []).append(number)
@@ -52,7 +52,7 @@ def kept(pairs: Sequence[Pair]) -> list[int]:
     return sorted(n for numbers in (calm_ones if enough else chosen) for n in numbers)
 
 
-def unrest(pairs: Sequence[Pair]) -> list[float]:
+def disturbance(pairs: Sequence[Pair]) -> list[float]:
     """How disturbed each pair is, at most 1 for calm ones: by how long the thread was away, and by how much slower
     than the fast quarter of its replica the slower of its blocks was."""
     replica = np.array([p.replica for p in pairs])

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from autoopt.measure.intervals import bootstrap, mean_interval, wilson
+from autoopt.measure.intervals.items import bootstrap, mean_interval, wilson
 from autoopt.metrics import METRICS, Estimate
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
+from autoopt.measure.inference.runner import Running, plain, stack
 from autoopt.measure.request import Model, Request
-from autoopt.measure.running import Running, plain, stack
 from autoopt.model import io
 
 FLOAT, INTEGER, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING

@@ -10,11 +10,11 @@ import numpy as np
 
 from autoopt.data.sources.synthetic import read_inputs
 from autoopt.errors import InputError, did_you_mean
-from autoopt.measure.latency import measure as measure_one
-from autoopt.measure.latency import pace_of, quiet_seconds, slow, until_paced
-from autoopt.measure.protocol import Protocol
+from autoopt.measure.latency.meter import measure as measure_one
+from autoopt.measure.latency.meter import pace_of, quiet_seconds, slow, until_paced
+from autoopt.measure.latency.protocol import Protocol
+from autoopt.measure.latency.results import Latency
 from autoopt.measure.request import Request
-from autoopt.measure.results import Latency
 from autoopt.metrics import Estimate
 
 SIZES = ("dimensions", "shapes", "ranges")

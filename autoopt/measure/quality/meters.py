@@ -13,11 +13,11 @@ from autoopt.data.dataset import DataSet, plain_labels
 from autoopt.data.digest import digest
 from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
-from autoopt.measure import task as task_metrics
-from autoopt.measure.fidelity import compare_output
-from autoopt.measure.inputs import evaluation_data
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.runner import Item, Running, plain, stack
+from autoopt.measure.quality import task as task_metrics
+from autoopt.measure.quality.fidelity import compare_output
 from autoopt.measure.request import Json, Model, Request, answer
-from autoopt.measure.running import Item, Running, plain, stack
 from autoopt.metrics import METRICS, Constraint, Estimate, Metric, get_metric
 from autoopt.model.candidate import digest_json
 
@@ -147,7 +147,7 @@ def custom(request: Request) -> Json:
     Raises:
         InputError: no script, no such metric, or it returned no number.
     """
-    from autoopt.measure import custom as own
+    from autoopt.measure.quality import custom as own
     from autoopt.script import load_script
 
     if request.user_script is None:
@@ -183,7 +183,7 @@ def _finite(name: str, estimate: Estimate, custom: Mapping[str, Metric] | None =
 def _told(request: Request, answered: Json, looks: int) -> bool:
     """Whether every constraint is certain. Whoever looks several times is wrong several times as often, so the
     intervals are stretched to share the 5 % among all looks."""
-    from autoopt.measure.judge import judge
+    from autoopt.measure.constraints import judge
 
     constraints = [Constraint(**c) for c in request.settings.get("constraints", [])]
     judged = [c for c in constraints if c.metric in answered["metrics"]]

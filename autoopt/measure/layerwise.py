@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from autoopt.errors import InputError
-from autoopt.measure.fidelity import Array, compare_output
-from autoopt.measure.inputs import evaluation_data
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.runner import Running, plain
+from autoopt.measure.quality.fidelity import Array, compare_output
 from autoopt.measure.request import Json, Model, Request
-from autoopt.measure.running import Running, plain
 
 ITEMS = 4
 GROUP = 64

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from autoopt.errors import InputError, did_you_mean
-from autoopt.measure.intervals import mean_interval
+from autoopt.measure.intervals.items import mean_interval
 from autoopt.metrics import METRICS, Direction, Estimate, Metric
 
 Function: TypeAlias = Callable[[list[Any], Any], Any]

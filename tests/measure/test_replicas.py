@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from autoopt.measure.units import effective, interval, together, trimmed, widened
+from autoopt.measure.intervals.replicas import effective, interval, together, trimmed, widened
 from autoopt.metrics import Estimate
 
 
@@ -66,7 +66,7 @@ def test_values_that_follow_each_other_count_less():
 def test_the_t_quantile_is_that_of_scipy():
     from scipy.stats import t
 
-    from autoopt.measure.units import _t_quantile
+    from autoopt.measure.intervals.replicas import _t_quantile
 
     for degrees in (1, 2, 3, 4, 7, 15, 100):
         assert _t_quantile(0.975, degrees) == pytest.approx(float(t.ppf(0.975, degrees)), rel=1e-5)

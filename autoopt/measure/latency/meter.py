@@ -1,4 +1,4 @@
-"""Latency of a candidate beside its source: sessions, inputs, the course of measuring, and what comes of it."""
+"""Latency of a candidate beside its source: sessions, inputs, the measurement, and what comes of it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError, one_line
-from autoopt.measure import machine
-from autoopt.measure.arms import Arm, interrupted
-from autoopt.measure.batches import batch, batch_size, sized
-from autoopt.measure.inputs import evaluation_data
-from autoopt.measure.pairs import PACE
-from autoopt.measure.protocol import Course, Protocol
+from autoopt.measure.inference.batches import batch, batch_size, sized
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.runner import Running
+from autoopt.measure.latency import machine
+from autoopt.measure.latency.pairs import PACE
+from autoopt.measure.latency.protocol import Measurement, Protocol
+from autoopt.measure.latency.results import Latency, results
+from autoopt.measure.latency.subjects import Subject, interrupted
+from autoopt.measure.latency.throughput import compare
+from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import Model, Request
-from autoopt.measure.results import Latency, results
-from autoopt.measure.running import Running
-from autoopt.measure.throughput import compare
-from autoopt.measure.timing import Call
 from autoopt.metrics import Estimate
 from autoopt.model.session import caller
 
@@ -45,29 +45,29 @@ def measure(request: Request) -> Latency:
         request, refused = sized(request)
         waited = machine.wait_for_quiet(limit)
         before = machine.Reading.now()
-        course = until_paced(
-            lambda: _course(request, protocol, beside=not refused),
-            lambda course: pace_of(request, source_ms(course)),
+        measurement = until_paced(
+            lambda: _measurement(request, protocol, beside=not refused),
+            lambda measurement: pace_of(request, source_ms(measurement)),
             max(limit, protocol.seconds),
         )
-        concurrency = _concurrent(request, course, protocol)
+        concurrency = _concurrent(request, measurement, protocol)
         load = machine.others(before, machine.Reading.now())
         state = machine.describe()
-    ms = source_ms(course)
+    ms = source_ms(measurement)
     pace = pace_of(request, ms)
     details: dict[str, Any] = {
-        **course.course_details(),
+        **measurement.summary(),
         "threads": request.threads,
         "batch_size": batch_size(request),
         "source_refused": refused,
         "machine": {**state, **waited, "others_load": None if load is None else round(load, 3)},
         "busy": bool(load is not None and load > machine.BUSY),
-        "disturbed": course.disturbed or slow(pace),
+        "disturbed": measurement.disturbed or slow(pace),
         "source_ms": ms,
         "pace": None if pace is None else round(pace, 3),
-        **interrupted(course.candidate),
+        **interrupted(measurement.candidate),
     }
-    found = results(request, course, batch_size(request), details)
+    found = results(request, measurement, batch_size(request), details)
     return _with_concurrency(request, found, concurrency)
 
 
@@ -84,11 +84,11 @@ def until_paced(attempt: Callable[[], T], pace: Callable[[T], float | None], sec
             return made
 
 
-def source_ms(course: Course) -> float | None:
+def source_ms(measurement: Measurement) -> float | None:
     """The median of the source's blocks that count, in ms; None without a source."""
-    if course.source is None:
+    if measurement.source is None:
         return None
-    return float(np.median([course.pairs[n].base for n in course.kept()])) / 1e6
+    return float(np.median([measurement.pairs[n].base for n in measurement.kept()])) / 1e6
 
 
 def pace_of(request: Request, ms: float | None) -> float | None:
@@ -102,15 +102,15 @@ def slow(pace: float | None) -> bool:
     return pace is not None and pace > 1 + PACE
 
 
-def _course(request: Request, protocol: Protocol, beside: bool) -> Course:
+def _measurement(request: Request, protocol: Protocol, beside: bool) -> Measurement:
     """The measurement of a sized request; `beside`: with the source, if it is another model."""
     data = evaluation_data(request)
     source = request.source if beside and not request.is_source else None
-    base = _arm(request, source, data) if source else None
-    return Course(_arm(request, request.candidate, data), base, protocol).run()
+    base = _subject(request, source, data) if source else None
+    return Measurement(_subject(request, request.candidate, data), base, protocol).run()
 
 
-def _arm(request: Request, model: Model, data: DataSet) -> Arm:
+def _subject(request: Request, model: Model, data: DataSet) -> Subject:
     options = dict(model.session_options)
     if request.execution_provider != "CPUExecutionProvider":
         options.setdefault("io_binding", True)
@@ -120,7 +120,7 @@ def _arm(request: Request, model: Model, data: DataSet) -> Arm:
         feed = batch(running, data, number, batch_size(request))
         return caller(running.session, {n: _copy(v) for n, v in feed.items()}, options)
 
-    return Arm(make)
+    return Subject(make)
 
 
 def _copy(value: Any) -> Any:
@@ -130,7 +130,9 @@ def _copy(value: Any) -> Any:
 Concurrent: TypeAlias = tuple[Estimate, Estimate | None, Estimate | None]
 
 
-def _concurrent(request: Request, course: Course, protocol: Protocol) -> dict[tuple[int, int], Concurrent | str]:
+def _concurrent(
+    request: Request, measurement: Measurement, protocol: Protocol
+) -> dict[tuple[int, int], Concurrent | str]:
     """Throughput by (batch size, concurrency): of the setting `concurrency`, and of the list `throughput`; why not,
     where a model does not take a batch of that list."""
     main = (batch_size(request), int(request.settings.get("concurrency") or 1))
@@ -140,7 +142,7 @@ def _concurrent(request: Request, course: Course, protocol: Protocol) -> dict[tu
     found: dict[tuple[int, int], Concurrent | str] = {}
     for size, together in dict.fromkeys([main] * (main[1] > 1) + listed):
         try:
-            ours, theirs = _calls(request, course, size)
+            ours, theirs = _calls(request, measurement, size)
             found[size, together] = compare(
                 ours, theirs, concurrency=together, batch=size, seconds=protocol.seconds / 2, seed=protocol.seed
             )
@@ -152,16 +154,16 @@ def _concurrent(request: Request, course: Course, protocol: Protocol) -> dict[tu
     return found
 
 
-def _calls(request: Request, course: Course, size: int) -> tuple[list[Call], list[Call]]:
+def _calls(request: Request, measurement: Measurement, size: int) -> tuple[list[Call], list[Call]]:
     """What runs a batch of that size once: candidate and source (none where it is not measured)."""
     if size == batch_size(request):
-        arms = [course.candidate] + ([course.source] if course.source else [])
-        ours, *theirs = ([r.call for r in arm.replicas] for arm in arms)
+        subjects = [measurement.candidate] + ([measurement.source] if measurement.source else [])
+        ours, *theirs = ([r.call for r in subject.replicas] for subject in subjects)
     else:
         other = replace(request, settings={**request.settings, "batch_size": size})
         data = evaluation_data(other)
-        models = [request.candidate] + ([request.source] if course.source and request.source else [])
-        ours, *theirs = ([_arm(other, model, data).make(0)] for model in models)
+        models = [request.candidate] + ([request.source] if measurement.source and request.source else [])
+        ours, *theirs = ([_subject(other, model, data).make(0)] for model in models)
     return ours, theirs[0] if theirs else []
 
 

@@ -1,0 +1,1 @@
+"""Running a model over data: inputs, batches, recurrent state. Read `runner` first."""

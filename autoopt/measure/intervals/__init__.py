@@ -1,0 +1,1 @@
+"""Confidence intervals: over the items of a data set, and over replicas of a session."""

@@ -1,0 +1,1 @@
+"""Latency and throughput: source and candidate measured in turn. Read `meter` first."""
