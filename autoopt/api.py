@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from autoopt.engine.context import Listener, silent
 from autoopt.engine.executor import inline
 from autoopt.engine.export import check_out
 from autoopt.engine.prepare import prepare
-from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
 from autoopt.engine.targets import outdated
 from autoopt.errors import InputError, SystemFailure
+from autoopt.observer import SILENT, CallbackObserver, Observer
+from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec
 from autoopt.store import Store
@@ -31,6 +32,7 @@ def run(
     data: Any = None,
     out: str | Path | None = "out",
     engine: Engine = "inline",
+    listener: Callable[..., None] | None = None,
     **options: Any,
 ) -> RunResult:
     """Find the best model: plan, search, measure, record; leave it in `out` with its recipe.
@@ -42,7 +44,8 @@ def run(
         out: folder for `model.onnx`, `session.json`, `recipe.json`; of several targets for those of the best single
             model, and `targets/<name>/` for the best of each; None writes nothing.
         engine: `inline` carries trials out in threads; `prefect` as flow runs.
-        options: further fields of `RunRequest` (`workers`, `search`, `limits`, `home`, ...).
+        listener: plain function that receives events as `listener(event, **values)`; `observer` has typed hooks.
+        options: further fields of `RunRequest` (`workers`, `search`, `limits`, `home`, `observer`, ...).
 
     Returns:
         The result. `best` is None where nothing meets the constraints.
@@ -51,6 +54,8 @@ def run(
         InputError: what the user gave is wrong.
         SystemFailure: the machine, the database or Prefect failed.
     """
+    if listener is not None:
+        options["observer"] = CallbackObserver(listener)
     return carry_out(RunRequest(dag=dag, model=model, data=data, **options), out=out, engine=engine)
 
 
@@ -59,7 +64,8 @@ def resume(
     *,
     out: str | Path | None = "out",
     engine: Engine = "inline",
-    listener: Listener = silent,
+    observer: Observer = SILENT,
+    listener: Callable[..., None] | None = None,
     home: Path | None = None,
     data_root: str | Path | None = None,
 ) -> list[RunResult]:
@@ -72,10 +78,12 @@ def resume(
     Raises:
         InputError: no such run, it has finished, or what it was about has changed.
     """
+    if listener is not None:
+        observer = CallbackObserver(listener)
     with Store.open(settings().db_url, home or settings().home) as store:
         records = [store.run(run)] if run else [r for r in store.runs(status="running") if r.parent is None]
         open_ones = [r for r in records if run or store.claim("run", r.id)]
-        _close_flow_runs(store, engine, listener)
+        _close_flow_runs(store, engine, observer)
         results = []
         for record in open_ones:
             if record.status == "finished" and not outdated(record, store):
@@ -83,7 +91,7 @@ def resume(
             request = RunRequest.from_json(record.settings["request"], anew=True)
             if "://" in str(request.model):
                 request = replace(request, model=store.artifact_path(record.model))
-            request = replace(request, resume=record.id, listener=listener, home=home)
+            request = replace(request, resume=record.id, observer=observer, home=home)
             if data_root is not None:
                 request = replace(request, data_root=data_root)
             try:
@@ -92,7 +100,7 @@ def resume(
                 if run:
                     raise
                 store.finish_run(record.id, "failed", {"error": str(error)})  # the others can still go on
-                listener("note", text=str(error))
+                observer.on_note(str(error))
     return results
 
 
@@ -142,7 +150,7 @@ def _search(session: Session, engine: Engine) -> RunResult:
     )
 
 
-def _close_flow_runs(store: Store, engine: Engine, listener: Listener) -> None:
+def _close_flow_runs(store: Store, engine: Engine, observer: Observer) -> None:
     """See to it that Prefect does not call Running what a dead process left; without Prefect at hand that waits."""
     from autoopt.orchestrate.flow_runs.orphaned_runs import close, left_behind
     from autoopt.orchestrate.server.startup import PrefectStart
@@ -152,6 +160,6 @@ def _close_flow_runs(store: Store, engine: Engine, listener: Listener) -> None:
             PrefectStart().wait()
             closed = close(store)
         except SystemFailure as error:  # the run itself can go on, and its next resume tries again
-            listener("note", text=str(error))
+            observer.on_note(str(error))
         else:
-            listener("note", text=f"{closed} flow runs of processes that died are marked as crashed")
+            observer.on_note(f"{closed} flow runs of processes that died are marked as crashed")

@@ -36,7 +36,7 @@ def resume(
     with ExitStack() as stack:
         stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
         with Progress(sys.stderr, quiet=quiet) as progress:
-            results = carry_on(run, out=out, engine=engine, listener=progress.event, data_root=data_root)
+            results = carry_on(run, out=out, engine=engine, observer=progress, data_root=data_root)
         if as_json:
             print_json([result.to_json() for result in results], stream)
         elif not results:

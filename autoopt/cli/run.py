@@ -16,8 +16,8 @@ from autoopt.cli.proposal_options import Device, Fidelity, Level, Memory, Precis
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
-    from autoopt.engine.records import RunResult
     from autoopt.engine.request import RunRequest
+    from autoopt.results import RunResult
 
 Engine = Literal["prefect", "inline"]
 EngineName = Annotated[Engine, typer.Option("--engine", help="Carry trials out as Prefect flow runs, or in threads.")]
@@ -112,7 +112,7 @@ def execute(request: RunRequest, *, out: Path, engine: Engine, quiet: bool, as_j
     with ExitStack() as stack:
         stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
         with Progress(sys.stderr, quiet=quiet) as progress:
-            result = carry_out(replace(request, listener=progress.event), out=out, engine=engine)
+            result = carry_out(replace(request, observer=progress), out=out, engine=engine)
         if as_json:
             print_json(result.to_json(), stream)
         else:

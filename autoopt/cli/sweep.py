@@ -85,7 +85,7 @@ def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
     from autoopt.report.progress import Progress
 
     with Progress(sys.stderr, quiet=quiet) as progress:
-        request = replace(request, listener=progress.event)
+        request = replace(request, observer=progress)
         if engine == "inline":
             from autoopt.engine.sweep import run_sweep
 

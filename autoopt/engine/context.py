@@ -9,32 +9,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from autoopt.dag.plan import Plan
 from autoopt.engine.hosts import Hosts
 from autoopt.metrics import Constraint, Metric, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
+from autoopt.observer import SILENT, Observer
 from autoopt.spec.targets import HostSpec
 from autoopt.store import EvaluationRecord, PassRunRecord, Store
 from autoopt.target import Accelerator, Target
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
 
-
-class Listener(Protocol):
-    """Is told what happens, as it happens; must not block. Called from several threads."""
-
-    def __call__(self, event: str, **values: Any) -> None: ...
-
-
 BEYOND_SECONDS = 30.0
 """How long a worker call that was begun in time may go on after the run's time."""
-
-
-def silent(event: str, **values: Any) -> None:
-    """A listener that does nothing."""
 
 
 Stored = TypeVar("Stored", EvaluationRecord, PassRunRecord)
@@ -171,7 +161,7 @@ class RunContext:
     """When the run began, on `time.monotonic`; earlier by what interrupted parts of it took."""
     source_times: list[float] = field(default_factory=list)
     """p50 of the source in each measurement that this process has made, in ms."""
-    listener: Listener = silent
+    observer: Observer = SILENT
     data_root: str = ""
     """What relative paths in parameters of category `data` start from."""
     counts: Counts = field(default_factory=Counts)

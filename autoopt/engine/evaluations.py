@@ -215,7 +215,7 @@ def _measure(
     data: DataSource,
     key: str,
 ) -> EvaluationRecord:
-    ctx.listener("measure_begins", meter=meter.name)
+    ctx.observer.on_measure_start(meter.name)
     payload = {
         "candidate": ctx.payload(candidate),
         "source": ctx.payload(compare) if compare else None,
@@ -236,7 +236,7 @@ def _measure(
         host=ctx.hosts.of(ctx.target_host),
     )
     value = called.value or {}
-    ctx.listener("measure_ends", meter=meter.name, outcome=str(called.outcome), seconds=called.seconds)
+    ctx.observer.on_measure_end(meter.name, called.outcome, called.seconds)
     return EvaluationRecord(
         key=key,
         candidate=candidate,

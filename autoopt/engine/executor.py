@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from autoopt.engine.records import RunResult, TrialResult
+from autoopt.results import RunResult, TrialResult
 
 if TYPE_CHECKING:
     from autoopt.engine.session import Session

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.engine.environment import environment
-from autoopt.engine.records import Choice
 from autoopt.errors import InputError
+from autoopt.results import Choice
 from autoopt.store import Store
 
 

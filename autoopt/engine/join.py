@@ -13,13 +13,13 @@ from autoopt.engine.hosts import Opener
 from autoopt.engine.loop import spent_seconds
 from autoopt.engine.prepare import make_context, make_session
 from autoopt.engine.proposing import spec_of
-from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.restore import Kitchen, restorer
 from autoopt.engine.session import Session
 from autoopt.engine.trial import execute_row
 from autoopt.engine.understanding import take_in
 from autoopt.errors import InputError
+from autoopt.results import RunResult
 from autoopt.store import EventRecord, RunRecord, Store, TrialRecord
 from autoopt.store.keeping import keeping
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from autoopt.dag.plan import Chain
 from autoopt.engine.context import RunContext
 from autoopt.engine.executor import Executor
-from autoopt.engine.records import TrialResult
 from autoopt.engine.trial import execute_row, how
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
+from autoopt.results import TrialResult
 from autoopt.search.base import Feedback, Proposal, Strategy
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 
@@ -87,7 +87,7 @@ class Search:
             details=how(self.incumbent(), proposal.upto),
         )
         ctx.store.add_trials([record])
-        ctx.listener("trial_begins", number=proposal.number, chain=chain.name, point=proposal.point)
+        ctx.observer.on_trial_start(proposal.number, chain.name, proposal.point)
         return executor.submit(chain.id, chain.name, proposal.number, lambda: execute_row(ctx, chain, record))
 
     def _tell(self, proposal: Proposal, result: TrialResult) -> None:
@@ -97,14 +97,8 @@ class Search:
         self.strategy.tell(proposal.number, self._feedback(result))
         spent = time.monotonic() - self.ctx.began
         self.ctx.store.add_event(EventRecord(kind=SPENT, run=self.ctx.run, data={"seconds": spent}))
-        self.ctx.listener(
-            "trial_ends",
-            number=proposal.number,
-            chain=self.chains[proposal.chain].name,
-            point=proposal.point,
-            result=result,
-            best=self.incumbent(),
-        )
+        chain = self.chains[proposal.chain].name
+        self.ctx.observer.on_trial_end(proposal.number, chain, proposal.point, result, self.incumbent())
 
     def _feedback(self, result: TrialResult) -> Feedback:
         return Feedback(

@@ -9,12 +9,12 @@ from typing import Any
 from autoopt.engine.account import account, account_of
 from autoopt.engine.confirm import Confirmed, confirm, judged_again
 from autoopt.engine.evaluations import Measured, evaluate
-from autoopt.engine.records import RunResult
 from autoopt.engine.session import Session
 from autoopt.engine.targets import Targets
 from autoopt.errors import AutooptError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
+from autoopt.results import RunResult
 
 BROKEN = "breaks a constraint"
 """Status of a model whose best, measured again, surely does."""

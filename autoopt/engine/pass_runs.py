@@ -135,7 +135,7 @@ def _goes_along(node: ChainNode, first: ChainNode) -> bool:
 
 def _run_group(ctx: RunContext, group: Sequence[ChainNode], configs: Configs, progress: Progress, folder: Path) -> bool:
     """Run `group` in a worker and record its steps; False where a group of several died and nothing is recorded."""
-    ctx.listener("pass_begins", passes=[n.id for n in group])
+    ctx.observer.on_pass_start([n.id for n in group])
     payload = {
         "model": ctx.payload(progress.candidate),
         "steps": [{"node": n.id, "pass": n.info.name, "params": dict(configs[n.id])} for n in group],
@@ -198,6 +198,6 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: Progre
     )
     ctx.store.finish_pass_run(record)
     ctx.counts.add("pass_runs", executed=True)
-    ctx.listener("pass_ends", node=node.id, outcome=str(outcome), seconds=record.seconds, message=record.message)
+    ctx.observer.on_pass_end(node.id, outcome, record.seconds, record.message)
     progress.executed += 1
     progress.take(node.id, record)

@@ -14,12 +14,12 @@ from autoopt.engine.context import Limits, RunContext, accelerator_json
 from autoopt.engine.costs import cost_of
 from autoopt.engine.loop import spent_seconds
 from autoopt.engine.proposing import model_name, spec_of
-from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.restore import Kitchen, restorer
 from autoopt.engine.session import Session
 from autoopt.engine.understanding import Intake, take_in
 from autoopt.errors import InputError
+from autoopt.results import RunResult
 from autoopt.search.base import ChainSpace, Cost
 from autoopt.search.strategies import make_strategy
 from autoopt.store import ChainRecord, RunRecord, Store
@@ -67,7 +67,7 @@ def make_context(request: RunRequest, intake: Intake, bench: Bench, run: str, be
         run=run,
         store=bench.store,
         pool=bench.pool,
-        gate=Gate(waiting=told_of_others(lambda text: request.listener("note", text=text))),
+        gate=Gate(waiting=told_of_others(request.observer.on_note)),
         plan=intake.plan,
         source=intake.source,
         inspection=intake.inspection,
@@ -88,7 +88,7 @@ def make_context(request: RunRequest, intake: Intake, bench: Bench, run: str, be
         workers=max(1, request.workers, intake.search.batch),
         retry_failed=request.retry_failed,
         deadline=began + minutes * 60 if minutes else float("inf"),
-        listener=request.listener,
+        observer=request.observer,
         data_root=intake.spec.data_root,
         began=began,
         hosts=bench.hosts,
@@ -109,8 +109,8 @@ def open_session(
     record = finished or begin(request, _record(request, intake, parent), store, chains_of(intake.plan))
     spent = spent_seconds(store, record.id) if finished is None else 0.0
     if finished is None and (made := sum(t.status == "done" for t in store.trials(record.id))):
-        request.listener(
-            "note", text=f"run {record.id} was interrupted after {made} trial{'' if made == 1 else 's'} and goes on"
+        request.observer.on_note(
+            f"run {record.id} was interrupted after {made} trial{'' if made == 1 else 's'} and goes on"
         )
     ctx = make_context(request, intake, bench, record.id, began - spent)
     store.restorer = restorer(store, Kitchen(bench.pool, bench.scratch, **ctx.kitchen_json()))

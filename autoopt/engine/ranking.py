@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from autoopt.engine.context import RunContext
 from autoopt.engine.evaluations import Measured
 from autoopt.engine.loop import Told
-from autoopt.engine.records import Choice
 from autoopt.engine.select import certain_gain, feasible_once, source_choice, trial_choice, values_of
 from autoopt.metrics import get_metric
+from autoopt.results import Choice
 from autoopt.search.base import Choose
 from autoopt.search.choice import Scored, choose_best, pareto_front
 

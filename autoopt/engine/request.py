@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.data import DataConfig
-from autoopt.engine.context import Limits, Listener, silent
+from autoopt.engine.context import Limits
 from autoopt.engine.hosts import Opener
 from autoopt.model.fetch import is_url, kept
+from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
 from autoopt.spec import load_dag
 from autoopt.spec.reading import Document
@@ -49,7 +50,7 @@ class RunRequest:
     sweep: str | None = None
     resume: str | None = None
     target: str | None = None
-    listener: Listener = silent
+    observer: Observer = SILENT
     opener: Opener | None = None
     """How hosts behind work pools are reached."""
     dag_file: str | None = None

@@ -8,10 +8,10 @@ from autoopt.engine.account import account_of
 from autoopt.engine.context import RunContext
 from autoopt.engine.evaluations import Measured
 from autoopt.engine.loop import Told, objective_values
-from autoopt.engine.records import Choice, TrialResult
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.results import Choice, TrialResult
 
 SOURCE = "source"
 

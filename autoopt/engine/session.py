@@ -21,13 +21,13 @@ from autoopt.engine.export import export
 from autoopt.engine.loop import Search, Told
 from autoopt.engine.pass_runs import run_chain
 from autoopt.engine.ranking import Ranking
-from autoopt.engine.records import Choice, RunResult, TrialResult
 from autoopt.engine.select import feasible_once, source_choice, why_none
 from autoopt.engine.trial import result_of, with_measured
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.results import Choice, RunResult, TrialResult
 from autoopt.search.base import SearchConfig, Strategy
 from autoopt.store.keeping import abandon, keeping
 
@@ -70,7 +70,7 @@ class Session:
 
     def _say(self, text: str) -> None:
         if text:
-            self.ctx.listener("note", text=text)
+            self.ctx.observer.on_note(text)
 
     def baseline(self) -> Measured:
         """Metrics of the source model, measured or from the store.
@@ -90,7 +90,7 @@ class Session:
             if not measured.outcome.good:
                 self.notes.append(f"the source model does not run ({measured.message}): no ratios")
             self._baseline = measured
-            self.ctx.listener("baseline", metrics=measured.metrics)
+            self.ctx.observer.on_baseline(measured.metrics)
         return self._baseline
 
     def work_ahead(self, enough: Callable[[], bool]) -> None:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoopt.engine.loop import Told
-from autoopt.engine.records import Choice, SingleBest
 from autoopt.engine.select import feasible_once, source_choice, trial_choice
 from autoopt.engine.session import CONFIRM
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
+from autoopt.results import Choice, SingleBest
 
 if TYPE_CHECKING:
     from autoopt.engine.targets import TargetPart

@@ -13,19 +13,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.context import Listener, RunContext, silent
+from autoopt.engine.context import RunContext
 from autoopt.engine.environment import environment
 from autoopt.engine.executor import inline
 from autoopt.engine.hosts import Opener
 from autoopt.engine.nightly import measure_again
 from autoopt.engine.prepare import prepare
-from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
 from autoopt.engine.zoo import ZooItem, check_data, dag_of, free_name, items, listed
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json
+from autoopt.observer import SILENT, Observer
 from autoopt.report.nights import MISSING, NIGHTS, compare_entry, differences, regressed
+from autoopt.results import RunResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.zoo import ZooSpec, load_zoo
@@ -68,7 +69,7 @@ class SweepRequest:
     workers: int = 2
     search: Mapping[str, Any] = field(default_factory=dict)
     measurement: Mapping[str, Any] = field(default_factory=dict)
-    listener: Listener = silent
+    observer: Observer = SILENT
     opener: Opener | None = None
 
 
@@ -169,7 +170,7 @@ class Sweep:
         earlier = self._earlier(sweep.id, [*map(_names, found), *map(_names_of, missing)])
         entries: list[Entry] = []
         status: RunStatus = "cancelled"
-        self.request.listener("models", names=[*(item.name for item in found), *(entry["name"] for entry in missing)])
+        self.request.observer.on_sweep_start([*(item.name for item in found), *(entry["name"] for entry in missing)])
         try:
             for item in found:
                 entry = done.get(item.name)
@@ -178,15 +179,15 @@ class Sweep:
                     event = EventRecord(kind=MODEL, subject=f"{sweep.id}/{item.name}", data=entry)
                     self.store.add_event(event)
                 entries.append(entry)
-                self.request.listener("model_ends", entry=entry)
+                self.request.observer.on_model_end(entry)
             for entry in missing:
                 entry["compared"] = compare_entry(entry, _entries(_names_of(entry), earlier))
                 entries.append(entry)
-                self.request.listener("note", text=f"{entry['name']}: {entry['reason']}")
-                self.request.listener("model_ends", entry=entry)
+                self.request.observer.on_note(f"{entry['name']}: {entry['reason']}")
+                self.request.observer.on_model_end(entry)
             status = "finished"
         except KeyboardInterrupt:
-            self.request.listener("note", text="the sweep was cancelled; with --resume it goes on")
+            self.request.observer.on_note("the sweep was cancelled; with --resume it goes on")
             raise
         finally:
             document = self._document(sweep.id, entries, time.monotonic() - began)
@@ -254,8 +255,8 @@ class Sweep:
         return missing
 
     def _model(self, sweep: str, item: ZooItem, spec: DagSpec, earlier: list[tuple[str, Entry]]) -> Entry:
-        self.request.listener("phase", name=f"model {item.name}")
-        self.request.listener("model_begins", name=item.name)
+        self.request.observer.on_phase(f"model {item.name}")
+        self.request.observer.on_model_start(item.name)
         began = time.monotonic()
         entry: Entry = {"name": item.name, "path": item.shown_path, "tags": list(item.entry.spec.tags), "run": ""}
         entry |= {"listed": item.listed, "called": item.called, "found": not item.reason}
@@ -270,7 +271,7 @@ class Sweep:
             entry |= {"status": "failed", "reason": str(error)}
         entry["seconds"] = round(time.monotonic() - began, 3)
         entry["compared"] = compare_entry(entry, earlier)
-        self.request.listener("note", text=f"{item.name}: {entry['status']}, {entry['compared']['verdict']}")
+        self.request.observer.on_note(f"{item.name}: {entry['status']}, {entry['compared']['verdict']}")
         return entry
 
     def _run(self, sweep: str, item: ZooItem, spec: DagSpec, earlier: list[tuple[str, Entry]]) -> Entry:
@@ -300,7 +301,7 @@ class Sweep:
             search={**item.entry.spec.search, **r.search},
             measurement=r.measurement,
             sweep=sweep,
-            listener=r.listener,
+            observer=r.observer,
             opener=r.opener,
         )
 

@@ -20,12 +20,12 @@ from autoopt.engine.keys import run_identity
 from autoopt.engine.plans import plans_json
 from autoopt.engine.prepare import begin, open_session, settings_of
 from autoopt.engine.proposing import model_name
-from autoopt.engine.records import Choice, RunResult, SingleBest, TargetResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
 from autoopt.engine.single import join_targets
 from autoopt.engine.understanding import Intake, take_in
 from autoopt.errors import InputError
+from autoopt.results import Choice, RunResult, SingleBest, TargetResult
 from autoopt.spec import DagSpec
 from autoopt.store import RunRecord, Store
 from autoopt.store.keeping import abandon, keeping
@@ -83,7 +83,7 @@ class Targets:
         if error is not None and self.answer is None:
             said = abandon(self.bench.store, self.record.id, error)
             if said:
-                self.request.listener("note", text=said)
+                self.request.observer.on_note(said)
         self.bench.close()
 
     @property
@@ -97,13 +97,13 @@ class Targets:
             return self.answer
 
         def one(part: TargetPart) -> None:
-            self.request.listener("phase", name=f"target {part.name}: {part.intake.spec.all_targets[0].words}")
+            self.request.observer.on_phase(f"target {part.name}: {part.intake.spec.all_targets[0].words}")
             with self._begun(part) as session:
                 part.result = session.carry_out(search)
 
         by_machine(self.parts, one)
         until = self.began + self.minutes * 60 if self.minutes else float("inf")
-        self.request.listener("phase", name="measuring the best of each target on the others")
+        self.request.observer.on_phase("measuring the best of each target on the others")
         best, single, notes = join_targets(self.parts, until, by_machine)
         result = self._result(best, single, notes)
         self.bench.store.finish_run(self.record.id, "finished", result.to_json())

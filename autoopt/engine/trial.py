@@ -11,8 +11,8 @@ from autoopt.dag.plan import Chain, ChainNode
 from autoopt.engine.context import RunContext
 from autoopt.engine.evaluations import Measured, evaluate
 from autoopt.engine.pass_runs import Progress, run_chain
-from autoopt.engine.records import TrialResult
 from autoopt.outcome import Outcome
+from autoopt.results import TrialResult
 from autoopt.space import Point
 from autoopt.store import TrialRecord
 

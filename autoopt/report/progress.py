@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate
+from autoopt.observer import Observer
+from autoopt.outcome import Outcome
 from autoopt.report.document import kind
 from autoopt.report.words import metric_text, params_text, ratio_text, value_text
+from autoopt.results import TrialResult
+from autoopt.space import Point
 
 SPINNER = "|/-\\"
 
 
-class Progress:
+class Progress(Observer):
     """Writes what happens to `stream`, which is standard error.
 
-    `event` is called by the engine, from several threads, and returns at once. Events it does not know are ignored.
     On a terminal the last line shows the work under way; elsewhere only whole lines are written.
     """
 
@@ -40,53 +43,51 @@ class Progress:
             self._doing.clear()
             self._wipe()
 
-    def event(self, event: str, **values: Any) -> None:
-        """One event of the engine."""
-        if self._quiet:
-            return
-        handler: Callable[[Mapping[str, Any]], None] | None = getattr(self, f"_on_{event}", None)
-        if handler is None:
-            return
+    def on_note(self, text: str) -> None:
+        with self._changing():
+            self._line(text)
+
+    def on_phase(self, name: str) -> None:
+        with self._changing():
+            self._line(name)
+
+    def on_trial_start(self, number: int, chain: str, point: Point) -> None:
+        with self._changing():
+            self._doing[0, "trial"] = f"trial {number} {chain}"
+
+    def on_trial_end(self, number: int, chain: str, point: Point, result: TrialResult, best: float | None) -> None:
+        with self._changing():
+            self._done += 1
+            if best is not None:
+                self._best = best
+            self._line(trial_line(number, chain, point, result))
+
+    def on_pass_start(self, nodes: Sequence[str]) -> None:
+        with self._changing():
+            self._doing[threading.get_ident(), "pass"] = " -> ".join(nodes)
+
+    def on_pass_end(self, node: str, outcome: Outcome, seconds: float, message: str) -> None:
+        with self._changing():
+            self._doing.pop((threading.get_ident(), "pass"), None)
+
+    def on_measure_start(self, meter: str) -> None:
+        with self._changing():
+            self._doing[threading.get_ident(), "measure"] = f"measuring {meter}"
+
+    def on_measure_end(self, meter: str, outcome: Outcome, seconds: float) -> None:
+        with self._changing():
+            self._doing.pop((threading.get_ident(), "measure"), None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock, then redraw the live line."""
         with self._lock:
-            handler(values)
+            yield
             self._show()
 
-    def note(self, text: str) -> None:
-        """A line of its own."""
-        if not self._quiet:
-            with self._lock:
-                self._line(text)
-                self._show()
-
-    def _on_note(self, values: Mapping[str, Any]) -> None:
-        self._line(str(values.get("text", "")))
-
-    def _on_phase(self, values: Mapping[str, Any]) -> None:
-        self._line(str(values.get("name", "")))
-
-    def _on_trial_begins(self, values: Mapping[str, Any]) -> None:
-        self._doing[0, "trial"] = f"trial {values.get('number', '')} {values.get('chain', '')}"
-
-    def _on_trial_ends(self, values: Mapping[str, Any]) -> None:
-        self._done += 1
-        best = values.get("best")
-        self._best = float(best) if best is not None else self._best
-        self._line(trial_line(values))
-
-    def _on_pass_begins(self, values: Mapping[str, Any]) -> None:
-        passes = values.get("passes") or ()
-        self._doing[threading.get_ident(), "pass"] = " -> ".join(str(p) for p in passes)
-
-    def _on_pass_ends(self, values: Mapping[str, Any]) -> None:
-        self._doing.pop((threading.get_ident(), "pass"), None)
-
-    def _on_measure_begins(self, values: Mapping[str, Any]) -> None:
-        self._doing[threading.get_ident(), "measure"] = f"measuring {values.get('meter', '')}"
-
-    def _on_measure_ends(self, values: Mapping[str, Any]) -> None:
-        self._doing.pop((threading.get_ident(), "measure"), None)
-
     def _line(self, text: str) -> None:
+        if self._quiet:
+            return
         self._wipe()
         self._stream.write(f"[{self._clock() - self._began:6.1f} s] {one_line(text)}\n")
         self._stream.flush()
@@ -115,28 +116,22 @@ class Progress:
         return max(20, shutil.get_terminal_size().columns - 1)
 
 
-def trial_line(values: Mapping[str, Any]) -> str:
-    """What became of a trial: `trial 3: fold -> static [static: per_channel=true]: latency_p50 0.301x (...)`.
-
-    `values["result"]` has `outcome`, `metrics` and `ratios` (estimates by name), `reasons`, `message`, `executed`.
-    """
-    result = values.get("result")
-    params = params_text(values.get("point") or {})
-    text = f"trial {values.get('number', '')}: {values.get('chain', '')}" + (f" [{params}]" if params else "")
-    outcome = value_text(str(getattr(result, "outcome", "")))
-    shown = [outcome] if outcome != "ok" else _figures(result)
-    if message := str(getattr(result, "message", "")):
-        shown.append(message)
-    broken = float(getattr(result, "violation", 0.0)) > 0
-    shown += [f"breaks: {r}" if broken else str(r).partition(":")[0] for r in getattr(result, "reasons", ())]
-    if outcome == "ok" and getattr(result, "executed", 1) == 0:
+def trial_line(number: int, chain: str, point: Point, result: TrialResult) -> str:
+    """A trial in one line: `trial 3: fold -> static [static: per_channel=true]: latency_p50 0.301x (...)`."""
+    params = params_text(point)
+    text = f"trial {number}: {chain}" + (f" [{params}]" if params else "")
+    shown = _figures(result) if result.outcome is Outcome.OK else [value_text(str(result.outcome))]
+    if result.message:
+        shown.append(result.message)
+    broken = result.violation > 0
+    shown += [f"breaks: {r}" if broken else r.partition(":")[0] for r in result.reasons]
+    if result.outcome is Outcome.OK and result.executed == 0:
         shown.append("reused")
     return f"{text}: {', '.join(shown)}"
 
 
-def _figures(result: Any) -> list[str]:
-    ratios: Mapping[str, Estimate] = getattr(result, "ratios", {})
-    metrics: Mapping[str, Estimate] = getattr(result, "metrics", {})
+def _figures(result: TrialResult) -> list[str]:
+    ratios, metrics = result.ratios, result.metrics
     shown = [f"{name} {ratio_text(ratios[name])}" for name in ("latency_p50", "size") if name in ratios]
     quality = [name for name in metrics if kind(name) in ("task", "fidelity", "custom")]
     return shown + [f"{name} {metric_text(name, metrics[name].value)}" for name in quality[:2]]

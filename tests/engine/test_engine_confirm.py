@@ -15,10 +15,11 @@ from autoopt.engine.confirm import Confirmed
 from autoopt.engine.evaluations import Measured, latency_seconds
 from autoopt.engine.nightly import BROKEN, measure_again
 from autoopt.engine.prepare import prepare
-from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
+from autoopt.observer import CallbackObserver
+from autoopt.results import RunResult
 from autoopt.store import Store
 
 SLOWER = {
@@ -39,14 +40,14 @@ def test_each_of_the_best_is_measured_in_rounds_of_its_own(go: Any, cnn_file: Pa
         begun.extend([values["meter"]] if event == "measure_begins" else [])
 
     wanted = 3
-    result = go(SLOWER, model=cnn_file, listener=heard, measurement={"rounds": wanted})
+    result = go(SLOWER, model=cnn_file, observer=CallbackObserver(heard), measurement={"rounds": wanted})
     trials = result.trials["total"]
     assert trials == 2
     rounds = begun.count("latency") - 1 - trials  # of the best, beside the source and each trial
     assert trials * wanted <= rounds <= trials * (wanted + confirm.EXTRA)
     begun.clear()
     more = {**SLOWER, "chains": [["none"], ["arena"], ["none", "arena"]]}
-    again = go(more, model=cnn_file, listener=heard, measurement={"rounds": wanted})
+    again = go(more, model=cnn_file, observer=CallbackObserver(heard), measurement={"rounds": wanted})
     assert not again.reused
     assert begun.count("latency") <= 1 + wanted + confirm.EXTRA  # of what is new; the others' rounds are in the store
 
@@ -57,7 +58,7 @@ def test_without_rounds_one_measurement_decides(go: Any, cnn_file: Path) -> None
     def heard(event: str, **values: Any) -> None:
         begun.extend([values["meter"]] if event == "measure_begins" else [])
 
-    result = go(SLOWER, model=cnn_file, listener=heard, measurement={"rounds": 0})
+    result = go(SLOWER, model=cnn_file, observer=CallbackObserver(heard), measurement={"rounds": 0})
     assert begun.count("latency") == 1 + result.trials["total"]
     with pytest.raises(InputError, match="'rounds' must be a whole number from 0, not -1"):
         go(SLOWER, model=cnn_file, measurement={"rounds": -1})

@@ -9,6 +9,7 @@ from autoopt.engine.pass_runs import run_chain
 from autoopt.engine.prepare import prepare
 from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
+from autoopt.observer import CallbackObserver
 from autoopt.report.lineage import lineage_lines
 
 SCRIPT = """
@@ -52,7 +53,9 @@ def lineage_by(count: int, folder: Path, model: Path) -> tuple[list[list[str]], 
         "chains": [NODES],
         "user_script": str(folder / "mine.py"),
     }
-    with prepare(RunRequest(dag=dag, model=model, home=folder / str(count), listener=heard)) as session:
+    with prepare(
+        RunRequest(dag=dag, model=model, home=folder / str(count), observer=CallbackObserver(heard))
+    ) as session:
         assert isinstance(session, Session)
         (chain,) = session.chains.values()
         configs = {node.id: node.space.config({}) for node in chain.nodes}

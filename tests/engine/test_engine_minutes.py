@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autoopt.engine import context
+from autoopt.observer import CallbackObserver
 from autoopt.store import Store
 from autoopt.workers import Gate
 
@@ -75,7 +76,7 @@ def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(
             assert measuring.wait(60)
 
     try:
-        first = go(dag, model=mlp_file, search={"minutes": 0.1}, listener=begin)
+        first = go(dag, model=mlp_file, search={"minutes": 0.1}, observer=CallbackObserver(begin))
         assert first.trials["timeout"] == 1
     finally:
         over.set()

@@ -11,9 +11,9 @@ import pytest
 from builders import endless_loop, mlp, split_abort, write
 
 from autoopt.engine.goal import make_goal
-from autoopt.engine.records import RunResult
 from autoopt.errors import InputError
 from autoopt.metrics import Constraint
+from autoopt.results import RunResult
 from autoopt.store import Store
 
 DYNAMIC: dict[str, Any] = {

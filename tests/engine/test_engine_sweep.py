@@ -20,6 +20,7 @@ from autoopt.engine.zoo import items
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
+from autoopt.observer import CallbackObserver
 from autoopt.report.nights import differences
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
@@ -108,7 +109,7 @@ def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
         said.extend([values["text"]] if event == "note" else [])
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(folder, only="dense", listener=cancel)
+        sweep(folder, only="dense", observer=CallbackObserver(cancel))
     with Store.open(None, folder / "home") as store:
         [run] = store.runs()
     assert run.status == "cancelled"
@@ -132,7 +133,7 @@ def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
             monkeypatch.setattr(context, "BEYOND_SECONDS", -1e9)  # as if they were long over
 
     asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 2.0, "target_width": 0.0001}}
-    night = models(sweep(folder, only="dense", nightly=True, listener=use_up, **asked))["mlp"]
+    night = models(sweep(folder, only="dense", nightly=True, observer=CallbackObserver(use_up), **asked))["mlp"]
     with Store.open(None, folder / "home") as store:
         run = store.run(night["run"]).result or {}
     assert night["baseline"]["metrics"]["latency_p50"] != run["baseline"]["metrics"]["latency_p50"]
@@ -200,12 +201,14 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
         stop_at_second(event, **values)
 
     with pytest.raises(Stop):
-        sweep(folder, nightly=True, listener=resume_meanwhile)
+        sweep(folder, nightly=True, observer=CallbackObserver(resume_meanwhile))
     with pytest.raises(InputError, match=r"--only: .* was begun without it"):
         sweep(folder, resume=True, only="dense")
     heard: list[str] = []
     document = sweep(
-        folder, resume=True, listener=lambda event, **v: heard.append(v["name"]) if event == "phase" else None
+        folder,
+        resume=True,
+        observer=CallbackObserver(lambda event, **v: heard.append(v["name"]) if event == "phase" else None),
     )
     assert heard == ["model bad", "model mlp"]
     assert list(models(document)) == ["more", "bad", "mlp"]
@@ -225,7 +228,7 @@ def test_a_flow_run_resumes_its_own_sweep_alone(folder: Path) -> None:
     begun = []
     for flow_run in ("first", "second"):
         with pytest.raises(KeyboardInterrupt):
-            sweep(folder, only="odd", flow_run=flow_run, listener=stop)
+            sweep(folder, only="odd", flow_run=flow_run, observer=CallbackObserver(stop))
         with Store.open(None, folder / "home") as store:
             begun.append(store.sweep("latest").id)
     retry = {"only": "odd", "resume": True, "or_begin": True}

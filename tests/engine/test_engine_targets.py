@@ -16,11 +16,11 @@ from autoopt.api import carry_out, resume
 from autoopt.cli.app import main
 from autoopt.engine.join import join
 from autoopt.engine.plans import make_plans
-from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.single import mean
 from autoopt.errors import ConfigError, InputError
 from autoopt.metrics import Estimate
+from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec import load_dag
 from autoopt.store import Store

@@ -1,9 +1,10 @@
 import io
-from types import SimpleNamespace
 from typing import Any
 
 from autoopt.metrics import Estimate
+from autoopt.outcome import Outcome
 from autoopt.report.progress import Progress, trial_line
+from autoopt.results import TrialResult
 
 
 class Terminal(io.StringIO):
@@ -11,58 +12,52 @@ class Terminal(io.StringIO):
         return True
 
 
-def result(**values: Any) -> SimpleNamespace:
-    given = {
-        "outcome": "ok",
-        "metrics": {},
-        "ratios": {},
-        "reasons": (),
-        "message": "",
-        "violation": 0.0,
-        "executed": 1,
-    }
-    return SimpleNamespace(**{**given, **values})
+def result(**values: Any) -> TrialResult:
+    return TrialResult(**{"chain": "a -> b", "point": {"b": {"x": 1}}, "outcome": Outcome.OK, "executed": 1, **values})
 
 
-def ended(**values: Any) -> dict[str, Any]:
-    return {"number": 3, "chain": "a -> b", "point": {"b": {"x": 1}}, "best": None, "result": result(**values)}
+def line(**values: Any) -> str:
+    return trial_line(3, "a -> b", {"b": {"x": 1}}, result(**values))
+
+
+def end_trial(progress: Progress, best: float | None = None, **values: Any) -> None:
+    progress.on_trial_end(3, "a -> b", {"b": {"x": 1}}, result(**values), best)
 
 
 def test_a_trial_is_one_line_with_its_figures() -> None:
     ratios = {"latency_p50": Estimate(0.5, 0.4, 0.6), "size": Estimate.exact(0.25)}
-    line = trial_line(
-        ended(ratios=ratios, metrics={"accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)})
+    metrics = {"accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)}
+    assert line(ratios=ratios, metrics=metrics) == (
+        "trial 3: a -> b [b: x=1]: latency_p50 0.500x (0.400..0.600), size 0.250x, accuracy 0.9900"
     )
-    assert line == "trial 3: a -> b [b: x=1]: latency_p50 0.500x (0.400..0.600), size 0.250x, accuracy 0.9900"
 
 
 def test_a_failure_says_why_and_a_broken_constraint_which() -> None:
-    assert trial_line(ended(outcome="refused", message="b: K is odd")).endswith(": refused, b: K is odd")
-    assert trial_line(ended(violation=0.1, reasons=("accuracy drops",))).endswith("breaks: accuracy drops")
-    assert trial_line(ended(reasons=("accuracy cannot be told: 0.01 to spare",))).endswith(": accuracy cannot be told")
-    assert trial_line(ended(executed=0)).endswith("reused")
+    assert line(outcome=Outcome.REFUSED, message="b: K is odd").endswith(": refused, b: K is odd")
+    assert line(violation=0.1, reasons=("accuracy drops",)).endswith("breaks: accuracy drops")
+    assert line(reasons=("accuracy cannot be told: 0.01 to spare",)).endswith(": accuracy cannot be told")
+    assert line(executed=0).endswith("reused")
 
 
 def test_off_a_terminal_only_whole_lines_are_written() -> None:
     stream = io.StringIO()
     clock = iter([0.0, 2.5]).__next__
     with Progress(stream, clock=clock) as progress:
-        progress.event("trial_begins", number=3, chain="a -> b", point={})
-        progress.event("pass_begins", passes=["a"])
-        progress.event("something_new", x=1)
-        progress.event("trial_ends", **ended(outcome="crashed", message="signal 6\x1b[2J"))
+        progress.on_trial_start(3, "a -> b", {})
+        progress.on_pass_start(["a"])
+        end_trial(progress, outcome=Outcome.CRASHED, message="signal 6\x1b[2J")
     assert stream.getvalue() == "[   2.5 s] trial 3: a -> b [b: x=1]: crashed, signal 6\\x1b[2J\n"
 
 
 def test_a_terminal_shows_what_goes_on_and_is_left_clean() -> None:
     stream = Terminal()
     with Progress(stream, clock=lambda: 0.0) as progress:
-        progress.event("pass_begins", passes=["a", "b"])
+        progress.on_pass_start(["a", "b"])
         assert "a -> b" in stream.getvalue()
-        progress.event("pass_ends", node="a", outcome="ok", seconds=1.0, message="")
-        progress.event("measure_begins", meter="latency")
+        progress.on_pass_end("a", Outcome.OK, 1.0, "")
+        progress.on_measure_start("latency")
         assert stream.getvalue().endswith("| 0 trials done; measuring latency")
-        progress.event("trial_ends", **{**ended(), "best": 0.5})
+        end_trial(progress, best=0.5)
         assert "1 trials done, best 0.500x" in stream.getvalue()
     assert stream.getvalue().endswith("\r")
 
@@ -70,6 +65,6 @@ def test_a_terminal_shows_what_goes_on_and_is_left_clean() -> None:
 def test_quiet_writes_nothing() -> None:
     stream = Terminal()
     with Progress(stream, quiet=True) as progress:
-        progress.event("trial_ends", **ended())
-        progress.note("hello")
+        end_trial(progress)
+        progress.on_note("hello")
     assert stream.getvalue() == ""

@@ -8,12 +8,12 @@ from typing import Any
 
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
-from autoopt.engine.records import RunResult
 from autoopt.orchestrate.server.outages import only_shown
 from autoopt.report.document import RunDocument, Trial
 from autoopt.report.html import best_so_far, trade_off
 from autoopt.report.svg import picture
 from autoopt.report.words import params_text, ratio_text
+from autoopt.results import RunResult
 from autoopt.store import Store, TrialRecord
 
 ROWS = 200

@@ -24,12 +24,12 @@ from prefect.states import Cancelling
 
 from autoopt.engine.context import RunContext
 from autoopt.engine.executor import Work
-from autoopt.engine.records import RunResult, TrialResult
 from autoopt.engine.session import Session
 from autoopt.engine.trial import ended, result_of
 from autoopt.orchestrate.server.heartbeats import Watched
 from autoopt.orchestrate.server.outages import Outage, asking, waiting_out
 from autoopt.outcome import Outcome
+from autoopt.results import RunResult, TrialResult
 from autoopt.store import TrialRecord
 
 CHAIN_DEPLOYMENT = "tune_chain/autoopt"

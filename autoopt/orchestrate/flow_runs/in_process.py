@@ -25,10 +25,10 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from autoopt.engine.executor import Executor, Work
-from autoopt.engine.records import RunResult, TrialResult
 from autoopt.errors import EXIT_INTERRUPTED
 from autoopt.orchestrate.flow_runs.artifacts import show_chain, show_result
 from autoopt.orchestrate.flow_runs.naming import flow_run_name
+from autoopt.results import RunResult, TrialResult
 from autoopt.store import Store
 from autoopt.workers import Cancelled
 

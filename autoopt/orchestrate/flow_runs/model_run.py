@@ -14,16 +14,17 @@ from prefect.states import Completed, Failed
 
 from autoopt.engine.export import check_out
 from autoopt.engine.prepare import prepare
-from autoopt.engine.records import RunResult
 from autoopt.engine.request import RunRequest
 from autoopt.engine.session import Session
 from autoopt.errors import AutooptError
+from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.artifacts import show_result
 from autoopt.orchestrate.flow_runs.chain_executor import search_deployed
 from autoopt.orchestrate.flow_runs.naming import tags_of
-from autoopt.orchestrate.flow_runs.progress import Progress
+from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import only_shown
+from autoopt.results import RunResult
 
 
 def optimize(
@@ -66,15 +67,7 @@ def search_shown(session: Session) -> RunResult:
     _tag(tags_of(session))
     progress = Progress(f"Trials of run {session.ctx.run}")
     progress.show(0.0)
-    tell, done = session.ctx.listener, [0]
-
-    def listen(event: str, **values: Any) -> None:
-        tell(event, **values)
-        if event == "trial_ends":
-            done[0] += 1
-            progress.show(min(100.0, 100.0 * done[0] / budget))
-
-    session.ctx.listener = listen
+    session.ctx.observer = ObserverGroup(session.ctx.observer, TrialProgress(progress, budget))
     result = search_deployed(session, tags_of(session))
     progress.show(100.0)
     show_result(session.ctx.store, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +13,11 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from autoopt.errors import one_line
+from autoopt.observer import Observer
 from autoopt.orchestrate.server.outages import asking, only_shown
 from autoopt.report.document import estimate
+from autoopt.results import TrialResult
+from autoopt.space import Point
 
 EVERY_SECONDS = 2.0
 """The table is renewed at most so often: of 1,000 models it is 150 kB."""
@@ -38,8 +41,20 @@ class Progress:
                 update_progress_artifact(self._made, progress=percent)
 
 
-class SweepShown:
-    """Artifacts `progress` and `models` of the flow run under way; `event` takes the events of the engine."""
+class TrialProgress(Observer):
+    """Shows the share of a run's trials that have ended."""
+
+    def __init__(self, progress: Progress, budget: int) -> None:
+        self._progress, self._budget = progress, budget
+        self._trials = 0
+
+    def on_trial_end(self, number: int, chain: str, point: Point, result: TrialResult, best: float | None) -> None:
+        self._trials += 1
+        self._progress.show(min(100.0, 100.0 * self._trials / self._budget))
+
+
+class SweepShown(Observer):
+    """Artifacts `progress` and `models` of the flow run under way."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, Any]] = {}
@@ -48,21 +63,19 @@ class SweepShown:
         self._renewed = 0.0
         self._done = 0
 
-    def event(self, event: str, **values: Any) -> None:
-        """One event of the engine; those of single trials are not for here."""
-        if event == "models":
-            self._begin(values["names"])
-        elif event == "model_begins" and values["name"] in self._rows:
-            self._rows[values["name"]]["state"] = "running"
-            self._renew()
-        elif event == "model_ends":
-            self._rows[values["entry"]["name"]] = row(values["entry"])
-            self._done += 1
+    def on_sweep_start(self, models: Sequence[str]) -> None:
+        self._rows = {name: {"model": name, "state": "waiting"} for name in models}
+        self._progress = Progress(f"{len(models)} models of the sweep")
+        self._renew()
+
+    def on_model_start(self, name: str) -> None:
+        if name in self._rows:
+            self._rows[name]["state"] = "running"
             self._renew()
 
-    def _begin(self, names: list[str]) -> None:
-        self._rows = {name: {"model": name, "state": "waiting"} for name in names}
-        self._progress = Progress(f"{len(names)} models of the sweep")
+    def on_model_end(self, entry: Mapping[str, Any]) -> None:
+        self._rows[entry["name"]] = row(entry)
+        self._done += 1
         self._renew()
 
     @only_shown

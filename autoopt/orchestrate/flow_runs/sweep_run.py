@@ -13,11 +13,10 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from autoopt.engine.context import Listener
-from autoopt.engine.records import RunResult
 from autoopt.engine.session import Session
 from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
 from autoopt.errors import AutooptError, SystemFailure
+from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 from autoopt.orchestrate.flow_runs.model_run import search_shown
 from autoopt.orchestrate.flow_runs.naming import flow_run_name, tags_of
@@ -26,6 +25,7 @@ from autoopt.orchestrate.flow_runs.progress import SweepShown
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import Outage, only_shown
 from autoopt.report.sweep import summary, sweep_markdown
+from autoopt.results import RunResult
 
 Document = dict[str, Any]
 
@@ -36,7 +36,8 @@ def sweep_as_flow(request: SweepRequest) -> Document:
 
     def sweep(zoo: str) -> State[Any]:
         try:
-            outcome.append(run_sweep(replace(request, listener=_both(request.listener)), _search_here))
+            observer = ObserverGroup(request.observer, SweepShown())
+            outcome.append(run_sweep(replace(request, observer=observer), _search_here))
         except BaseException as error:
             outcome.append(error)
             return Failed(message=f"{type(error).__name__}: {error}")
@@ -48,17 +49,6 @@ def sweep_as_flow(request: SweepRequest) -> Document:
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
-
-
-def _both(listener: Listener) -> Listener:
-    """Events for the flow run's artifacts too."""
-    shown = SweepShown()
-
-    def listen(event: str, **values: Any) -> None:
-        listener(event, **values)
-        shown.event(event, **values)
-
-    return listen
 
 
 def _search_here(session: Session) -> RunResult:
@@ -93,7 +83,7 @@ def nightly(
         flow_run=flow_run.id or "",
         workers=workers,
         data_root=data_root,
-        listener=SweepShown().event,
+        observer=SweepShown(),
         opener=PrefectHost,
     )
     try:
