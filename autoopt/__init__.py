@@ -22,13 +22,13 @@ _EXPORTS = {
     "ConditionalDefault": "autoopt.space",
     "INVALID": "autoopt.space",
     "IGNORED": "autoopt.space",
-    "plan": "autoopt.engine.planning:make_plan",
+    "plan": "autoopt.engine.planning.plan:make_plan",
     "Dag": "autoopt.spec.build",
     "run": "autoopt.api",
     "resume": "autoopt.api",
     "register_metric": "autoopt.measure.quality.custom",
-    "get_pass": "autoopt.engine.apply",
-    "get_registered_passes": "autoopt.engine.apply",
+    "get_pass": "autoopt.engine.tools.apply",
+    "get_registered_passes": "autoopt.engine.tools.apply",
 }
 """Public name -> module that holds it, `module:name` where it is called otherwise there; imported at first use, so that
 `import autoopt` costs nothing."""

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from autoopt.engine.executor import inline
-from autoopt.engine.export import check_out
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.request import RunRequest
-from autoopt.engine.session import Session
-from autoopt.engine.targets import outdated
+from autoopt.engine.run.export import check_out
+from autoopt.engine.run.session import Session, inline
+from autoopt.engine.targets.multi_target import outdated
 from autoopt.errors import InputError, SystemFailure
 from autoopt.observer import SILENT, CallbackObserver, Observer
 from autoopt.results import RunResult

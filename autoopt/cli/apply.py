@@ -33,7 +33,7 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Run one pass on a model."""
-    from autoopt.engine.apply import PassFailed, apply_pass, copy_out
+    from autoopt.engine.tools.apply import PassFailed, apply_pass, copy_out
 
     accelerator = accelerator_of(device, ep)
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:

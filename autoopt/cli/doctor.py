@@ -9,7 +9,7 @@ from autoopt.cli.output import AsJson, print_json
 
 def doctor(as_json: AsJson = False) -> int:
     """Check versions, CPU, disk, database, runtime and Prefect; exit code 3 where something does not work."""
-    from autoopt.engine.doctor import examine
+    from autoopt.engine.tools.doctor import examine
     from autoopt.settings import settings
 
     findings = examine(settings())

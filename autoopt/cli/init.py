@@ -30,7 +30,7 @@ def init(
 ) -> None:
     """Write <model>.yaml into the current folder: a DAG for this model, with comments, ready to edit and to run."""
     from autoopt.dag.written import yaml_text
-    from autoopt.engine.planning import make_proposal
+    from autoopt.engine.planning.plan import make_proposal
 
     wish = make_wish(level, precision, device, ep, memory, fidelity)
     proposal, plan = make_proposal(model, data, calibration, wish, anywhere=True)

@@ -39,7 +39,7 @@ def plan(
     """Show the chains of a DAG as a tree, their points, and what was pruned and why, for each target of several. For a
     bare model, of what autoopt proposes. Runs nothing."""
     from autoopt.dag.drawing import dot, mermaid, tree_text
-    from autoopt.engine.plans import make_plans, plans_json
+    from autoopt.engine.planning.plans_by_target import make_plans, plans_json
 
     wish = make_wish(level, precision, device, ep, memory, fidelity)
     plans = make_plans(dag, model, data, wish=wish, data_root=data_root)

@@ -18,7 +18,7 @@ def replay(
     as_json: AsJson = False,
 ) -> int:
     """Make a model again from its recipe; exit code 1 where its bytes are not the same."""
-    from autoopt.engine.maintenance import replay as make
+    from autoopt.engine.tools.maintenance import replay as make
 
     made = make(recipe, model, out, data)
     if as_json:

@@ -16,7 +16,7 @@ from autoopt.cli.proposal_options import Device, Fidelity, Level, Memory, Precis
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
-    from autoopt.engine.request import RunRequest
+    from autoopt.engine.inputs.request import RunRequest
     from autoopt.results import RunResult
 
 Engine = Literal["prefect", "inline"]
@@ -66,7 +66,7 @@ def run(
 
     Exit code 1 where no model meets the constraints.
     """
-    from autoopt.engine.request import RunRequest
+    from autoopt.engine.inputs.request import RunRequest
 
     asked = {"trials": trials, "minutes": minutes, "strategy": strategy, "sampler": sampler, "seed": seed}
     request = RunRequest(

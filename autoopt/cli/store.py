@@ -31,7 +31,7 @@ def verify(
     as_json: AsJson = False,
 ) -> int:
     """Read every artifact and compare it with its digest; exit code 1 where one is missing or damaged."""
-    from autoopt.engine.maintenance import verify_store
+    from autoopt.engine.tools.maintenance import verify_store
 
     with existing_store() as store:
         found = verify_store(store, repair=repair)

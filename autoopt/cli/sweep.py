@@ -43,14 +43,14 @@ def sweep(
 
     Leaves the best models, sweep.json and sweep.html in out/. Exit code 1 on a regression.
     """
-    from autoopt.engine.zoo import check_zoo
+    from autoopt.engine.sweeps.zoo import check_zoo
 
     if schedule is None and (queue is not None or timezone is not None):
         option = "--queue" if queue is not None else "--timezone"
         raise InputError("is of a schedule, and there is none", where=option, remedy="add --schedule '0 2 * * *'")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
-    from autoopt.engine.sweep import SweepRequest, fell_short
+    from autoopt.engine.sweeps.sweep import SweepRequest, fell_short
 
     request = SweepRequest(
         zoo=zoo,
@@ -87,7 +87,7 @@ def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
     with Progress(sys.stderr, quiet=quiet) as progress:
         request = replace(request, observer=progress)
         if engine == "inline":
-            from autoopt.engine.sweep import run_sweep
+            from autoopt.engine.sweeps.sweep import run_sweep
 
             return run_sweep(request)
         from autoopt.orchestrate.server.startup import PrefectStart

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import available_timezones
 
-from autoopt.engine.sweep import SweepRequest
+from autoopt.engine.sweeps.sweep import SweepRequest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server.connection import DEFAULTS, api_url, check_password, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automation

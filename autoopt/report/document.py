@@ -31,7 +31,7 @@ class Model:
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     measured: Mapping[str, Any] = field(default_factory=dict)
-    """How its figures came about; see `autoopt.engine.account`."""
+    """How its figures came about; see `autoopt.engine.run.measurement_summary`."""
 
     @property
     def key(self) -> tuple[str, str]:

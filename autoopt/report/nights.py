@@ -1,6 +1,6 @@
 """One model tonight against the nights before: better, worse, or inside the noise, and what may be the cause.
 
-Entries are the JSON documents that a sweep keeps of each model; see `autoopt.engine.sweep`.
+Entries are the JSON documents that a sweep keeps of each model; see `autoopt.engine.sweeps.sweep`.
 """
 
 from __future__ import annotations

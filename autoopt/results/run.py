@@ -29,7 +29,7 @@ class Choice:
     """What to know of it: constraints that cannot be told with confidence, a busy machine."""
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
-    """How its figures came about; see `autoopt.engine.account`. Empty in runs of earlier versions."""
+    """How its figures came about; see `autoopt.engine.run.measurement_summary`. Empty in runs of earlier versions."""
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)

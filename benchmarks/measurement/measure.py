@@ -29,8 +29,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.confirm import EXTRA, FINAL, ROUNDS, confirmed_of
-from autoopt.engine.evaluations import Measured
+from autoopt.engine.run.confirm import EXTRA, FINAL, ROUNDS, confirmed_of
+from autoopt.engine.work.evaluations import Measured
 from autoopt.metrics import Estimate
 
 METRIC = "latency_p50"

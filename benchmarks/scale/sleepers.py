@@ -17,7 +17,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from autoopt.api import carry_out
-from autoopt.engine.request import RunRequest
+from autoopt.engine.inputs.request import RunRequest
 
 SCRIPT = '''\
 import time

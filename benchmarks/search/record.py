@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.dag.plan import Chain
-from autoopt.engine.context import RunContext
-from autoopt.engine.environment import cpu
-from autoopt.engine.evaluations import evaluate
-from autoopt.engine.pass_runs import run_chain
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.request import RunRequest
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.environment import cpu
+from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.pass_runs import run_chain
 from autoopt.model.candidate import Candidate
 from autoopt.search import ChainSpace
 from benchmarks.search.table import Row, Table

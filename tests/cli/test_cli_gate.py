@@ -14,8 +14,8 @@ from builders import mlp, write
 from gated import Calls, until
 
 from autoopt.cli.app import main
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.request import RunRequest
 from autoopt.workers import Gate, gate
 
 Work = Callable[[str, Path], Any]

@@ -12,7 +12,7 @@ from builders import cnn, mlp, write
 from gated import Calls, watched
 
 from autoopt.api import carry_out
-from autoopt.engine.request import RunRequest
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.results import RunResult
 
 SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}

@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 
 import autoopt
-from autoopt.engine.apply import PassFailed, apply_pass, copy_out
+from autoopt.engine.tools.apply import PassFailed, apply_pass, copy_out
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 

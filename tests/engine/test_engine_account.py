@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine.account import BUSY, account
-from autoopt.engine.confirm import Confirmed
-from autoopt.engine.evaluations import Measured
+from autoopt.engine.run.confirm import Confirmed
+from autoopt.engine.run.measurement_summary import BUSY, account
+from autoopt.engine.work.evaluations import Measured
 
 
 def estimate(value: float) -> dict[str, float]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine import confirm
-from autoopt.engine.confirm import Confirmed
-from autoopt.engine.evaluations import Measured, latency_seconds
-from autoopt.engine.nightly import BROKEN, measure_again
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.request import RunRequest
+from autoopt.engine.run import confirm
+from autoopt.engine.run.confirm import Confirmed
+from autoopt.engine.sweeps.nightly import BROKEN, measure_again
+from autoopt.engine.work.evaluations import Measured, latency_seconds
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.observer import CallbackObserver

@@ -8,9 +8,9 @@ from pathlib import Path
 import builders
 import pytest
 
-from autoopt.engine.planning import make_plan
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.planning.plan import make_plan
 from autoopt.engine.prepare import prepare
-from autoopt.engine.request import RunRequest
 from autoopt.errors import InputError
 from autoopt.model.files import split_source
 from autoopt.model.mlflow import packaged_model

@@ -7,10 +7,10 @@ from pathlib import Path
 import builders
 import pytest
 
-from autoopt.engine.apply import apply_pass
-from autoopt.engine.keys import pass_run_key
-from autoopt.engine.request import RunRequest
-from autoopt.engine.zoo import check_zoo
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.sweeps.zoo import check_zoo
+from autoopt.engine.tools.apply import apply_pass
+from autoopt.engine.work.keys import pass_run_key
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 from autoopt.registry import registry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.doctor import examine
+from autoopt.engine.tools.doctor import examine
 from autoopt.settings import Settings
 from autoopt.store import Store
 

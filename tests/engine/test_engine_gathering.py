@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.pass_runs import run_chain
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.request import RunRequest
-from autoopt.engine.session import Session
+from autoopt.engine.run.session import Session
+from autoopt.engine.work.pass_runs import run_chain
 from autoopt.observer import CallbackObserver
 from autoopt.report.lineage import lineage_lines
 

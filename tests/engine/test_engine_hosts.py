@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoopt.engine.planning import make_plan
+from autoopt.engine.planning.plan import make_plan
 from autoopt.errors import ConfigError, InputError
 from autoopt.store import Store
 

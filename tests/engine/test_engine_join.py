@@ -16,11 +16,11 @@ import pytest
 from builders import mlp, write
 
 from autoopt.api import carry_out, resume
-from autoopt.engine.join import join
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.resolve import spec_of
 from autoopt.engine.prepare import prepare
-from autoopt.engine.proposing import spec_of
-from autoopt.engine.request import RunRequest
-from autoopt.engine.sweep import SweepRequest, run_sweep
+from autoopt.engine.run.join import join
+from autoopt.engine.sweeps.sweep import SweepRequest, run_sweep
 from autoopt.errors import ConfigError, InputError
 from autoopt.settings import settings
 from autoopt.spec import load_dag

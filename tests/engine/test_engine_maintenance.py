@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
-from autoopt.engine.maintenance import replay, verify_store
+from autoopt.engine.tools.maintenance import replay, verify_store
 from autoopt.errors import InputError
 from autoopt.store import Store
 

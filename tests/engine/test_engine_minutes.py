@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine import context
+from autoopt.engine.work import context
 from autoopt.observer import CallbackObserver
 from autoopt.store import Store
 from autoopt.workers import Gate

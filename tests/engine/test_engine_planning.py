@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine import planning
-from autoopt.engine.planning import make_plan
+from autoopt.engine.planning import plan as planning
+from autoopt.engine.planning.plan import make_plan
 from autoopt.errors import InputError
 from autoopt.settings import Settings
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import endless_loop, mlp, split_abort, write
 
-from autoopt.engine.goal import make_goal
+from autoopt.engine.inputs.goal import make_goal
 from autoopt.errors import InputError
 from autoopt.metrics import Constraint
 from autoopt.results import RunResult
@@ -195,7 +195,7 @@ def test_failing_pass_is_a_value_and_its_neighbours_go_on(go: Any, mlp_file: Pat
 def test_source_model_that_kills_or_hangs_ends_the_run_with_one_line(
     go: Any, tmp_path: Path, made: Any, said: str
 ) -> None:
-    from autoopt.engine.context import Limits
+    from autoopt.engine.work.context import Limits
 
     path = write(made(), tmp_path / "killer")
     dag = {"passes": {"tidy": {"pass": "name_fix"}}, "chains": [["tidy"]], "constraints": []}

@@ -14,9 +14,9 @@ import pytest
 from builders import cnn, mlp, write
 
 from autoopt.cli.app import main
-from autoopt.engine import context
-from autoopt.engine.sweep import BEGUN, SweepRequest, fell_short, run_sweep
-from autoopt.engine.zoo import items
+from autoopt.engine.sweeps.sweep import BEGUN, SweepRequest, fell_short, run_sweep
+from autoopt.engine.sweeps.zoo import items
+from autoopt.engine.work import context
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch

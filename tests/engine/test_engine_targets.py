@@ -14,10 +14,10 @@ from builders import mlp, write
 
 from autoopt.api import carry_out, resume
 from autoopt.cli.app import main
-from autoopt.engine.join import join
-from autoopt.engine.plans import make_plans
-from autoopt.engine.request import RunRequest
-from autoopt.engine.single import mean
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.planning.plans_by_target import make_plans
+from autoopt.engine.run.join import join
+from autoopt.engine.targets.single_best import mean
 from autoopt.errors import ConfigError, InputError
 from autoopt.metrics import Estimate
 from autoopt.results import RunResult

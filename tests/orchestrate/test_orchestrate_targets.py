@@ -18,7 +18,7 @@ from object_store import bucket
 from remote_pool import POOL, free_port, server, worker
 
 from autoopt.api import carry_out, resume
-from autoopt.engine.request import RunRequest
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.store import Store
 
 pytestmark = pytest.mark.service
@@ -35,7 +35,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from autoopt.api import carry_out
-from autoopt.engine.request import RunRequest
+from autoopt.engine.inputs.request import RunRequest
 result = carry_out(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])), out=None)
 found = {t.name: t.result.best.metrics for t in result.targets}
 print(json.dumps({"targets": found, "size": result.best.ratios["size"].value}))

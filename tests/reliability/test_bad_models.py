@@ -14,7 +14,8 @@ from commands import fill, start
 from mutants import mutants
 
 from autoopt.cli.app import main
-from autoopt.engine import bench, intake
+from autoopt.engine.inputs import sources
+from autoopt.engine.work import resources
 from autoopt.errors import InputError
 from autoopt.settings import settings
 from autoopt.store import Store
@@ -37,21 +38,21 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = builders.write(builders.mlp(), tmp_path / "in")
-    monkeypatch.setattr(intake, which, "jobs:die")
+    monkeypatch.setattr(sources, which, "jobs:die")
     with Store.open(None, tmp_path / "home") as store, WorkerPool(size=1, env={"PYTHONPATH": TESTS}) as pool:
         said = []
         for _ in range(3):
             with pytest.raises(InputError) as error:
-                intake.admit(store, pool, model, tmp_path)
+                sources.admit(store, pool, model, tmp_path)
             said.append(str(error.value))
         assert "in quarantine" not in said[0] + said[1]
         assert "is in quarantine: it killed its worker 2 times" in said[2]
         assert len(store.events(kind="worker death")) == 2
         monkeypatch.undo()
         with pytest.raises(InputError, match="in quarantine"):
-            intake.admit(store, pool, model, tmp_path)
+            sources.admit(store, pool, model, tmp_path)
         other = builders.write(builders.mlp(seed=3), tmp_path / "other")
-        assert intake.admit(store, pool, other, tmp_path)[1].op_counts
+        assert sources.admit(store, pool, other, tmp_path)[1].op_counts
 
 
 def test_a_source_model_that_kills_is_one_line_and_then_in_quarantine(tmp_path: Path) -> None:
@@ -86,10 +87,10 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
-    monkeypatch.setattr(intake, "MODEL_SECONDS", 5.0)
+    monkeypatch.setattr(sources, "MODEL_SECONDS", 5.0)
     settings.cache_clear()
     with WorkerPool(size=2) as pool:
-        monkeypatch.setattr(bench, "WorkerPool", lambda *_, **__: Shared(pool))
+        monkeypatch.setattr(resources, "WorkerPool", lambda *_, **__: Shared(pool))
         yield tmp_path
     settings.cache_clear()
 

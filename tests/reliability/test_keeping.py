@@ -12,7 +12,7 @@ import pytest
 from commands import RUN, fill, finish, left, start
 
 from autoopt.cli.app import main
-from autoopt.engine.maintenance import verify_store
+from autoopt.engine.tools.maintenance import verify_store
 from autoopt.settings import settings
 from autoopt.store import Store
 

@@ -22,10 +22,10 @@ from prefect.deployments import run_deployment
 from prefect.runtime import flow_run
 from prefect.states import Cancelling
 
-from autoopt.engine.context import RunContext
-from autoopt.engine.executor import Work
-from autoopt.engine.session import Session
-from autoopt.engine.trial import ended, result_of
+from autoopt.engine.run.executor import Work
+from autoopt.engine.run.session import Session
+from autoopt.engine.run.trial import ended, result_of
+from autoopt.engine.work.context import RunContext
 from autoopt.orchestrate.server.heartbeats import Watched
 from autoopt.orchestrate.server.outages import Outage, asking, waiting_out
 from autoopt.outcome import Outcome

@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from autoopt.engine.join import Joined, join
+from autoopt.engine.run.join import Joined, join
 from autoopt.errors import AutooptError
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
 from autoopt.orchestrate.flow_runs.in_process import ROUND

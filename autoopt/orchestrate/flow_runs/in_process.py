@@ -24,7 +24,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from autoopt.engine.executor import Executor, Work
+from autoopt.engine.run.executor import Executor, Work
 from autoopt.errors import EXIT_INTERRUPTED
 from autoopt.orchestrate.flow_runs.artifacts import show_chain, show_result
 from autoopt.orchestrate.flow_runs.naming import flow_run_name

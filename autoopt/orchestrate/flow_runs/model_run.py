@@ -12,10 +12,10 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from autoopt.engine.export import check_out
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.request import RunRequest
-from autoopt.engine.session import Session
+from autoopt.engine.run.export import check_out
+from autoopt.engine.run.session import Session
 from autoopt.errors import AutooptError
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.artifacts import show_result

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.session import Session
+from autoopt.engine.run.session import Session
 
 
 def flow_run_name(text: str) -> str:

@@ -13,8 +13,8 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from autoopt.engine.session import Session
-from autoopt.engine.sweep import SweepRequest, fell_short, run_sweep
+from autoopt.engine.run.session import Session
+from autoopt.engine.sweeps.sweep import SweepRequest, fell_short, run_sweep
 from autoopt.errors import AutooptError, SystemFailure
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow

@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from autoopt.engine.environment import cpu, environment
+from autoopt.engine.work.environment import cpu, environment
 from autoopt.errors import InputError
 from autoopt.settings import settings
 from autoopt.workers import Gate, WorkerPool

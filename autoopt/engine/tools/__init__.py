@@ -1,0 +1,1 @@
+"""Single operations beside runs: apply one pass, examine the installation, verify a store, replay a recipe."""
