@@ -1,37 +1,44 @@
-"""Where a model is to run: device, execution provider (EP), runtime, threads."""
+"""Where a model runs: device, execution provider (EP), runtime and threads. `autoopt.json_codec` writes their JSON."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Final
 
-DEFAULT_EP = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "npu": "QNNExecutionProvider"}
+from autoopt.json_codec import JsonObject, to_json
+
+DEFAULT_EP: Final = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "npu": "QNNExecutionProvider"}
+"""Execution provider by device, where the user names none."""
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What pass parameters may depend on: device, EP, device memory in bytes (None: unknown), ISA features
-    (lower case, as the kernel names them: `avx512_vnni`, `amx_int8`)."""
+    """The hardware facts that pass parameters may depend on."""
 
     device: str = "cpu"
     execution_provider: str = "CPUExecutionProvider"
     memory: int | None = None
+    """Device memory in bytes; None if unknown."""
     isa: frozenset[str] = frozenset()
+    """Instruction set features in lower case, as the kernel names them: `avx512_vnni`, `amx_int8`."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where candidates are measured. `threads` is intra-op threads, 0 means the runtime's default.
-    `python`: another interpreter whose runtime measures; empty means this one."""
+    """The place where candidates are measured."""
 
     name: str = "local"
     device: str = "cpu"
     execution_provider: str = "CPUExecutionProvider"
     threads: int = 1
+    """Intra-op threads; 0 leaves the choice to the runtime."""
     memory: int | None = None
+    """Device memory in bytes; None if unknown."""
     python: str = ""
+    """Interpreter whose runtime measures; empty for the current one."""
 
     @property
-    def content(self) -> dict[str, Any]:
-        """What results depend on: everything but what the user calls it."""
-        return asdict(replace(self, name="local"))
+    def content(self) -> JsonObject:
+        """Everything that results depend on: all fields but the name that the user chose."""
+        content: JsonObject = to_json(replace(self, name="local"))
+        return content

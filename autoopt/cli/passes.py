@@ -106,6 +106,7 @@ def _entries(user_script: str | None, device: str | None, ep: str | None) -> lis
 
 def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
     from autoopt.errors import InputError
+    from autoopt.json_codec import to_json
     from autoopt.model.fetch import fetch, is_url
     from autoopt.passes.document import broken, to_document
     from autoopt.registry import Failure, info_from_json
@@ -114,10 +115,7 @@ def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
 
     if is_url(user_script):
         user_script = str(fetch(user_script, settings().home / "downloads"))
-    payload = {
-        "user_script": str(Path(user_script).resolve()),
-        "accelerator": {"device": accelerator.device, "execution_provider": accelerator.execution_provider},
-    }
+    payload = {"user_script": str(Path(user_script).resolve()), "accelerator": to_json(accelerator)}
     told = call_once("autoopt.passes.runner:describe", payload)
     if told.value is None:
         raise InputError(told.message, where="" if user_script in told.message else user_script)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from autoopt.dag.inserting import Infos
 from autoopt.errors import InputError, did_you_mean
+from autoopt.json_codec import to_json
 from autoopt.registry import PassInfo, info_from_json, registry
 from autoopt.target import Accelerator
 
@@ -39,14 +40,6 @@ def script_infos(script: str | None, accelerator: Accelerator, describe: Describ
     """
     if script is None:
         return {}
-    payload = {
-        "user_script": script,
-        "accelerator": {
-            "device": accelerator.device,
-            "execution_provider": accelerator.execution_provider,
-            "memory": accelerator.memory,
-            "isa": sorted(accelerator.isa),
-        },
-    }
+    payload = {"user_script": script, "accelerator": to_json(accelerator)}
     infos = [info_from_json(data) for data in describe(payload)["passes"]]
     return {i.name: i for i in infos if i.origin != "built-in"}

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from autoopt.json_codec import from_json
 from autoopt.passes import user_code
 from autoopt.passes.steps import Stepper, StepResult
 from autoopt.registry import info_to_json, registry
@@ -39,7 +40,7 @@ def run(payload: Mapping[str, Any]) -> dict[str, Any]:
         stepper = Stepper(
             path=Path(model["path"]),
             session_options=dict(model.get("session_options") or {}),
-            accelerator=accelerator_from_json(payload.get("accelerator")),
+            accelerator=from_json(Accelerator, payload.get("accelerator") or {}),
             script=script,
             data=payload.get("data"),
             work=Path(work),
@@ -72,7 +73,7 @@ def describe(payload: Mapping[str, Any]) -> dict[str, Any]:
         InputError: the user script cannot be read or fails.
     """
     script = user_code.load(payload.get("user_script"))
-    accelerator = accelerator_from_json(payload.get("accelerator"))
+    accelerator = from_json(Accelerator, payload.get("accelerator") or {})
     infos = [script.info(name, accelerator) for name in registry().names()]
     return {
         "passes": [info_to_json(info) for info in infos],
@@ -80,9 +81,3 @@ def describe(payload: Mapping[str, Any]) -> dict[str, Any]:
         "source_digest": script.digest,
         "failures": [asdict(failure) for failure in registry().failures],
     }
-
-
-def accelerator_from_json(data: Mapping[str, Any] | None) -> Accelerator:
-    """An `Accelerator`; the CPU where `data` is None."""
-    given = dict(data or {})
-    return Accelerator(**{**given, "isa": frozenset(given.get("isa") or ())})

@@ -15,10 +15,11 @@ from autoopt.engine.run.costs import cost_of
 from autoopt.engine.run.loop import spent_seconds
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.calls import deaths_of
-from autoopt.engine.work.context import Limits, RunContext, accelerator_json
+from autoopt.engine.work.context import Limits, RunContext
 from autoopt.engine.work.resources import Resources
 from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
+from autoopt.json_codec import to_json
 from autoopt.results import RunResult
 from autoopt.search.base import ChainSpace, Cost
 from autoopt.search.strategies import make_strategy
@@ -160,7 +161,7 @@ def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
         "replay_environment": {
             "calibration": inputs.calibration.config,
             "user_script": str(inputs.script) if inputs.script else None,
-            "accelerator": accelerator_json(inputs.accelerator),
+            "accelerator": to_json(inputs.accelerator),
             "data_root": inputs.spec.data_root,
         },
     }

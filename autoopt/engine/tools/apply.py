@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from autoopt.errors import InputError, did_you_mean
+from autoopt.json_codec import to_json
 from autoopt.model.fetch import fetch, is_url
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
@@ -95,8 +95,7 @@ def apply_pass(
     """
     if user_script is not None and is_url(user_script):
         user_script = str(fetch(user_script, settings().home / "downloads"))
-    source, target = folder / "source", asdict(accelerator or Accelerator())
-    target["isa"] = sorted(target["isa"])
+    source, target = folder / "source", to_json(accelerator or Accelerator())
     with WorkerPool(size=1) as pool:
         info = _info(pool, name, user_script, target)
         if info.makes_model and user_script is None and model.suffix == ".py":

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.data import DataConfig
-from autoopt.engine.work.context import accelerator_json
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.restore import ReplayEnvironment, replay_environment_of, restorer
 from autoopt.errors import InputError
+from autoopt.json_codec import to_json
 from autoopt.model.files import digest_folder
 from autoopt.store import Lineage, Store
 from autoopt.store.verify import Verification, verify
@@ -63,7 +63,7 @@ def replay(recipe: Path, model: str | Path, out: Path, calibration: Any = None) 
         if admitted.value["digest"] != said["source"]:
             raise InputError(f"is not the model that the recipe begins with ({said['source'][:12]})", where=str(model))
         data = said.get("calibration") if calibration is None else DataConfig.parse(calibration).resolved(".").to_json()
-        accelerator = said.get("accelerator") or accelerator_json(Accelerator())
+        accelerator = said.get("accelerator") or to_json(Accelerator())
         if calibration is not None:
             described = gated_call(pool, "autoopt.data.worker:describe", {"data": data})
             if described.value is None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from autoopt.dag.plan import Plan
 from autoopt.engine.work.hosts import Hosts
+from autoopt.json_codec import to_json
 from autoopt.metrics import Constraint, Metric, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
@@ -191,7 +192,7 @@ class RunContext:
         return {
             "calibration": self.calibration.config,
             "user_script": self.user_script,
-            "accelerator": accelerator_json(self.accelerator),
+            "accelerator": to_json(self.accelerator),
             "data_root": self.data_root,
         }
 
@@ -216,13 +217,3 @@ class RunContext:
     def seconds_for(self, limit: float) -> float:
         """`limit`, or less where the run's time is nearly up."""
         return max(1.0, min(limit, self.deadline - self.tick() + BEYOND_SECONDS))
-
-
-def accelerator_json(accelerator: Accelerator) -> dict[str, Any]:
-    """An accelerator as workers take it."""
-    return {
-        "device": accelerator.device,
-        "execution_provider": accelerator.execution_provider,
-        "memory": accelerator.memory,
-        "isa": sorted(accelerator.isa),
-    }

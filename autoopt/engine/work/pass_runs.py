@@ -13,10 +13,11 @@ from autoopt.dag.plan import ChainNode
 from autoopt.data.digest import digest_path
 from autoopt.engine.work.calls import call
 from autoopt.engine.work.claims import claim_or_wait, kept
-from autoopt.engine.work.context import RunContext, accelerator_json
+from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import pass_run_key
 from autoopt.errors import TimeUp
+from autoopt.json_codec import to_json
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.spec.data import resolve_path
@@ -140,7 +141,7 @@ def _run_group(ctx: RunContext, group: Sequence[ChainNode], configs: Configs, pr
         "model": ctx.payload(progress.candidate),
         "steps": [{"node": n.id, "pass": n.info.name, "params": dict(configs[n.id])} for n in group],
         "output": str(folder),
-        "accelerator": accelerator_json(ctx.accelerator),
+        "accelerator": to_json(ctx.accelerator),
         "data": ctx.calibration.config,
         "user_script": ctx.user_script,
         "data_root": ctx.data_root,

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.work.context import Limits, accelerator_json
+from autoopt.engine.work.context import Limits
 from autoopt.errors import SystemFailure
+from autoopt.json_codec import to_json
 from autoopt.store import Lineage, RunRecord, Store
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
@@ -24,7 +25,7 @@ class ReplayEnvironment:
     scratch: Path
     calibration: Any = None
     user_script: str | None = None
-    accelerator: Mapping[str, Any] = field(default_factory=lambda: accelerator_json(Accelerator()))
+    accelerator: Mapping[str, Any] = field(default_factory=lambda: to_json(Accelerator()))
     limits: Limits = field(default_factory=Limits)
     data_root: str = ""
 
