@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from autoopt.json_codec import JsonObject, to_json
+from autoopt.json_codec import JsonValue, to_json
 
 DEFAULT_EP: Final = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "npu": "QNNExecutionProvider"}
 """Execution provider by device, where the user names none."""
@@ -38,7 +38,7 @@ class Target:
     """Interpreter whose runtime measures; empty for the current one."""
 
     @property
-    def content(self) -> JsonObject:
+    def content(self) -> dict[str, JsonValue]:
         """Everything that results depend on: all fields but the name that the user chose."""
-        content: JsonObject = to_json(replace(self, name="local"))
+        content: dict[str, JsonValue] = to_json(replace(self, name="local"))
         return content
