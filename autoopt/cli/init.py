@@ -12,7 +12,7 @@ from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.proposal_options import Device, Fidelity, Level, Memory, Precision, Provider, make_wish
 
 if TYPE_CHECKING:
-    from autoopt.dag.plan import Plan
+    from autoopt.dag import Plan
 
 
 def init(
@@ -29,7 +29,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write <model>.yaml into the current folder: a DAG for this model, with comments, ready to edit and to run."""
-    from autoopt.dag.written import yaml_text
+    from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.engine.planning.plan import make_proposal
 
     wish = make_wish(level, precision, device, ep, memory, fidelity)

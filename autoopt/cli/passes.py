@@ -62,7 +62,7 @@ def compat(
     as_json: AsJson = False,
 ) -> None:
     """Say what does here what a pass of PopRT or Olive does."""
-    from autoopt.passes.compat import answer, answers
+    from autoopt.registry.compat import answer, answers
     from autoopt.report.table import Table, write_table
 
     found = [answer(name)] if name else list(answers().values())

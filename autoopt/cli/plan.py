@@ -38,7 +38,7 @@ def plan(
 ) -> None:
     """Show the chains of a DAG as a tree, their points, and what was pruned and why, for each target of several. For a
     bare model, of what autoopt proposes. Runs nothing."""
-    from autoopt.dag.drawing import dot, mermaid, tree_text
+    from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
     from autoopt.engine.planning.plans_by_target import make_plans, plans_json
 
     wish = make_wish(level, precision, device, ep, memory, fidelity)

@@ -1,9 +1,14 @@
-"""From a spec to chains and an immutable plan. The only place that imports networkx."""
+"""From a spec to chains and an immutable plan, and from a model to a proposed spec. Only this room imports networkx.
 
-from autoopt.dag.compile import compile_plan
-from autoopt.dag.infos import pass_infos, script_infos
-from autoopt.dag.plan import Chain, ChainNode, Plan
-from autoopt.dag.propose import Proposal, propose
-from autoopt.dag.reasons import Facts
+`graph` holds the pass graph, the nodes' search spaces and the priors; `compiler` turns them into a plan with exact
+counts and a reason for each pruned chain; `proposal` writes a spec for a model. Read `compiler.compile` first.
+"""
+
+from autoopt.dag.compiler.chain import Chain, ChainNode
+from autoopt.dag.compiler.compile import compile_plan
+from autoopt.dag.compiler.pass_lookup import pass_infos, script_infos
+from autoopt.dag.compiler.plan import Plan
+from autoopt.dag.compiler.pruning import Facts
+from autoopt.dag.proposal.propose import Proposal, propose
 
 __all__ = ["Chain", "ChainNode", "Facts", "Plan", "Proposal", "compile_plan", "pass_infos", "propose", "script_infos"]

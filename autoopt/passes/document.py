@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from autoopt.passes.compat import answers
 from autoopt.registry import REQUIRED, Failure, ParameterInfo, PassInfo, registry
+from autoopt.registry.compat import answers
 from autoopt.space import IGNORED, INVALID, Conditional, ConditionalDefault
 
 FAMILIES: Final[dict[str, str]] = {

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from autoopt.metrics import Objective
-from autoopt.parameters import same
 from autoopt.search.base import ChainSpace, Feedback, Proposal
 from autoopt.search.chooser import Answer, Chooser
 from autoopt.search.history import History
 from autoopt.space import Point, SearchSpace
+from autoopt.space.parameters import same
 
 
 def part_of(chain: ChainSpace, nodes: Sequence[str], given: Point, name: str) -> ChainSpace:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from autoopt.parameters import Value, key
 from autoopt.search.base import ChainSpace
 from autoopt.space import Point
+from autoopt.space.parameters import Value, key
 
 if TYPE_CHECKING:
     import numpy as np

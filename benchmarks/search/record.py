@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoopt.dag.plan import Chain
+from autoopt.dag import Chain
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.work.context import RunContext

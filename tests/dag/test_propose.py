@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
-from autoopt.dag.fitting import Given
-from autoopt.dag.flows import PROVIDERS
-from autoopt.dag.learned import Example, similarity
-from autoopt.dag.propose import Proposal, propose
-from autoopt.dag.written import yaml_text
+from autoopt.dag.proposal.dag_yaml import yaml_text
+from autoopt.dag.proposal.exclusions import Given
+from autoopt.dag.proposal.precisions import PROVIDERS
+from autoopt.dag.proposal.propose import Proposal, propose
+from autoopt.dag.proposal.warm_start import Example, similarity
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
 from autoopt.registry import registry

@@ -1,4 +1,4 @@
-"""A pass graph for a model without a DAG: what must be known is gathered here, `autoopt.dag.propose` decides."""
+"""Gather the facts for which `autoopt.dag.propose` writes a pass graph when a model comes without one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autoopt.dag import Facts
-from autoopt.dag.fitting import Given
-from autoopt.dag.inserting import Infos
-from autoopt.dag.learned import Example, similarity
-from autoopt.dag.propose import Proposal, propose
+from autoopt.dag.compiler.requirements import Infos
+from autoopt.dag.proposal.exclusions import Given
+from autoopt.dag.proposal.propose import Proposal, propose
+from autoopt.dag.proposal.warm_start import Example, similarity
 from autoopt.model.fetch import url_name
 from autoopt.model.inspection import Inspection
 from autoopt.settings import settings

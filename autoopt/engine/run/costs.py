@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autoopt.dag.plan import Chain, ChainNode
+from autoopt.dag import Chain, ChainNode
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.pass_runs import Progress, stored_run
 from autoopt.search.base import Cost

@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from autoopt.dag.plan import Chain
+from autoopt.dag import Chain
 from autoopt.engine.run.executor import Executor
 from autoopt.engine.run.trial import execute_row, how
 from autoopt.engine.work.context import RunContext

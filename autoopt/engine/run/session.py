@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from autoopt.dag.plan import Chain
+from autoopt.dag import Chain
 from autoopt.engine.run.confirm import Confirmed, confirm, judged_again, seconds_for
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import export

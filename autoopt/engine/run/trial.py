@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from autoopt.dag.plan import Chain, ChainNode
+from autoopt.dag import Chain, ChainNode
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measured, evaluate
 from autoopt.engine.work.pass_runs import Progress, run_chain

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autoopt.dag.plan import Plan
+from autoopt.dag import Plan
 from autoopt.engine.work.hosts import Hosts
 from autoopt.json_codec import to_json
 from autoopt.metrics import Constraint, Metric, Objective

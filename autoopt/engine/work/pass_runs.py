@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoopt.dag.plan import ChainNode
+from autoopt.dag import ChainNode
 from autoopt.data.digest import digest_path
 from autoopt.engine.work.calls import call
 from autoopt.engine.work.claims import claim_or_wait, kept

@@ -1,0 +1,55 @@
+"""That what the user states about chains and values can be meant: the chains exist, the values are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autoopt.dag.graph.node_spaces import all_values, same
+from autoopt.dag.graph.pass_graph import END, START, PassGraph
+from autoopt.errors import did_you_mean
+from autoopt.space import NodeSpace
+from autoopt.spec import DagSpec
+from autoopt.spec.source import Place
+
+
+def check_stated(spec: DagSpec, graph: PassGraph, spaces: Mapping[str, NodeSpace]) -> None:
+    """Check priors and weights of a spec against its graph and spaces.
+
+    Raises:
+        ConfigError: a chain that the graph does not have, a parameter that is not searched, a value not among those.
+    """
+    for field in ("prefer", "forbid", "require"):
+        for index, prior in enumerate(getattr(spec, field)):
+            if prior.chain is not None:
+                _check_chain(spec, graph, (field, index), prior.chain)
+            for node, params in prior.values.items():
+                for name, value in params.items():
+                    _check_value(spec, (field, index, "values", node, name), spaces[node], name, value)
+    for name in spec.weights:
+        nodes = tuple(part.strip() for part in name.split("->"))
+        if "->" in name or name in spec.passes:
+            _check_chain(spec, graph, ("weights", name), nodes)
+        elif len(name) != 16 or not set(name) <= set("0123456789abcdef"):
+            raise spec.error(("weights", name), "is no chain", "write its name 'a -> b' or its id")
+
+
+def _check_chain(spec: DagSpec, graph: PassGraph, place: Place, chain: tuple[str, ...]) -> None:
+    at = START
+    for node in chain:
+        after = next((k for k in graph.next[at] if k != END and graph.node_of[k] == node), None)
+        if after is None:
+            raise spec.error(place, f"no chain of this graph begins {' -> '.join(chain[: chain.index(node) + 1])}")
+        at = after
+    if END not in graph.next[at]:
+        raise spec.error(place, f"no chain of this graph ends after {' -> '.join(chain)}")
+
+
+def _check_value(spec: DagSpec, place: Place, space: NodeSpace, name: str, value: Any) -> None:
+    if name not in space.search:
+        hint = did_you_mean(name, space.search) or f"searched: {', '.join(space.search) or 'nothing'}"
+        raise spec.error(place, f"parameter {name!r} is not searched here", hint)
+    known = all_values(space.search[name])
+    if not any(same(value, k) for k in known):
+        shown = ", ".join(map(repr, known[:10])) + (", ..." if len(known) > 10 else "")
+        raise spec.error(place, f"must be one of {shown}, not {value!r}")

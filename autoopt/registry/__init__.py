@@ -1,0 +1,36 @@
+"""The registry of passes: built-in ones, plug-ins, and those that user scripts register.
+
+Planning needs only a `PassInfo` (parameters for a target, required and conflicting passes), which imports neither onnx
+nor onnxruntime: pass modules import those inside `run`. Read `pass_registry` first; `built_in` lists the passes.
+"""
+
+from autoopt.registry.built_in import BUILT_IN
+from autoopt.registry.describe import describe
+from autoopt.registry.pass_info import (
+    REQUIRED,
+    Param,
+    ParameterInfo,
+    PassInfo,
+    Tolerance,
+    Unit,
+    info_from_json,
+    info_to_json,
+)
+from autoopt.registry.pass_registry import Failure, Registry, register, registry
+
+__all__ = [
+    "BUILT_IN",
+    "REQUIRED",
+    "Failure",
+    "Param",
+    "ParameterInfo",
+    "PassInfo",
+    "Registry",
+    "Tolerance",
+    "Unit",
+    "describe",
+    "info_from_json",
+    "info_to_json",
+    "register",
+    "registry",
+]

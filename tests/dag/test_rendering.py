@@ -1,0 +1,76 @@
+"""Plans as text, Mermaid and DOT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dag_worlds import make_info
+
+from autoopt.dag import Plan, compile_plan
+from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
+from autoopt.spec import load_dag
+
+
+def plan(**fields: Any) -> Plan:
+    passes = {"a": "p", "b": {"pass": "q", "params": "search"}, "c": "broken", "d": "asks"}
+    infos = {
+        "p": make_info("p"),
+        "q": make_info("q", 3),
+        "broken": make_info("broken", missing="no library"),
+        "asks": make_info("asks", requires=("helper",), needs_data=True),
+        "helper": make_info("helper"),
+    }
+    dag = {"name": "drawn", "passes": passes, "edges": ["a -> b -> d", "a -> c"], **fields}
+    return compile_plan(load_dag(dag), infos.__getitem__)
+
+
+def test_the_tree_shows_chains_points_insertions_cuts_and_reasons() -> None:
+    made = plan(forbid=[{"values": {"b": {"v": 0}}, "reason": "slow"}])
+    chain = next(made.chains())
+    assert tree_text(made).splitlines() == [
+        "drawn: 1 chain, 2 points (of 3 before cuts), 3 nodes in the prefix tree",
+        "└─ a (p)",
+        "   └─ b (q, x3)",
+        f"      └─ d (asks)  = 2 points (of 3 before cuts)  {chain.id}",
+        "inserted: helper before d",
+        "cut: a -> b -> d: b.v=0: forbidden by a prior: slow",
+        "pruned: a -> c: c: pass broken is not available: no library [unavailable]",
+    ]
+
+
+def test_the_tree_says_what_it_leaves_out() -> None:
+    passes = {f"n{i}": "p" for i in range(8)}
+    stages = [[f"n{2 * i}", f"n{2 * i + 1}"] for i in range(4)]
+    dag = {"name": "many", "passes": passes, "stages": stages, "forbid": [{"nodes": ["n0"]}]}
+    text = tree_text(compile_plan(load_dag(dag), make_info), limit=2)
+    assert "... and 6 more chains" in text
+    assert "pruned: 8 chains in all (forbid: 8)" in text
+    assert text.count("pruned: n0 -> ") == 2
+
+
+def test_a_chain_that_is_the_beginning_of_another_ends_on_its_own_line() -> None:
+    dag = {"name": "d", "passes": ["a", "b"], "chains": [["a"], ["a", "b"]]}
+    lines = tree_text(compile_plan(load_dag(dag), make_info)).splitlines()
+    assert lines[1].startswith("└─ a  = 1 point  ")
+    assert lines[2].startswith("   └─ b  = 1 point  ")
+
+
+def test_mermaid_and_dot_show_the_graph_with_pruned_parts_dashed() -> None:
+    made = plan()
+    assert mermaid(made).splitlines() == [
+        "flowchart LR",
+        '    n0["a (p)"]',
+        '    n1["b (q, x3)"]',
+        '    n2["c (broken)"]',
+        '    n3["d (asks)"]',
+        "    n0 --> n1",
+        "    n0 -.-> n2",
+        "    n1 --> n3",
+        "    classDef pruned stroke-dasharray: 4 4",
+        "    class n2 pruned",
+    ]
+    drawn = dot(made)
+    assert drawn.startswith('digraph "drawn" {\n')
+    assert '    n2 [label="c (broken)", style=dashed];\n' in drawn
+    assert "    n0 -> n2 [style=dashed];\n" in drawn
+    assert "    n1 -> n3;\n" in drawn
