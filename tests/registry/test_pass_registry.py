@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.registry import Registry, registry
-from autoopt.registry.pass_info import REQUIRED, Param, Unit, describe, info_from_json, info_to_json
+from autoopt.registry import REQUIRED, Param, Registry, Unit, describe, info_from_json, info_to_json, registry
 from autoopt.space import Categorical, ConditionalDefault
 
 
