@@ -82,7 +82,7 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Write a working pass with its test, to start from."""
-    from autoopt.passes.scaffold import new_pass
+    from autoopt.passes.catalogue.scaffold import new_pass
 
     files = [str(path) for path in new_pass(name, folder)]
     if as_json:
@@ -93,7 +93,7 @@ def new(
 
 def _entries(user_script: str | None, device: str | None, ep: str | None) -> list[dict[str, Any]]:
     """All passes as documents; those of a user script are asked of a worker."""
-    from autoopt.passes.document import broken, to_document
+    from autoopt.passes.catalogue.document import broken, to_document
     from autoopt.registry import registry
 
     accelerator = accelerator_of(device, ep)
@@ -108,7 +108,7 @@ def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
     from autoopt.errors import InputError
     from autoopt.json_codec import to_json
     from autoopt.model.fetch import fetch, is_url
-    from autoopt.passes.document import broken, to_document
+    from autoopt.passes.catalogue.document import broken, to_document
     from autoopt.registry import Failure, info_from_json
     from autoopt.settings import settings
     from autoopt.workers import call_once
@@ -131,7 +131,7 @@ def _state(entry: dict[str, Any]) -> str:
 
 
 def _write_entry(entry: dict[str, Any]) -> None:
-    from autoopt.passes.document import shown
+    from autoopt.passes.catalogue.document import shown
     from autoopt.report.table import Table, write_table
 
     print(f"{entry['name']} ({entry['family']}): {one_line(entry['summary'])}")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.json_codec import from_json
-from autoopt.passes import user_code
-from autoopt.passes.steps import Stepper, StepResult
+from autoopt.passes.execution import user_code
+from autoopt.passes.execution.executor import Stepper, StepResult
 from autoopt.registry import info_to_json, registry
 from autoopt.target import Accelerator
 

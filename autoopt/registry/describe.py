@@ -28,7 +28,7 @@ def describe(name: str, item: Any, accelerator: Accelerator | None = None) -> Pa
     libraries = tuple(getattr(item, "libraries", ()))
     return PassInfo(
         name=name,
-        family=getattr(item, "family", "") or item.__module__.rpartition(".")[2],
+        family=getattr(item, "family", "") or _family(item.__module__),
         summary=summary,
         parameters=parameters,
         requires=tuple(getattr(item, "requires", ())),
@@ -49,6 +49,14 @@ def describe(name: str, item: Any, accelerator: Accelerator | None = None) -> Pa
         missing=_missing(libraries, getattr(item, "extra", "")),
         aliases=tuple(getattr(item, "aliases", ())),
     )
+
+
+def _family(module: str) -> str:
+    """The family of a pass that names none: its room below `autoopt.passes`, else the last part of its module."""
+    built_in = module.removeprefix("autoopt.passes.")
+    if built_in != module:
+        return built_in.partition(".")[0]
+    return module.rpartition(".")[2]
 
 
 def _missing(libraries: tuple[str, ...], extra: str) -> str:

@@ -11,8 +11,8 @@ import onnx
 
 from autoopt.model import io
 from autoopt.model.session import make_session
-from autoopt.passes.feeds import candidates
 from autoopt.passes.runner import run
+from autoopt.passes.verification.synthetic_feeds import candidates
 
 
 def calibration(model: onnx.ModelProto, folder: Path, items: int = 8) -> str:

@@ -18,8 +18,8 @@ from micro_models import MODELS
 from onnx import helper
 
 from autoopt.model import io
-from autoopt.passes.feeds import candidates
 from autoopt.passes.runner import run
+from autoopt.passes.verification.synthetic_feeds import candidates
 from autoopt.registry import REQUIRED, PassInfo, registry
 from autoopt.space import ConditionalDefault, NodeSpace
 

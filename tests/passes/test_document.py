@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from autoopt.passes.document import FAMILIES, broken, page, to_document
+from autoopt.passes.catalogue.document import FAMILIES, broken, page, to_document
 from autoopt.registry import Failure, registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "passes.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "run: python -m autoopt.passes.document docs/passes.md"
+    assert PAGE.read_text() == page(), "run: python -m autoopt.passes.catalogue.document docs/passes.md"
 
 
 def test_every_built_in_pass_is_on_the_page() -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from autoopt import Categorical, ConditionalDefault, Pass
 from autoopt.errors import InputError
-from autoopt.passes.config import full_config
+from autoopt.passes.base.config import full_config
 from autoopt.registry import describe
 
 

@@ -124,7 +124,7 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(sweeps: list[list[
 
 @pytest.mark.parametrize("name", PASSES)
 def test_the_config_class_agrees_with_the_parameters(name: str) -> None:
-    from autoopt.passes.config import config_class, full_config
+    from autoopt.passes.base.config import config_class, full_config
     from autoopt.registry import REQUIRED
 
     info = registry().info(name)

@@ -13,8 +13,8 @@ from micro_models import MODELS
 
 from autoopt.errors import InputError
 from autoopt.model import io
+from autoopt.passes.catalogue.scaffold import new_pass
 from autoopt.passes.runner import describe, run
-from autoopt.passes.scaffold import new_pass
 from autoopt.registry import info_from_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing_a_pass.md"

@@ -15,9 +15,9 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.passes.base import Pass
-from autoopt.passes.equivalence import Reference, compare, judge, run_once
-from autoopt.passes.feeds import candidates, cast_to
-from autoopt.passes.fingerprint import fingerprint, strip_notes
+from autoopt.passes.verification.equivalence import Reference, compare, judge, run_once
+from autoopt.passes.verification.fingerprint import fingerprint, strip_notes
+from autoopt.passes.verification.synthetic_feeds import candidates, cast_to
 
 floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6, width=32))
 

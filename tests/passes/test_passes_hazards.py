@@ -14,15 +14,17 @@ from onnx import numpy_helper
 from autoopt import Repeat, Sequence
 from autoopt.model import io
 from autoopt.passes.base import Refused
-from autoopt.passes.cleanup import NameFix
-from autoopt.passes.convert import OpsetConversion
-from autoopt.passes.equivalence import judge, run_once
-from autoopt.passes.feeds import candidates
-from autoopt.passes.fusion import BatchNormFolding
-from autoopt.passes.offline import OrtGraphOptimization
+from autoopt.passes.cleanup.elimination import NameFix
+from autoopt.passes.cleanup.onnxoptimizer import OnnxOptimizer
+from autoopt.passes.cleanup.rule_sets import RewriteRules
+from autoopt.passes.cleanup.simplifiers import OnnxSlim, Simplify
+from autoopt.passes.convert.versions import OpsetConversion
+from autoopt.passes.fusion.ort_graph import OrtGraphOptimization
+from autoopt.passes.fusion.weight_folding import BatchNormFolding
 from autoopt.passes.runner import run
-from autoopt.passes.shape import FixInputShape
-from autoopt.passes.simplify import OnnxOptimizer, OnnxSlim, RewriteRules, Simplify
+from autoopt.passes.shape.fixed_shapes import FixInputShape
+from autoopt.passes.verification.equivalence import judge, run_once
+from autoopt.passes.verification.synthetic_feeds import candidates
 
 
 def ops(model: onnx.ModelProto) -> list[str]:
@@ -259,7 +261,7 @@ def test_a_composite_declares_what_its_passes_declare(tmp_path: Path) -> None:
 
 
 def test_float_values_of_tensors_are_told_apart_whatever_way_they_are_stored() -> None:
-    from autoopt.passes.fingerprint import fingerprint
+    from autoopt.passes.verification.fingerprint import fingerprint
 
     raw, typed, other = (MODELS["constants"]() for _ in range(3))
     values = numpy_helper.to_array(typed.graph.initializer[0])

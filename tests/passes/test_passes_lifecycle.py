@@ -9,7 +9,7 @@ from micro_models import MODELS
 
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.lifecycle import drive
+from autoopt.passes.base.lifecycle import run_lifecycle
 
 
 def recording(**behaviour: Any) -> tuple[Pass, list[str]]:
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[dict[str, Any], Outcome, list[str]]] = {
 def test_outcomes_combine_and_phases_run_once(case: str) -> None:
     behaviour, outcome, called = CASES[case]
     pass_, calls = recording(**behaviour)
-    ended = drive(pass_, object())
+    ended = run_lifecycle(pass_, object())
     assert ended.outcome is outcome
     assert calls == called
     assert (ended.model == "model") == (outcome is Outcome.OK)
@@ -68,9 +68,9 @@ def test_outcomes_combine_and_phases_run_once(case: str) -> None:
 
 def test_messages_are_one_line() -> None:
     pass_, _ = recording(run=ValueError("a\nb\x1b[31m"))
-    assert drive(pass_, object()).message == "ValueError: a b\\x1b[31m"
+    assert run_lifecycle(pass_, object()).message == "ValueError: a b\\x1b[31m"
     pass_, _ = recording(run=Refused("says why"))
-    assert drive(pass_, object()).message == "says why"
+    assert run_lifecycle(pass_, object()).message == "says why"
 
 
 def test_calling_a_pass_leaves_its_argument_alone() -> None:
@@ -89,4 +89,4 @@ def test_a_pass_without_run_says_so() -> None:
     class Empty(Pass):
         pass
 
-    assert "Empty does not define run" in drive(Empty(), object()).message
+    assert "Empty does not define run" in run_lifecycle(Empty(), object()).message

@@ -12,10 +12,10 @@ import pytest
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.model import io
-from autoopt.passes.equivalence import judge, run_once
-from autoopt.passes.feeds import candidates
-from autoopt.passes.fusion import LocalRewrites
-from autoopt.passes.rewrites import RULES
+from autoopt.passes.rewrites.local_rewrites import LocalRewrites
+from autoopt.passes.rewrites.rule_table import RULES
+from autoopt.passes.verification.equivalence import judge, run_once
+from autoopt.passes.verification.synthetic_feeds import candidates
 
 
 def rewritten(model: onnx.ModelProto, rule: str, *assume: str, chunks: int = 2) -> onnx.ModelProto:

@@ -12,9 +12,9 @@ from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import MODELS, made, normal
 
 from autoopt.passes.base import Refused, Retry
-from autoopt.passes.feeds import candidates
-from autoopt.passes.quantize import ranges
-from autoopt.passes.quantize.weights import WeightOnlyQuantization
+from autoopt.passes.quantize import calibration_ranges as ranges
+from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
+from autoopt.passes.verification.synthetic_feeds import candidates
 from autoopt.registry import PassInfo, registry
 from autoopt.space import NodeSpace
 from autoopt.target import Accelerator
@@ -79,7 +79,7 @@ def test_signed_activations_are_for_arm() -> None:
 
 
 def test_a_default_follows_the_weight_type() -> None:
-    from autoopt.passes.config import full_config
+    from autoopt.passes.base.config import full_config
 
     info = registry().info("static_quantization")
     assert full_config(info, {"weight_type": "QUInt8"})["activation_type"] == "QUInt8"

@@ -13,7 +13,7 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.model.session import make_session
-from autoopt.passes.feeds import candidates
+from autoopt.passes.verification.synthetic_feeds import candidates
 
 
 def stages(folder: Path, model: onnx.ModelProto, count: int, **params: Any) -> list[onnx.ModelProto]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autoopt.passes.base import Refused
-from autoopt.passes.torch_archive import checked_copy
+from autoopt.passes.convert.torch_archive import checked_copy
 
 SPEC = json.dumps([1, {"type": "builtins.tuple", "context": "null", "children_spec": []}])
 

@@ -8,7 +8,7 @@ import pytest
 
 from autoopt.dag import compile_plan, pass_infos
 from autoopt.errors import InputError
-from autoopt.passes.config import full_config
+from autoopt.passes.base.config import full_config
 from autoopt.registry import REQUIRED, registry
 from autoopt.registry.compat import Answer, answer, answers
 from autoopt.spec import load_dag

@@ -20,7 +20,7 @@ from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file, split_source
 from autoopt.outcome import Outcome
-from autoopt.passes.config import full_config
+from autoopt.passes.base.config import full_config
 from autoopt.registry import PassInfo, registry
 from autoopt.store import PassRunRecord, Store
 from autoopt.target import Accelerator

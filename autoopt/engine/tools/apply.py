@@ -13,8 +13,8 @@ from autoopt.json_codec import to_json
 from autoopt.model.fetch import fetch, is_url
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
-from autoopt.passes.compose import PassCall
-from autoopt.passes.config import full_config
+from autoopt.passes.base.config import full_config
+from autoopt.passes.composed.sequence import PassCall
 from autoopt.registry import PassInfo, info_from_json, registry
 from autoopt.settings import root_of_data, settings
 from autoopt.target import Accelerator

@@ -1,1 +1,1 @@
-"""Checks: analyses that leave a report and never change the model."""
+"""Analyses that leave a report and never change the model."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from autoopt.passes.base import Pass
-from autoopt.passes.quantize.weights import WEIGHT_CONFLICTS, weighted_matmuls
-from autoopt.passes.toolbox import ensure_domain, gained, name_nodes, op_counts, quiet
+from autoopt.passes.onnx_tools.graphs import gained, name_nodes, op_counts
+from autoopt.passes.onnx_tools.opsets import ensure_domain
+from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:

@@ -5,30 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from autoopt.passes.base import Pass
-from autoopt.passes.convert import LAST
-from autoopt.passes.precision import FLOATS, QUANTIZATIONS
-from autoopt.passes.quantize.common import (
-    INFER_MARK,
-    INTEGER_OPS,
-    offer_by_isa,
-    quant_type,
-)
-from autoopt.passes.toolbox import (
-    at_least_opset,
-    constants,
-    drop_metadata,
-    forget_weight_types,
-    gained,
-    is_large,
-    op_counts,
-    quiet,
-)
+from autoopt.passes.base.conflicts import FLOATS, LAST, QUANTIZATIONS
+from autoopt.passes.onnx_tools.graphs import constants, drop_metadata, forget_weight_types, gained, is_large, op_counts
+from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.quantize.cpu_support import offer_by_isa
+from autoopt.passes.quantize.ort_quantizer import INFER_MARK, INTEGER_OPS, quant_type
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
 
 DYNAMIC_OPS = ("Attention", "Conv", "EmbedLayerNormalization", "Gather", "Gemm", "LSTM", "MatMul", "Transpose")
 

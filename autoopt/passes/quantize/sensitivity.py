@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.quantize.common import Feeds
+from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.quantize.calibration_reader import Feeds
 from autoopt.passes.quantize.static import NEEDS_OPS, Static, StaticQuantization
-from autoopt.passes.toolbox import quiet
 from autoopt.registry import Unit
 from autoopt.space import Categorical
 

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.convert import LAST
-from autoopt.passes.precision import FLOATS, QUANTIZATIONS
-from autoopt.passes.quantize.common import INFER_MARK, INTEGER_OPS, offer_by_isa, quant_type
-from autoopt.passes.quantize.ranges import calibrate, ranged
-from autoopt.passes.quantize.repair import repair, unquantizable
-from autoopt.passes.toolbox import at_least_opset, drop_metadata, gained, is_large, op_counts, quiet
+from autoopt.passes.base.conflicts import FLOATS, LAST, QUANTIZATIONS
+from autoopt.passes.onnx_tools.graphs import drop_metadata, gained, is_large, op_counts
+from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.quantize.calibration_ranges import calibrate, ranged
+from autoopt.passes.quantize.cpu_support import offer_by_isa
+from autoopt.passes.quantize.ort_quantizer import INFER_MARK, INTEGER_OPS, quant_type
+from autoopt.passes.quantize.ort_workarounds import repair, unquantizable
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
 
 Method = Literal["MinMax", "Entropy", "Percentile", "Distribution"]
 CONFLICTS = (*LAST, *QUANTIZATIONS, *FLOATS)

@@ -1,48 +1,5 @@
-"""Small rewrite rules that no library has, each with the guard that keeps it true.
+"""Rewrite rules that no library has, each with the guard that keeps it correct.
 
-The modules import onnxscript: only `rules` may import them, when it is called.
+`local_rewrites` is the pass, `rule_table` the list of rules, and `rule` the base class. The modules with the rules
+import onnxscript; only `rule_table.rules` imports them.
 """
-
-from __future__ import annotations
-
-import importlib
-from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias
-
-Assumption: TypeAlias = Literal["finite", "one_nonzero", "unmasked_rows"]
-"""What the user may vouch for where the model cannot prove it: activations hold no infinity or NaN; NonZero always
-finds exactly one element; every row of an attention mask leaves something unmasked."""
-
-RULES: Final = {
-    "replace_div_with_mul": "arithmetic:DivToMul",
-    "replace_pow": "arithmetic:PowToMul",
-    "pre_scale": "arithmetic:PreScale",
-    "replace_half_reducemean": "arithmetic:HalfReduceMean",
-    "replace_bn_with_mul_add": "arithmetic:BatchNormToMulAdd",
-    "cumsum_workaround": "indices:PositiveCumSumAxis",
-    "topk_workaround": "indices:PositiveTopKAxis",
-    "indices_workaround": "indices:PositiveIndices",
-    "fuse_cast_into_onehot": "indices:CastIntoOneHot",
-    "replace_nonzero": "indices:NonZeroToArgMax",
-    "replace_clip_empty_inputs": "logic:FullClip",
-    "replace_consecutive_cast_with_notzero": "logic:CastsToNotZero",
-    "replace_greater_or_equal": "logic:NotLess",
-    "replace_less_or_equal": "logic:NotGreater",
-    "replace_where_with_mul_add": "logic:WhereToMulAdd",
-    "replace_where_mask": "logic:WhereMaskToAdd",
-    "replace_trilu": "logic:TriluToWhere",
-    "matmul_rotary_embedding": "matmul:RotateHalfToMatMul",
-    "serialize_matmul": "matmul:SplitMatMul",
-    "serialize_matmul_add": "matmul:SplitMatMulAdd",
-}
-"""Rule name -> class, in modules of this folder."""
-
-
-def rules(names: Sequence[str], assume: Sequence[str] = (), chunks: int = 2) -> list[Any]:
-    """The onnxscript rewrite rules of those names. `assume`: see `Assumption`; `chunks`: parts of a split MatMul."""
-    made = []
-    for name in names:
-        module, _, attribute = RULES[name].partition(":")
-        rule = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-        made.append(rule.rule(assume=frozenset(assume), chunks=chunks))
-    return made

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from autoopt.passes.rewrites.base import (
+from autoopt.passes.rewrites.rule import (
     Rule,
     attribute,
     constant,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from autoopt.passes.rewrites.base import Rule, attribute, constant, int64, opset, rank, static_dim
+from autoopt.passes.rewrites.rule import Rule, attribute, constant, int64, opset, rank, static_dim
 
 
 class PositiveCumSumAxis(Rule):

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from autoopt.passes.rewrites.base import Rule, attribute, constant, is_float, like, scalar, static_dim
+from autoopt.passes.rewrites.rule import Rule, attribute, constant, is_float, like, scalar, static_dim
 
 
 class FullClip(Rule):

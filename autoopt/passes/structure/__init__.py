@@ -1,1 +1,1 @@
-"""Structure: cutting, joining and dressing models, and the form in which they are stored."""
+"""Models cut, joined and extended, and the form in which they are stored."""

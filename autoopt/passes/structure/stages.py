@@ -1,15 +1,12 @@
-"""Cutting a model into stages, joining two models, and making inner values outputs."""
+"""A model cut into stages."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from autoopt.errors import did_you_mean
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.convert import LAST
-from autoopt.passes.toolbox import at_least_opset, opset
-from autoopt.registry import Param
+from autoopt.passes.base.conflicts import LAST
 from autoopt.space import Integer
 
 if TYPE_CHECKING:
@@ -153,90 +150,3 @@ def known_values(model: ModelProto, names: list[str]) -> None:
         if name not in known:
             hint = did_you_mean(name, known)
             raise Refused(f"the model has no value {name!r}" + (f"; {hint}" if hint else ""))
-
-
-class Merge(Pass):
-    """Appends a second model: its inputs are fed from this model's outputs.
-
-    Inputs and outputs are matched by `io_map`, else by order. Both are brought to the higher of the two opsets.
-    """
-
-    family: ClassVar[str] = "structure"
-    conflicts = LAST
-    aliases = ("ComposeOnnxModels",)
-
-    second: Annotated[str, Param("path"), "the model to append"]
-    io_map: Annotated[list[list[str]], "pairs of an output of this model and an input of the second"] = []
-    prefix: Annotated[str, "put before all names of the second model"] = "second_"
-
-    def run(self, model: ModelProto) -> ModelProto:
-        import onnx
-
-        from autoopt.model import io
-
-        other = io.load(Path(self.second))
-        version = max(opset(model), opset(other))
-        first, second = at_least_opset(model, version), at_least_opset(other, version)
-        second = onnx.compose.add_prefix(second, self.prefix)
-        first.ir_version = second.ir_version = max(first.ir_version, second.ir_version)
-        pairs = self._pairs(first, second)
-        same_types(first, second, pairs)
-        try:
-            return onnx.compose.merge_models(first, second, io_map=pairs)
-        except Exception as error:  # ValueError, or the checker's own
-            raise Refused(f"the models do not fit together: {error}") from error
-
-    def _pairs(self, first: ModelProto, second: ModelProto) -> list[tuple[str, str]]:
-        if self.io_map:
-            return [(out, f"{self.prefix}{into}") for out, into in self.io_map]
-        weights = {tensor.name for tensor in second.graph.initializer}
-        inputs = [value.name for value in second.graph.input if value.name not in weights]
-        return list(zip((value.name for value in first.graph.output), inputs, strict=False))
-
-    def feeds(self, feeds: dict[str, Any]) -> dict[str, Any] | None:
-        return None
-
-
-def same_types(first: ModelProto, second: ModelProto, pairs: list[tuple[str, str]]) -> None:
-    """Check that the outputs of `first` and the inputs of `second` that are joined have the same element types.
-
-    Raises:
-        Refused: two differ.
-    """
-    made = {value.name: value.type.tensor_type.elem_type for value in first.graph.output}
-    taken = {value.name: value.type.tensor_type.elem_type for value in second.graph.input}
-    for out, into in pairs:
-        if out in made and into in taken and made[out] != taken[into]:
-            raise Refused(f"output {out!r} and input {into!r} have different types")
-
-
-class AddCheckpoints(Pass):
-    """Makes inner values outputs of the model too, to look at them.
-
-    Values are given by name or by the operator types that make them.
-    """
-
-    family: ClassVar[str] = "structure"
-    conflicts = LAST
-    requires = ("shape_inference",)
-
-    values: Annotated[list[str], "names of the values"] = []
-    op_types: Annotated[list[str], "also all outputs of operators of these types"] = []
-
-    def run(self, model: ModelProto) -> ModelProto | None:
-        known_values(model, list(self.values))
-        graph = model.graph
-        types = {value.name: value for value in (*graph.value_info, *graph.input)}
-        wanted = list(self.values)
-        wanted += [name for node in graph.node if node.op_type in self.op_types for name in node.output if name]
-        present = {value.name for value in graph.output}
-        for name in dict.fromkeys(wanted):
-            if name in present:
-                continue
-            if name not in types:
-                raise Refused(f"the type of value {name!r} is not known; run shape_inference before")
-            graph.output.add().CopyFrom(types[name])
-        return model
-
-    def feeds(self, feeds: dict[str, Any]) -> dict[str, Any] | None:
-        return None

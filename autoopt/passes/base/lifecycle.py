@@ -1,0 +1,129 @@
+"""One run of one pass: `initialize`, `run`, `finalize`, each exactly once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from autoopt.errors import InputError, one_line
+from autoopt.outcome import Outcome
+from autoopt.passes.base.contract import PassContext, Refused, Retry
+from autoopt.target import Accelerator
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+_SEVERITY = (Outcome.UNCHANGED, Outcome.OK, Outcome.RETRY, Outcome.REFUSED, Outcome.FAILED, Outcome.OUT_OF_MEMORY)
+"""Outcomes of a phase from the weakest to the strongest; the strongest of the three counts."""
+
+
+class LifecyclePass(Protocol):
+    """The part of `Pass` that its lifecycle uses."""
+
+    takes: ClassVar[Literal["proto", "path"]]
+    context: PassContext
+
+    def initialize(self) -> Retry | None: ...
+
+    def run(self, model: ModelProto | Path) -> ModelProto | Path | Retry | None: ...
+
+    def finalize(self) -> Retry | None: ...
+
+
+@dataclass(frozen=True)
+class LifecycleResult:
+    """The end of one run of a pass."""
+
+    outcome: Outcome
+    model: ModelProto | Path | None = None
+    """The new model; set where the outcome is `ok`."""
+    message: str = ""
+    retry: Retry | None = None
+    """The adjusted parameters; set where the outcome is `retry`."""
+
+
+def run_lifecycle(pass_: LifecyclePass, model: ModelProto | Path) -> LifecycleResult:
+    """Run `pass_` once on `model`, which is a ModelProto or a path, as `pass_.takes` says.
+
+    Skips `run` if `initialize` fails or asks for a retry. Always calls `finalize`.
+    """
+    phases = [_run_phase(pass_.initialize, makes_model=False)]
+    if phases[0].outcome.good:
+        phases.append(_run_phase(lambda: pass_.run(model), makes_model=True))
+    phases.append(_run_phase(pass_.finalize, makes_model=False))
+    return max(phases, key=lambda phase: _SEVERITY.index(phase.outcome))
+
+
+def _run_phase(phase: Callable[[], ModelProto | Path | Retry | None], makes_model: bool) -> LifecycleResult:
+    try:
+        result = phase()
+    except Exception as error:  # a pass is third-party code: its failure is a value
+        return LifecycleResult(outcome_of(error), message=describe_error(error))
+    if isinstance(result, Retry):
+        return LifecycleResult(Outcome.RETRY, message=result.reason, retry=result)
+    if result is None or not makes_model:
+        return LifecycleResult(Outcome.UNCHANGED)
+    return LifecycleResult(Outcome.OK, result)
+
+
+def outcome_of(error: Exception) -> Outcome:
+    """Map an exception raised by a pass to an outcome."""
+    if isinstance(error, MemoryError) or "bad_alloc" in str(error):
+        return Outcome.OUT_OF_MEMORY
+    if isinstance(error, (ModuleNotFoundError, InputError)):
+        return Outcome.REFUSED
+    declared = getattr(error, "outcome", None)
+    if isinstance(declared, Outcome):
+        return declared
+    return Outcome.FAILED
+
+
+def describe_error(error: Exception) -> str:
+    """One line of at most 500 characters: the text of a refusal, otherwise `Type: text`."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return one_line(f"{error.name} is not installed; pip install {error.name.partition('.')[0]}")
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, (Refused, InputError)):
+        text = str(error)
+    return one_line(text)[:500]
+
+
+def run_on_proto(pass_: LifecyclePass, model: ModelProto, context: PassContext) -> LifecycleResult:
+    """Run `pass_` on a ModelProto, whichever form it takes. The result holds a ModelProto too."""
+    pass_.context = context
+    if pass_.takes == "proto":
+        return run_lifecycle(pass_, model)
+    from autoopt.model.io import load, save
+
+    with tempfile.TemporaryDirectory(dir=context.work) as folder:
+        path = save(model, Path(folder) / "input")
+        pass_.context = replace(context, model_path=path, work=Path(tempfile.mkdtemp(dir=folder)))
+        result = run_lifecycle(pass_, path)
+        if isinstance(result.model, Path):
+            # The folder is about to be removed.
+            return replace(result, model=load(result.model))
+        return result
+
+
+def run_in_process(pass_: LifecyclePass, model: ModelProto) -> ModelProto:
+    """Run `pass_` on a copy of `model` in this process.
+
+    Raises:
+        Refused: the pass refuses, fails, or asks for other parameters. The text says why.
+    """
+    from autoopt.model.io import save
+
+    copy = type(model)()
+    copy.CopyFrom(model)
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        context = PassContext(model_path=save(model, work / "source"), work=work, accelerator=Accelerator())
+        result = run_on_proto(pass_, copy, context)
+    if not result.outcome.good:
+        raise Refused(f"{type(pass_).__name__} {result.outcome}: {result.message}")
+    if result.outcome is Outcome.UNCHANGED:
+        return model
+    return result.model

@@ -1,0 +1,1 @@
+"""Removal of what computes nothing, constant folding, and whole-graph simplifiers."""

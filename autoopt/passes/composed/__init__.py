@@ -1,0 +1,1 @@
+"""Passes made of other passes: sequences, run once or until nothing changes."""

@@ -1,0 +1,50 @@
+"""Calibration data in the form that quantizers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from autoopt.passes.base import PassContext, Refused
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Feeds:
+    """Calibration feeds as onnxruntime reads them (a CalibrationDataReader by shape), from the start each time."""
+
+    def __init__(self, context: PassContext, limit: int = 0) -> None:
+        """`limit`: at most that many feeds; 0 for all.
+
+        Raises:
+            Refused: the run has no calibration data, or none in it.
+        """
+        if context.calibration is None:
+            raise Refused("needs calibration data, and the run has none (data: calibration)")
+        self._open = context.calibration
+        self._limit = limit
+        self._feeds = self._start()
+        if self.get_next() is None:
+            raise Refused("the calibration data holds no items")
+        self.rewind()
+
+    def _start(self) -> Iterator[dict[str, np.ndarray]]:
+        for number, feed in enumerate(self._open()):
+            if self._limit and number >= self._limit:
+                return
+            yield feed
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """The next feed, or None at the end."""
+        return next(self._feeds, None)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        return self._feeds
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        return next(self._feeds)
+
+    def rewind(self) -> None:
+        """Start again."""
+        self._feeds = self._start()

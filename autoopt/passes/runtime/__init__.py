@@ -1,0 +1,1 @@
+"""Settings for the runtime; the graph stays unchanged."""

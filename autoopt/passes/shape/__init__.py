@@ -1,0 +1,1 @@
+"""Shape inference, and open dimensions made fixed."""
