@@ -23,7 +23,7 @@ _EXPORTS = {
     "INVALID": "autoopt.space",
     "IGNORED": "autoopt.space",
     "plan": "autoopt.engine.planning.plan:make_plan",
-    "Dag": "autoopt.spec.build",
+    "Dag": "autoopt.spec.builder",
     "run": "autoopt.api",
     "resume": "autoopt.api",
     "register_metric": "autoopt.measure.quality.custom",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from autoopt.spec.wish import Wish
+    from autoopt.spec.proposal_options import ProposalOptions
     from autoopt.target import Accelerator
 
 _ONLY = "Bare model only: "
@@ -45,10 +45,10 @@ def accelerator_of(device: str | None, execution_provider: str | None) -> Accele
     Raises:
         InputError: an unknown device or execution provider.
     """
-    from autoopt.spec.wish import Wish
+    from autoopt.spec.proposal_options import ProposalOptions
     from autoopt.target import Accelerator
 
-    target = Wish(device=device, execution_provider=execution_provider).target()
+    target = ProposalOptions(device=device, execution_provider=execution_provider).target()
     return Accelerator(target.device, target.execution_provider)
 
 
@@ -59,15 +59,15 @@ def make_wish(
     execution_provider: str | None,
     memory: int | None,
     fidelity: bool,
-) -> Wish:
+) -> ProposalOptions:
     """What the options ask for.
 
     Raises:
         InputError: an unknown precision or level.
     """
-    from autoopt.spec.wish import HIGHEST, Wish
+    from autoopt.spec.proposal_options import HIGHEST, ProposalOptions
 
-    return Wish(
+    return ProposalOptions(
         device=device,
         execution_provider=execution_provider,
         precision=precision,

@@ -1,10 +1,13 @@
 """Ask and tell over chains and their parameters; knows nothing of models. Importing it loads no numeric library."""
 
-from autoopt.search.base import ChainSpace, Cost, Feedback, Proposal, SearchConfig, Strategy, Trial, point_key
-from autoopt.search.choice import Scored, choose_best, dominates, hypervolume, non_dominated, pareto_front
-from autoopt.search.pool import iterate, random_sample
-from autoopt.search.stepper import Step, Stepper
-from autoopt.search.strategies import make_chooser, make_strategy
+from autoopt.search.choice import choose_best
+from autoopt.search.config import SearchConfig
+from autoopt.search.factory import create_sampler, create_study
+from autoopt.search.pareto import Scored, dominates, hypervolume, non_dominated, pareto_front
+from autoopt.search.points import iterate, random_sample
+from autoopt.search.stepwise import Step, StepwiseStudy
+from autoopt.search.study import Study
+from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial, point_key
 
 __all__ = [
     "ChainSpace",
@@ -14,15 +17,15 @@ __all__ = [
     "Scored",
     "SearchConfig",
     "Step",
-    "Stepper",
-    "Strategy",
+    "StepwiseStudy",
+    "Study",
     "Trial",
     "choose_best",
+    "create_sampler",
+    "create_study",
     "dominates",
     "hypervolume",
     "iterate",
-    "make_chooser",
-    "make_strategy",
     "non_dominated",
     "pareto_front",
     "point_key",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoopt.errors import InputError, did_you_mean
-from autoopt.search.base import JOINT, PASS_BY_PASS, ChainSpace
+from autoopt.search.config import JOINT, PASS_BY_PASS
+from autoopt.search.trial import ChainSpace
 
 Groups = tuple[tuple[str, ...], ...]
 

@@ -12,20 +12,20 @@ from pydantic import Field, field_validator, model_validator
 from autoopt.errors import did_you_mean
 from autoopt.model.files import split_source
 from autoopt.spec import graph
-from autoopt.spec.base import Name, Strict, check_name
 from autoopt.spec.data import DataSpec
-from autoopt.spec.goals import ConstraintSpec, ObjectiveSpec, check_metric
+from autoopt.spec.file_model import FileModel
 from autoopt.spec.nodes import PassNode
+from autoopt.spec.objectives import ConstraintSpec, ObjectiveSpec, check_metric
 from autoopt.spec.priors import PreferSpec, PriorSpec
-from autoopt.spec.searching import SearchSpec
-from autoopt.spec.source import Place, Wrong
+from autoopt.spec.search import SearchSpec
+from autoopt.spec.source import FieldError, Place
+from autoopt.spec.strict_model import Name, StrictModel, check_name
 from autoopt.spec.targets import HostSpec, TargetSpec
-from autoopt.spec.written import Written
 
 GRAPHS = ("chains", "stages", "edges")
 
 
-class LimitsSpec(Strict):
+class LimitsSpec(StrictModel):
     """What one call in a worker may take."""
 
     pass_seconds: float = Field(default=600.0, gt=0)
@@ -34,7 +34,7 @@ class LimitsSpec(Strict):
     """Bytes; half the machine's memory where it is not given."""
 
 
-class DagSpec(Written):
+class DagSpec(FileModel):
     """A pass graph with what is to be done with it. Made by `load_dag`, which knows where each field was written."""
 
     name: Name
@@ -79,17 +79,17 @@ class DagSpec(Written):
         if isinstance(value, (list, tuple)):
             value = dict.fromkeys(value) if all(isinstance(v, str) for v in value) else value
         if not isinstance(value, dict):
-            raise Wrong("must be a mapping of node ids to passes")
+            raise FieldError("must be a mapping of node ids to passes")
         if not value:
-            raise Wrong("is empty", remedy="name at least one pass")
+            raise FieldError("is empty", remedy="name at least one pass")
         return {node: cls._read_node(node, item) for node, item in value.items()}
 
     @staticmethod
     def _read_node(node: str, item: Any) -> Any:
         try:
             check_name(node)
-        except Wrong as wrong:
-            raise Wrong(wrong.reason, place=(node,), remedy=wrong.remedy) from None
+        except FieldError as wrong:
+            raise FieldError(wrong.reason, place=(node,), remedy=wrong.remedy) from None
         if item is None or (isinstance(item, dict) and not item.get("pass")):
             return {**(item or {}), "pass": node}
         return item
@@ -98,14 +98,14 @@ class DagSpec(Written):
     @classmethod
     def _read_graph(cls, value: Any, info: Any) -> Any:
         if value is None:
-            raise Wrong("is empty", remedy="name at least one pass")
+            raise FieldError("is empty", remedy="name at least one pass")
         return getattr(graph, f"read_{info.field_name}")(value)
 
     @field_validator("target", mode="before")
     @classmethod
     def _target_given(cls, value: Any) -> Any:
         if value is None:
-            raise Wrong("is empty", remedy="remove it, or write {device: cpu}")
+            raise FieldError("is empty", remedy="remove it, or write {device: cpu}")
         return value
 
     @field_validator("weights")
@@ -113,7 +113,7 @@ class DagSpec(Written):
     def _positive(cls, value: dict[str, float]) -> dict[str, float]:
         for chain, weight in value.items():
             if not weight > 0:
-                raise Wrong(f"must be above 0, not {weight}", place=(chain,), remedy="use forbid to leave it out")
+                raise FieldError(f"must be above 0, not {weight}", place=(chain,), remedy="use forbid to leave it out")
         return value
 
     @model_validator(mode="after")
@@ -121,15 +121,19 @@ class DagSpec(Written):
         given = [kind for kind in GRAPHS if getattr(self, kind) is not None]
         if len(given) != 1:
             reason = f"{' and '.join(given)} exclude each other" if given else "has no graph"
-            raise Wrong(reason, place=(given[1],) if given else (), remedy="give exactly one of chains, stages, edges")
+            raise FieldError(
+                reason, place=(given[1],) if given else (), remedy="give exactly one of chains, stages, edges"
+            )
         if self.target is not None and self.targets:
-            raise Wrong("target and targets exclude each other", place=("targets",), remedy="remove one of them")
+            raise FieldError("target and targets exclude each other", place=("targets",), remedy="remove one of them")
         names = [t.name for t in self.targets]
         for index, name in enumerate(names):
             if name in (".", ".."):
-                raise Wrong(f"cannot be named {name!r}", place=("targets", index), remedy="a folder is named after it")
+                raise FieldError(
+                    f"cannot be named {name!r}", place=("targets", index), remedy="a folder is named after it"
+                )
             if name in names[:index]:
-                raise Wrong(
+                raise FieldError(
                     f"is named {name!r} like another target", place=("targets", index), remedy="give each a name"
                 )
         self._check_metrics()
@@ -148,8 +152,8 @@ class DagSpec(Written):
         for place, name in mentioned:
             try:
                 check_metric(name, custom)
-            except Wrong as wrong:
-                raise Wrong(wrong.reason, place=place, remedy=wrong.remedy) from None
+            except FieldError as wrong:
+                raise FieldError(wrong.reason, place=place, remedy=wrong.remedy) from None
 
     def _mentions(self) -> Iterator[tuple[str, Place]]:
         """Every node id that something else than `passes` names."""
@@ -166,12 +170,12 @@ class DagSpec(Written):
         for node, place in self._mentions():
             if node not in self.passes:
                 hint = did_you_mean(node, self.passes) or f"known: {', '.join(self.passes)}"
-                raise Wrong(f"unknown node {node!r}", place=place, remedy=hint)
+                raise FieldError(f"unknown node {node!r}", place=place, remedy=hint)
         used = {node for node, _ in graph.places(self.graph_kind, getattr(self, self.graph_kind))}
         for node in self.passes:
             if node not in used:
                 remedy = f"name it in {self.graph_kind}, or remove it"
-                raise Wrong("is in no chain", place=("passes", node), remedy=remedy)
+                raise FieldError("is in no chain", place=("passes", node), remedy=remedy)
 
     @property
     def graph_kind(self) -> str:

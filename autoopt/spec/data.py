@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Final
 from pydantic import Field, ValidationInfo, field_validator
 
 from autoopt.errors import InputError
-from autoopt.spec.base import Strict
-from autoopt.spec.source import Place, Wrong
+from autoopt.spec.source import FieldError, Place
+from autoopt.spec.strict_model import StrictModel
 
 WHICH: Final = ("evaluation", "calibration", "latency")
 
 
-class DataSpec(Strict):
+class DataSpec(StrictModel):
     """Each is a path or a composed data config; a bare text is `evaluation`. Latency is measured on the evaluation data
     where `latency` is not given."""
 
@@ -31,12 +31,12 @@ class DataSpec(Strict):
     @classmethod
     def _check_named(cls, value: Any) -> Any:
         if not isinstance(value, dict):
-            raise Wrong("must be a mapping of names to data configs")
+            raise FieldError("must be a mapping of names to data configs")
         for name, config in value.items():
             try:
                 cls._checked(config)
-            except Wrong as wrong:
-                raise Wrong(wrong.reason, place=(name, *wrong.place), remedy=wrong.remedy) from None
+            except FieldError as wrong:
+                raise FieldError(wrong.reason, place=(name, *wrong.place), remedy=wrong.remedy) from None
         return value
 
     @field_validator(*WHICH, mode="before")
@@ -55,9 +55,9 @@ class DataSpec(Strict):
                 DataConfig.parse(value)
             except InputError as error:
                 place = tuple(error.where.split(".")[1:])
-                raise Wrong(error.what, place=place, remedy=error.remedy) from error
+                raise FieldError(error.what, place=place, remedy=error.remedy) from error
         elif value is not None and (not isinstance(value, str) or not value):
-            raise Wrong("must be a path or a data config")
+            raise FieldError("must be a path or a data config")
         return value
 
     def resolved(self, which: str, folder: Path, root: str | None = None) -> Any:

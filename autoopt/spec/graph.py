@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from autoopt.spec.source import Place, Wrong
+from autoopt.spec.source import FieldError, Place
 
 NodeId: TypeAlias = str
 Chains: TypeAlias = tuple[tuple[NodeId, ...], ...]
@@ -20,11 +20,11 @@ def read_chains(value: Any) -> Chains:
     """Pass lists.
 
     Raises:
-        Wrong: not a list of lists of node ids, or a node twice in one of them.
+        FieldError: not a list of lists of node ids, or a node twice in one of them.
     """
     items = _items(value, "lists of node ids")
     if all(isinstance(item, str) and "->" not in item for item in items):
-        raise Wrong("must be a list of lists", remedy=f"write [[{', '.join(items)}]] for one chain")
+        raise FieldError("must be a list of lists", remedy=f"write [[{', '.join(items)}]] for one chain")
     return _paths(items)
 
 
@@ -41,7 +41,7 @@ def read_edges(value: Any) -> Chains:
     """Paths `a -> b -> c` or `[a, b]`, whose steps are the edges.
 
     Raises:
-        Wrong: malformed, or a node twice in a path.
+        FieldError: malformed, or a node twice in a path.
     """
     return _paths(_items(value, "edges"))
 
@@ -50,27 +50,27 @@ def read_stages(value: Any) -> Stages:
     """Alternatives per stage.
 
     Raises:
-        Wrong: not node ids, an empty stage, or a node twice.
+        FieldError: not node ids, an empty stage, or a node twice.
     """
     stages: list[tuple[NodeId | None, ...]] = []
     seen: dict[str, int] = {}
     for index, item in enumerate(_items(value, "stages")):
         options = item if isinstance(item, list) else [item]
         if not options:
-            raise Wrong("has no alternative", place=(index,), remedy="write ~ for none, or remove the stage")
+            raise FieldError("has no alternative", place=(index,), remedy="write ~ for none, or remove the stage")
         stage: dict[NodeId | None, None] = {}
         for position, option in enumerate(options):
             place: Place = (index, position) if isinstance(item, list) else (index,)
             node = None if option is None else _node(option, place)
             if node is not None and node in seen:
                 remedy = "make a second node with the same pass"
-                raise Wrong(f"node {node!r} is in stage {seen[node] + 1} already", place=place, remedy=remedy)
+                raise FieldError(f"node {node!r} is in stage {seen[node] + 1} already", place=place, remedy=remedy)
             if node is not None:
                 seen[node] = index
             stage[node] = None
         stages.append(tuple(stage))
     if not seen:
-        raise Wrong("has no passes")
+        raise FieldError("has no passes")
     return tuple(stages)
 
 
@@ -89,9 +89,9 @@ def _items(value: Any, what: str) -> list[Any]:
     if isinstance(value, tuple):
         value = [list(v) if isinstance(v, tuple) else v for v in value]
     if not isinstance(value, list):
-        raise Wrong(f"must be a list of {what}")
+        raise FieldError(f"must be a list of {what}")
     if not value:
-        raise Wrong("is empty", remedy="name at least one pass")
+        raise FieldError("is empty", remedy="name at least one pass")
     return value
 
 
@@ -99,17 +99,19 @@ def _path(item: Any, place: Place) -> tuple[NodeId, ...]:
     if isinstance(item, str):
         return tuple(_node(part.strip(), place) for part in _ARROW.split(item))
     if not isinstance(item, list):
-        raise Wrong(f"must be a list of node ids or 'a -> b', not {item!r}", place=place)
+        raise FieldError(f"must be a list of node ids or 'a -> b', not {item!r}", place=place)
     if not item:
-        raise Wrong("is empty", place=place, remedy="name at least one pass")
+        raise FieldError("is empty", place=place, remedy="name at least one pass")
     return tuple(_node(node, (*place, i)) for i, node in enumerate(item))
 
 
 def _node(value: Any, place: Place) -> NodeId:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise Wrong(f"must be a node id, not the number {value!r}", place=place, remedy=f"write '{value}' in quotes")
+        raise FieldError(
+            f"must be a node id, not the number {value!r}", place=place, remedy=f"write '{value}' in quotes"
+        )
     if not isinstance(value, str) or not value:
-        raise Wrong(f"must be a node id, not {value!r}", place=place)
+        raise FieldError(f"must be a node id, not {value!r}", place=place)
     return value
 
 
@@ -118,5 +120,5 @@ def _no_repeat(chain: tuple[NodeId, ...], place: Place) -> None:
     for node in chain:
         if node in seen:
             remedy = "make a second node with the same pass"
-            raise Wrong(f"node {node!r} is in it twice: {' -> '.join(chain)}", place=place, remedy=remedy)
+            raise FieldError(f"node {node!r} is in it twice: {' -> '.join(chain)}", place=place, remedy=remedy)
         seen.add(node)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Final
 
-from autoopt.spec.reading import MAX_DEPTH, Builder, Json, check_number, check_text, integer
+from autoopt.spec.document import MAX_DEPTH, Builder, Json, check_number, check_text, integer
 from autoopt.spec.source import Place
 
 _TOKEN: Final = re.compile(r'\n|"(?:\\.|[^"\\])*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')

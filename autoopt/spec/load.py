@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from autoopt.errors import ConfigError, did_you_mean, one_line
-from autoopt.spec.base import Strict
 from autoopt.spec.dag import DagSpec
-from autoopt.spec.reading import Document, read_document
-from autoopt.spec.source import Place, Source, Wrong
-from autoopt.spec.written import Written
+from autoopt.spec.document import Document, read_document
+from autoopt.spec.file_model import FileModel
+from autoopt.spec.source import FieldError, Place, Source
+from autoopt.spec.strict_model import StrictModel
 
-Model = TypeVar("Model", bound=Strict)
-Whole = TypeVar("Whole", bound=Written)
+Model = TypeVar("Model", bound=StrictModel)
+Whole = TypeVar("Whole", bound=FileModel)
 
 
 def load_dag(given: str | Path | Mapping[str, Any] | Document | DagSpec) -> DagSpec:
@@ -66,7 +66,7 @@ def _one(error: Any) -> tuple[int, Place, str, str]:
     context = error.get("ctx", {})
     place: Place = tuple(part for part in error["loc"] if isinstance(part, int) or not _is_tag(part))
     cause = context.get("error")
-    if isinstance(cause, Wrong):
+    if isinstance(cause, FieldError):
         return (0 if cause.reason == "unknown field" else 1), (*place, *cause.place), cause.reason, cause.remedy
     if kind == "missing":
         return 2, place, "is required", ""

@@ -8,16 +8,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from autoopt.spec.base import Strict
-from autoopt.spec.goals import ObjectiveSpec
-from autoopt.spec.params import Setting, read_setting
-from autoopt.spec.source import Wrong
+from autoopt.spec.objectives import ObjectiveSpec
+from autoopt.spec.pass_settings import Setting, read_setting
+from autoopt.spec.source import FieldError
+from autoopt.spec.strict_model import StrictModel
 from autoopt.spec.targets import HostSpec
 
 Search = Literal["all", "none"]
 
 
-class PassNode(Strict):
+class PassNode(StrictModel):
     """One node. A bare text is the pass's name; without `pass` the node id is."""
 
     short: ClassVar[str] = "pass"
@@ -40,12 +40,12 @@ class PassNode(Strict):
         if not isinstance(value, Mapping):
             if value in ("search", "default"):
                 return value
-            raise Wrong("must be a mapping of parameters, or search, or default")
+            raise FieldError("must be a mapping of parameters, or search, or default")
         for name, setting in value.items():
             try:
                 read_setting(setting)
-            except Wrong as wrong:
-                raise Wrong(wrong.reason, place=(name, *wrong.place), remedy=wrong.remedy) from None
+            except FieldError as wrong:
+                raise FieldError(wrong.reason, place=(name, *wrong.place), remedy=wrong.remedy) from None
         return dict(value)
 
     @cached_property

@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from autoopt.spec.base import Strict
 from autoopt.spec.graph import read_edges
-from autoopt.spec.source import Wrong
+from autoopt.spec.source import FieldError
+from autoopt.spec.strict_model import StrictModel
 
 
-class PriorSpec(Strict):
+class PriorSpec(StrictModel):
     """A statement about chains, or about parameter values in them. A bare text `a -> b` is a whole chain.
 
     `chain`: exactly this chain. `nodes`: every chain that has all these nodes. Neither: every chain.
@@ -38,11 +38,11 @@ class PriorSpec(Strict):
     @model_validator(mode="after")
     def _says_something(self) -> PriorSpec:
         if self.chain is not None and self.nodes is not None:
-            raise Wrong("gives both chain and nodes", remedy="remove one of them")
+            raise FieldError("gives both chain and nodes", remedy="remove one of them")
         if self.chain is None and self.nodes is None and not self.values:
-            raise Wrong("says nothing", remedy="give chain, nodes or values")
+            raise FieldError("says nothing", remedy="give chain, nodes or values")
         if any(not v for v in self.values.values()):
-            raise Wrong("names a node without values", place=("values",))
+            raise FieldError("names a node without values", place=("values",))
         return self
 
 

@@ -13,7 +13,7 @@ Place: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the root of a document to one of its fields."""
 
 
-class Wrong(ValueError):
+class FieldError(ValueError):
     """Raised while a field is read: `place` below that field, what is wrong, what to do."""
 
     def __init__(self, reason: str, *, place: Place = (), remedy: str = "") -> None:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import Field, field_validator, model_validator
 
 from autoopt.errors import did_you_mean
-from autoopt.spec.base import Name, Strict
-from autoopt.spec.source import Wrong
+from autoopt.spec.source import FieldError
+from autoopt.spec.strict_model import Name, StrictModel
 from autoopt.target import DEFAULT_EP, Accelerator, Target
 
 _DEVICES: Final = {
@@ -20,7 +20,7 @@ _DEVICE_OF: Final = {f"{name}ExecutionProvider": device for device, names in _DE
 EXECUTION_PROVIDERS: Final = tuple(_DEVICE_OF)
 
 
-class HostSpec(Strict):
+class HostSpec(StrictModel):
     """Where a pass runs. A bare text is the type: `local` is this machine and interpreter."""
 
     short: ClassVar[str] = "type"
@@ -39,7 +39,7 @@ class HostSpec(Strict):
         needs = {"python_env": "python", "isolated_ort": "python", "docker": "image", "work_pool": "work_pool"}
         field = needs.get(self.type)
         if field and not getattr(self, field):
-            raise Wrong(f"is required for type {self.type}", place=(field,))
+            raise FieldError(f"is required for type {self.type}", place=(field,))
         return self
 
     @property
@@ -48,7 +48,7 @@ class HostSpec(Strict):
         return self.type in ("docker", "work_pool")
 
 
-class TargetSpec(Strict):
+class TargetSpec(StrictModel):
     """A device, its execution provider (EP) and runtime. A bare text is the device. Each of device and EP follows from
     the other where only one is given."""
 
@@ -71,7 +71,7 @@ class TargetSpec(Strict):
     @model_validator(mode="after")
     def _one_place(self) -> TargetSpec:
         if self.python and self.host.type != "local":
-            raise Wrong("python and host exclude each other", place=("host",), remedy="write host: {type, python}")
+            raise FieldError("python and host exclude each other", place=("host",), remedy="write host: {type, python}")
         return self
 
     @classmethod
@@ -95,7 +95,9 @@ class TargetSpec(Strict):
         hint = by_lower.get(value.lower()) or by_lower.get(f"{value.lower()}executionprovider")
         near = f"did you mean {hint!r}?" if hint else did_you_mean(value, EXECUTION_PROVIDERS)
         if near or not value.endswith("ExecutionProvider"):
-            raise Wrong(f"unknown execution provider {value!r}", remedy=near or "its name ends with ExecutionProvider")
+            raise FieldError(
+                f"unknown execution provider {value!r}", remedy=near or "its name ends with ExecutionProvider"
+            )
         return value  # one that this version has not heard of
 
     def target(self) -> Target:

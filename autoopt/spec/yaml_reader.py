@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from autoopt.errors import ConfigError, one_line
-from autoopt.spec.reading import Builder, Json, check_number, check_text, integer
+from autoopt.spec.document import Builder, Json, check_number, check_text, integer
 from autoopt.spec.source import Place
 
 _NULL: Final = frozenset(("", "~", "null", "Null", "NULL"))

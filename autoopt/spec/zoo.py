@@ -15,16 +15,16 @@ from autoopt.model.archive import is_archive
 from autoopt.model.fetch import innermost, is_url
 from autoopt.model.files import split_source
 from autoopt.model.mlflow import is_packaged
-from autoopt.spec.base import Name, Strict
 from autoopt.spec.data import DataSpec
-from autoopt.spec.goals import ConstraintSpec, ObjectiveSpec
+from autoopt.spec.file_model import FileModel
 from autoopt.spec.load import load
-from autoopt.spec.searching import SearchSpec
-from autoopt.spec.source import Place, Wrong
-from autoopt.spec.written import Written
+from autoopt.spec.objectives import ConstraintSpec, ObjectiveSpec
+from autoopt.spec.search import SearchSpec
+from autoopt.spec.source import FieldError, Place
+from autoopt.spec.strict_model import Name, StrictModel
 
 
-class ZooModel(Strict):
+class ZooModel(StrictModel):
     """Models with what they have in common. A bare text is the path."""
 
     short: ClassVar[str] = "path"
@@ -61,7 +61,7 @@ class ZooEntry:
     reason: str = ""
 
 
-class ZooSpec(Written):
+class ZooSpec(FileModel):
     """The models of a sweep, and what they share. Made by `load_zoo`."""
 
     name: Name
@@ -75,7 +75,7 @@ class ZooSpec(Written):
     @classmethod
     def _not_empty(cls, value: tuple[ZooModel, ...]) -> tuple[ZooModel, ...]:
         if not value:
-            raise Wrong("is empty", remedy="name at least one model")
+            raise FieldError("is empty", remedy="name at least one model")
         return value
 
     @model_validator(mode="after")
@@ -83,7 +83,7 @@ class ZooSpec(Written):
         names = [m.name for m in self.models]
         for index, name in enumerate(names):
             if name is not None and name in names[:index]:
-                raise Wrong(f"{name!r} is the name of another model", place=("models", index, "name"))
+                raise FieldError(f"{name!r} is the name of another model", place=("models", index, "name"))
         return self
 
     @property

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from autoopt.metrics import Objective
-from autoopt.search import SearchConfig, hypervolume, make_strategy
-from autoopt.search.chooser import Chooser
-from autoopt.search.plain import RandomOverAll
-from autoopt.search.strategy import Search
+from autoopt.search import SearchConfig, create_study, hypervolume
+from autoopt.search.samplers.base import Sampler
+from autoopt.search.samplers.uniform import UniformSampler
+from autoopt.search.study import Study
 from benchmarks.search.table import OBJECTIVE, Row, Table
 
 STRATEGIES: dict[str, SearchConfig | None] = {
@@ -52,12 +52,12 @@ def replay(
     objectives: tuple[Objective, ...] = (OBJECTIVE,),
     least: int | None = None,
 ) -> Replay:
-    """Search `table` with up to `trials` trials; with `least`, end after so many once a good point was found."""
+    """Study `table` with up to `trials` trials; with `least`, end after so many once a good point was found."""
     made = replace(config or SearchConfig(), seed=seed, trials=min(trials, table.points))
     if config is None:
-        search = Search(made, table.chains, objectives, _random(table))
+        search = Study(made, table.chains, objectives, _random(table))
     else:
-        search = make_strategy(made, table.chains, objectives)
+        search = create_study(made, table.chains, objectives)
     noise = Random(f"noise:{seed}")
     rows: list[Row] = []
     hit, asking, recommended = math.inf, 0.0, (math.inf, math.inf)
@@ -99,5 +99,5 @@ def front_volumes(table: Table, rows: list[Row]) -> tuple[float, ...]:
     return tuple(volumes)
 
 
-def _random(table: Table) -> Chooser:
-    return RandomOverAll(table.chains)
+def _random(table: Table) -> Sampler:
+    return UniformSampler(table.chains)

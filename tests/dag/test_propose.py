@@ -18,7 +18,7 @@ from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
 from autoopt.registry import registry
 from autoopt.spec import load_dag
-from autoopt.spec.wish import PRECISIONS, Wish
+from autoopt.spec.proposal_options import PRECISIONS, ProposalOptions
 
 ORDER = (
     *("name_fix", "ir_upgrade", "opset_conversion", "fix_input_shape", "remove_unused"),
@@ -41,9 +41,9 @@ DATA = {"evaluation": True, "labels": True, "calibration": True}
 
 
 def proposed(
-    inspection: Inspection, wish: Wish | None = None, *examples: Example, **given: Any
+    inspection: Inspection, wish: ProposalOptions | None = None, *examples: Example, **given: Any
 ) -> tuple[Proposal, Plan]:
-    wish = wish or Wish()
+    wish = wish or ProposalOptions()
     infos = pass_infos(wish.target().accelerator())
     known = Given(inspection, **{**DATA, **given})
     found = propose(wish, known, infos, Facts(wish.target().accelerator()), examples)
@@ -63,7 +63,7 @@ def why(plan: Plan) -> str:
 @pytest.mark.parametrize("inspection", [CNN, TRANSFORMER, TREES], ids=["cnn", "transformer", "trees"])
 def test_every_row_of_the_table_gives_chains_in_the_fixed_order(provider: str, inspection: Inspection) -> None:
     for precision, level in itertools.product((None, *PRECISIONS), range(4)):
-        _, plan = proposed(inspection, Wish(execution_provider=provider, precision=precision, level=level))
+        _, plan = proposed(inspection, ProposalOptions(execution_provider=provider, precision=precision, level=level))
         assert plan.chain_count > 0, (precision, level)
         for chain in plan.chains():
             names = [n.pass_name for n in chain.nodes if not n.inserted]
@@ -78,14 +78,14 @@ def test_every_row_of_the_table_gives_chains_in_the_fixed_order(provider: str, i
 def test_higher_levels_only_add_passes_and_points() -> None:
     counts = []
     for level in range(4):
-        _, plan = proposed(CNN, Wish(level=level))
+        _, plan = proposed(CNN, ProposalOptions(level=level))
         counts.append(plan.point_count)
         assert plan.chain_count == len(list(plan.chains()))
     assert counts == sorted(set(counts))
 
 
 def test_levels_cut_values_and_the_plan_says_so() -> None:
-    _, plan = proposed(CNN, Wish(level=2))
+    _, plan = proposed(CNN, ProposalOptions(level=2))
     data = plan.to_json()
     assert data["points_before"] > data["point_count"] == sum(c["points"] for c in data["chains"])
     cut = next(c for c in data["cut"] if (c["node"], c["param"], c["value"]) == ("simplify", "engine", "onnxsim"))
@@ -137,7 +137,7 @@ def test_nothing_lossy_without_a_judge_unless_fidelity_is_allowed() -> None:
     _, plan = proposed(CNN, **nothing)
     assert not {"static_quantization", "dynamic_quantization", "weight_only_quantization"} & passes(plan)
     assert plan.pruned_by_rule["no-data"] > 0
-    _, plan = proposed(CNN, Wish(fidelity=True), **nothing, fidelity=True)
+    _, plan = proposed(CNN, ProposalOptions(fidelity=True), **nothing, fidelity=True)
     assert "dynamic_quantization" in passes(plan)
     assert "static_quantization" not in passes(plan), "nothing to calibrate with"
     _, plan = proposed(CNN, **{**nothing, "evaluation": True, "calibration": True})
@@ -146,11 +146,11 @@ def test_nothing_lossy_without_a_judge_unless_fidelity_is_allowed() -> None:
 
 def test_memory_of_the_target_leaves_only_what_fits() -> None:
     large = replace(CNN, bytes=1_000_000)
-    _, plan = proposed(large, Wish(memory=300_000))
+    _, plan = proposed(large, ProposalOptions(memory=300_000))
     lossy = {"static_quantization", "dynamic_quantization", "weight_only_quantization"}
     assert all({n.pass_name for n in chain.nodes} & lossy for chain in plan.chains())
     assert "1000000 bytes are more than the target's 300000" in why(plan)
-    _, plan = proposed(large, Wish(memory=150_000))
+    _, plan = proposed(large, ProposalOptions(memory=150_000))
     assert passes(plan) & lossy == {"weight_only_quantization"}
     assert plan.pruned_by_rule["memory"] > 0
 
@@ -177,26 +177,28 @@ def test_large_models_are_not_calibrated_with_histograms() -> None:
     ],
 )
 def test_a_precision_that_is_asked_for_is_on_every_chain(provider: str, precision: str, expected: set[str]) -> None:
-    _, plan = proposed(TRANSFORMER, Wish(execution_provider=provider, precision=precision))
+    _, plan = proposed(TRANSFORMER, ProposalOptions(execution_provider=provider, precision=precision))
     found = [{n.pass_name for n in c.nodes} & expected for c in plan.chains()]
     assert all(found)
     assert set().union(*found) == expected
 
 
 def test_a_precision_that_is_not_possible_is_told() -> None:
-    _, plan = proposed(TREES, Wish(precision="int8"))
+    _, plan = proposed(TREES, ProposalOptions(precision="int8"))
     assert plan.chain_count > 0
     assert "no int8" in why(plan)
-    assert "no int4: " in why(proposed(TRANSFORMER, Wish(execution_provider="openvino", precision="int4"))[1])
+    assert "no int4: " in why(
+        proposed(TRANSFORMER, ProposalOptions(execution_provider="openvino", precision="int4"))[1]
+    )
 
 
 def test_fixed_shapes_where_the_provider_needs_them() -> None:
     moving = replace(TRANSFORMER, dynamic_dims=("batch",))
-    assert "fix_input_shape" in passes(proposed(moving, Wish(execution_provider="qnn"))[1])
+    assert "fix_input_shape" in passes(proposed(moving, ProposalOptions(execution_provider="qnn"))[1])
     assert "fix_input_shape" not in passes(proposed(moving)[1])
     graphs = [
         {p["session"]["enable_cuda_graph"] for c in plan.chains() for p in c.space.iterate() if "session" in p}
-        for plan in (proposed(m, Wish(execution_provider="cuda"))[1] for m in (moving, TRANSFORMER))
+        for plan in (proposed(m, ProposalOptions(execution_provider="cuda"))[1] for m in (moving, TRANSFORMER))
     ]
     assert graphs == [{False}, {False, True}]
 
@@ -205,7 +207,7 @@ def test_fixed_shapes_where_the_provider_needs_them() -> None:
 @pytest.mark.parametrize("level", range(4))
 def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level: int, tmp_path: Any) -> None:
     for provider in ("cpu", "cuda", "qnn"):
-        wish = Wish(execution_provider=provider, level=level)
+        wish = ProposalOptions(execution_provider=provider, level=level)
         taught = Example("other", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
         found, plan = proposed(inspection, wish, taught)
         file = tmp_path / "dag.yaml"
@@ -270,11 +272,11 @@ def test_similarity_is_symmetric_and_highest_for_the_same() -> None:
 )
 def test_wishes_that_are_none(wish: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
-        Wish(**wish)
+        ProposalOptions(**wish)
 
 
 def test_targets_by_short_name_and_typos() -> None:
-    assert Wish(execution_provider="directml").target().execution_provider == "DmlExecutionProvider"
-    assert Wish(device="gpu").target().execution_provider == "CUDAExecutionProvider"
+    assert ProposalOptions(execution_provider="directml").target().execution_provider == "DmlExecutionProvider"
+    assert ProposalOptions(device="gpu").target().execution_provider == "CUDAExecutionProvider"
     with pytest.raises(InputError, match="execution provider"):
-        Wish(execution_provider="cudaa").target()
+        ProposalOptions(execution_provider="cudaa").target()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from autoopt.metrics import Objective
-from autoopt.search import ChainSpace, Feedback, Proposal, Strategy
+from autoopt.search import ChainSpace, Feedback, Proposal, Study
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, Integer, NodeSpace, SearchSpace
 
 LATENCY = (Objective("latency_p50", "minimize"),)
@@ -78,7 +78,7 @@ def measure(proposal: Proposal) -> Feedback:
 
 
 def drive(
-    strategy: Strategy, *, window: int = 1, limit: int = 10_000, outcome: Callable[[Proposal], Feedback] = measure
+    strategy: Study, *, window: int = 1, limit: int = 10_000, outcome: Callable[[Proposal], Feedback] = measure
 ) -> list[Proposal]:
     """Carry a search to its end with `window` trials under way, told in the order asked."""
     asked: list[Proposal] = []
@@ -95,7 +95,7 @@ def drive(
     return asked
 
 
-def in_batches(strategy: Strategy, size: int, outcome: Callable[[Proposal], Feedback] = measure) -> list[Proposal]:
+def in_batches(strategy: Study, size: int, outcome: Callable[[Proposal], Feedback] = measure) -> list[Proposal]:
     """Carry a search to its end by whole batches, told backwards."""
     asked: list[Proposal] = []
     while batch := strategy.ask(size):

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from search_cases import LATENCY, chain
 
-from autoopt.search import Feedback, Proposal, SearchConfig, make_strategy
-from autoopt.search.allocation import scaled_rewards
+from autoopt.search import Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.history import History
+from autoopt.search.samplers.allocation import scaled_rewards
 
 CHAINS = tuple(chain(*nodes) for nodes in (("wide",), ("pass1", "wide"), ("pass2", "wide"), ("pass4", "wide")))
 WORTH = {c.id: place + 1.0 for place, c in enumerate(CHAINS)}
@@ -18,7 +18,7 @@ WORTH = {c.id: place + 1.0 for place, c in enumerate(CHAINS)}
 
 def shares(allocation, chains=CHAINS, trials: int = 40) -> tuple[Counter, list[str]]:
     config = SearchConfig("per-chain", "random", allocation=allocation, trials=trials)
-    strategy = make_strategy(config, chains, LATENCY)
+    strategy = create_study(config, chains, LATENCY)
     order = []
     while proposals := strategy.ask():
         order.append(proposals[0].chain)
@@ -59,7 +59,7 @@ def test_successive_halving_leaves_the_best() -> None:
 
 def test_successive_halving_waits_for_running_trials_before_it_drops_a_chain() -> None:
     config = SearchConfig("per-chain", "random", allocation="successive_halving", trials=16)
-    strategy = make_strategy(config, CHAINS, LATENCY)
+    strategy = create_study(config, CHAINS, LATENCY)
     asked = strategy.ask(16)
     assert len(asked) == 8
     assert strategy.ask() == []

@@ -1,4 +1,4 @@
-"""Search points as rows of numbers."""
+"""Study points as rows of numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from search_cases import MIDDLE, SIX, chain
 
 from autoopt.search import ChainSpace, iterate
-from autoopt.search.features import Features
+from autoopt.search.surrogates.features import Features
 from autoopt.space import Categorical, NodeSpace, SearchSpace
 
 

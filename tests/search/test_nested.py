@@ -1,17 +1,17 @@
-"""Nested orders: inner passes are searched for each point of the outer ones."""
+"""NestedSampler orders: inner passes are searched for each point of the outer ones."""
 
 from __future__ import annotations
 
 from search_cases import LATENCY, chain, drive, measure, text
 
-from autoopt.search import Feedback, SearchConfig, make_strategy
+from autoopt.search import Feedback, SearchConfig, create_study
 
 THREE = chain("pass4", "pass2", "pass5")
 
 
 def run(order, chains=(THREE,), outcome=measure, **config):
     made = SearchConfig("per-chain", **{"sampler": "exhaustive", "order": {"nested": order}, **config})
-    strategy = make_strategy(made, chains, LATENCY)
+    strategy = create_study(made, chains, LATENCY)
     return drive(strategy, outcome=outcome), strategy
 
 
@@ -68,10 +68,10 @@ def test_failures_inside_are_values() -> None:
 def test_nested_resumes() -> None:
     order = {"nested": ["pass4", ["pass2", "pass5"]]}
     config = SearchConfig("per-chain", "tpe", order=order, trials=14, seed=2)
-    whole = drive(make_strategy(config, (THREE,), LATENCY))
-    first = make_strategy(config, (THREE,), LATENCY)
+    whole = drive(create_study(config, (THREE,), LATENCY))
+    first = create_study(config, (THREE,), LATENCY)
     drive(first, limit=6)
-    second = make_strategy(config, (THREE,), LATENCY)
+    second = create_study(config, (THREE,), LATENCY)
     second.restore(first.trials)
     second.tell(5, measure(whole[5]))
     drive(second)

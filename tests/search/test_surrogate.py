@@ -1,97 +1,88 @@
-"""The models: what they promise."""
+"""The unified search beyond what every strategy does: large spaces, equals, what is already known."""
 
 from __future__ import annotations
 
-import math
+from search_cases import LATENCY, MIDDLE, SIX, chain, drive, found, text
 
-import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from autoopt.search import ChainSpace, Feedback, SearchConfig, create_study
+from autoopt.search.samplers.tie_breaking import cheapest, uncached_suffix
+from autoopt.space import Categorical, NodeSpace, SearchSpace
 
-from autoopt.search.surrogate import LEARNT, Known, log_expected_improvement, promise
-from autoopt.search.tiny import TinyProcess, log_improvement
-
-GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])
-SEEN = GRID[::5]
-
-
-def bowl(x: np.ndarray) -> np.ndarray:
-    return ((x - 0.5) ** 2).sum(axis=1)
+BIG = NodeSpace({f"x{i}": Categorical(*range(7)) for i in range(3)})
+LARGE = tuple(
+    ChainSpace(">".join(nodes), tuple((n, n) for n in nodes), SearchSpace(dict.fromkeys(nodes, BIG), cuts))
+    for nodes, cuts in ((("p", "q"), ({"p": {"x0": 0}},)), (("q",), ()), (("p", "q", "r", "s"), ()))
+)
 
 
-@given(st.floats(-50, 50), st.floats(0.01, 10), st.floats(-50, 50))
-@settings(deadline=None)
-def test_log_improvement_is_finite_and_right(mean: float, spread: float, best: float) -> None:
-    (array,) = log_expected_improvement(np.array([mean]), np.array([spread]), best)
-    plain = log_improvement(mean, spread, best)
-    assert math.isfinite(array)
-    z = (best - mean) / spread
-    assert math.isclose(array, plain, rel_tol=1e-6, abs_tol=0.06 if z < -5 else 1e-6)
-    if z > -4:
-        exact = spread * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) + z * 0.5 * math.erfc(-z / math.sqrt(2)))
-        assert math.isclose(plain, math.log(exact), rel_tol=1e-6, abs_tol=1e-6)
+def distance(proposal) -> Feedback:
+    """Best where every setting is 5."""
+    values = [v for settings in proposal.point.values() for v in settings.values()]
+    return Feedback({"latency_p50": 1 + sum(abs(v - 5) for v in values) / len(values)})
 
 
-@given(st.floats(-5, 5), st.floats(0.1, 3), st.floats(0.05, 3))
-def test_more_promise_below_the_best_and_with_more_uncertainty(best: float, spread: float, more: float) -> None:
-    mean = best + 1
-    assert log_improvement(mean - more, spread, best) > log_improvement(mean, spread, best)
-    assert log_improvement(mean, spread + more, best) > log_improvement(mean, spread, best)
+def test_spaces_too_large_to_enumerate_are_searched() -> None:
+    assert sum(c.space.count for c in LARGE) > 10**10
+    asked = drive(create_study(SearchConfig(trials=20), LARGE, LATENCY), outcome=distance)
+    assert len({text(p) for p in asked}) == 20
+    for proposal in asked:
+        next(c for c in LARGE if c.id == proposal.chain).space.index(proposal.point)
+    assert found(asked[10:], distance) < found(asked[:10], distance)
 
 
-@pytest.mark.parametrize("kind", ["gp", "rf"])
-def test_promises_most_near_the_bottom_of_a_bowl(kind) -> None:
-    known = Known(SEEN, bowl(SEEN), np.ones(len(SEEN)))
-    best = GRID[promise(known, GRID, kind, 0).score.argmax()]
-    assert bowl(best[None])[0] < 0.06
+def test_large_spaces_resume() -> None:
+    config = SearchConfig(trials=10, seed=5)
+    whole = drive(create_study(config, LARGE, LATENCY), outcome=distance)
+    first = create_study(config, LARGE, LATENCY)
+    drive(first, limit=7, outcome=distance)
+    second = create_study(config, LARGE, LATENCY)
+    second.restore(first.trials)
+    second.tell(6, distance(whole[6]))
+    drive(second, outcome=distance)
+    assert [t.proposal for t in second.trials] == whole
 
 
-@pytest.mark.parametrize("kind", ["gp", "rf"])
-def test_learns_where_nothing_is_feasible(kind) -> None:
-    feasible = (SEEN[:, 0] < 0.6).astype(float)
-    promised = promise(Known(SEEN, np.ones(len(SEEN)), feasible), GRID, kind, 0)
-    assert promised.log_feasible[GRID[:, 0] < 0.3].mean() > promised.log_feasible[GRID[:, 0] > 0.8].mean() + 0.5
+def test_among_equals_what_is_already_measured_goes_first() -> None:
+    """All points give the same, so all are equals; those with an even key are known."""
+
+    def cost(chain_id: str, point: dict) -> tuple[bool, int]:
+        return sum(map(ord, repr(point))) % 2 == 0, 1
+
+    same = lambda p: Feedback({"latency_p50": 1.0})  # noqa: E731
+    asked = drive(create_study(SearchConfig(trials=20), MIDDLE, LATENCY, cost=cost), outcome=same)
+    plain = drive(create_study(SearchConfig(trials=20), MIDDLE, LATENCY), outcome=same)
+    free = [sum(cost(p.chain, p.point)[0] for p in run[8:]) for run in (asked, plain)]
+    assert free[0] > free[1]
 
 
-@pytest.mark.parametrize("kind", ["gp", "rf"])
-@pytest.mark.parametrize("losses", [[], [1.0], [1.0, 1.0], [1.0, math.nan, 3.0]])
-def test_answers_with_next_to_nothing_known(kind, losses: list[float]) -> None:
-    known = Known(SEEN[: len(losses)], np.array(losses), np.array([1.0 if v == v else 0.0 for v in losses]))
-    assert np.isfinite(promise(known, GRID, kind, 0).score).all()
+def test_equals_are_chosen_by_the_least_new_work() -> None:
+    from random import Random
+
+    strategy = create_study(SearchConfig(), SIX, LATENCY)
+    (first,) = strategy.ask()
+    strategy.tell(first.number, Feedback({"latency_p50": 1.0}))
+    history = strategy.history
+    points = [(c.id, p) for c in SIX for p in c.space.iterate() if history.find(c.id, p) is None]
+    chosen = cheapest(points, [0.0] * len(points), history, None, Random(1))
+    lengths = {len(history.by_id[c].nodes) for c, _ in points}
+    assert lengths == {2, 3}
+    assert uncached_suffix(history, *chosen) <= 2
+    assert uncached_suffix(history, first.chain, first.point) == 0
+    only = cheapest(points, [float(i == 3) for i in range(len(points))], history, None, Random(1))
+    assert only == points[3]
 
 
-def test_a_running_point_promises_less_than_before() -> None:
-    loss = bowl(SEEN)
-    known = Known(SEEN, loss, np.ones(len(SEEN)))
-    before = promise(known, GRID, "gp", 0).score
-    best = before.argmax()
-    running = Known(np.vstack([SEEN, GRID[best]]), np.append(loss, math.nan), np.append(np.ones(len(SEEN)), math.nan))
-    assert promise(running, GRID, "gp", 0).score[best] < before[best]
+def test_weights_draw_the_search() -> None:
+    heavy = [chain("pass1", "wide", weight=5.0), chain("pass3", "wide")]
+    asked = drive(
+        create_study(SearchConfig(trials=30), heavy, LATENCY),
+        outcome=lambda p: Feedback({"latency_p50": 1.0 + len(text(p)) % 7}),
+    )
+    assert sum(p.chain == heavy[0].id for p in asked) > 18
 
 
-def test_long_histories_are_thinned() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.random((LEARNT * 3, 2))
-    known = Known(x, bowl(x), np.ones(len(x)))
-    best = GRID[promise(known, GRID, "gp", 0).score.argmax()]
-    assert bowl(best[None])[0] < 0.1
-
-
-def test_the_same_question_gets_the_same_answer() -> None:
-    known = Known(SEEN, bowl(SEEN), np.ones(len(SEEN)))
-    for kind in ("gp", "rf"):
-        assert (promise(known, GRID, kind, 7).score == promise(known, GRID, kind, 7).score).all()
-
-
-def test_tiny_process_agrees_with_the_textbook() -> None:
-    places, values = [0, 1, 3, 6], [1.0, 0.2, -0.7, 0.4]
-    model = TinyProcess(lambda a, b: abs(a - b))
-    assert model.predict(0) == (0.0, 1.0)
-    model.fit(places, values)
-    scale = model._fitted[0]
-    kernel = np.exp(-np.abs(np.subtract.outer(places, places)) / scale) + 0.02 * np.eye(4)
-    row = np.exp(-np.abs(np.array(places) - 2) / scale)
-    mean, spread = model.predict(2)
-    assert math.isclose(mean, row @ np.linalg.solve(kernel, values), rel_tol=1e-9)
-    assert math.isclose(spread**2, 1 - row @ np.linalg.solve(kernel, row), rel_tol=1e-9)
+def test_many_chains_begin_with_unlike_ones() -> None:
+    many = [chain(f"pass{i % 6 + 1}", "wide") for i in range(6)]
+    many = [ChainSpace(f"{c.id}{i}", c.passes, c.space) for i in range(8) for c in many]
+    asked = drive(create_study(SearchConfig(trials=20), many, LATENCY), limit=6)
+    assert len({p.chain.split(">")[0] for p in asked}) == 6

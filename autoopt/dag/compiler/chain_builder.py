@@ -17,7 +17,7 @@ from autoopt.dag.graph.priors import Cut, Prior
 from autoopt.registry import PassInfo
 from autoopt.space import NodePoint, NodeSpace, Point, SearchSpace, matches
 from autoopt.spec import DagSpec
-from autoopt.spec.params import OwnSearch, Searched
+from autoopt.spec.pass_settings import OwnSearch, Searched
 
 ARROW: Final = " -> "
 _SOUGHT: Final = 10_000

@@ -10,7 +10,7 @@ from autoopt.errors import InputError
 from autoopt.registry import REQUIRED, ParameterInfo, PassInfo
 from autoopt.space import IGNORED, INVALID, Categorical, Conditional, NodeSpace, SearchParameter
 from autoopt.spec import DagSpec
-from autoopt.spec.params import Fixed, OwnDefault, OwnSearch, Searched, Setting
+from autoopt.spec.pass_settings import Fixed, OwnDefault, OwnSearch, Searched, Setting
 from autoopt.spec.source import Place
 
 _SENTINELS: Final = (INVALID, IGNORED)

@@ -21,8 +21,8 @@ from autoopt.dag.proposal.precisions import CUDA, Flow, chosen, provider
 from autoopt.dag.proposal.templates import CUDA_SESSION, MINUTES, TEMPLATES, TRIALS, Template
 from autoopt.dag.proposal.warm_start import Example, learned_priors
 from autoopt.spec import DagSpec, load_dag
+from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec
-from autoopt.spec.wish import Wish
 
 LOWEST_OPSET: Final = 13
 """Models of older operator sets are tried converted as well: quantisation by channel begins there."""
@@ -47,7 +47,9 @@ class Proposal:
         return replace(made, decisions=self.decisions, learned=learned)
 
 
-def propose(wish: Wish, given: Given, infos: Infos, facts: Facts, examples: Sequence[Example] = ()) -> Proposal:
+def propose(
+    wish: ProposalOptions, given: Given, infos: Infos, facts: Facts, examples: Sequence[Example] = ()
+) -> Proposal:
     """A pass graph for a model.
 
     Args:
@@ -92,7 +94,7 @@ class _Stage:
         return [*self.nodes, None] if skip else list(self.nodes)
 
 
-def _layout(wish: Wish, given: Given, target: TargetSpec, flows: Mapping[str, Flow]) -> list[_Stage]:
+def _layout(wish: ProposalOptions, given: Given, target: TargetSpec, flows: Mapping[str, Flow]) -> list[_Stage]:
     """The stages, in the order in which passes work: names, format, shapes, tidying, folding, fusion, precision or
     quantisation, the runtime's graph, the session."""
     model, known = given.inspection, provider(target.execution_provider)
@@ -128,7 +130,7 @@ def _params(template: Template, fixed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(
-    wish: Wish,
+    wish: ProposalOptions,
     given: Given,
     target: TargetSpec,
     nodes: Mapping[str, Template],
@@ -169,7 +171,7 @@ def _runtime(facts: Facts) -> list[Decision]:
 
 
 def _decisions(
-    wish: Wish, given: Given, target: TargetSpec, flows: Mapping[str, Flow], reasons: Mapping[str, Reason]
+    wish: ProposalOptions, given: Given, target: TargetSpec, flows: Mapping[str, Flow], reasons: Mapping[str, Reason]
 ) -> list[Decision]:
     """What was decided, in the reader's order: target, level, precisions, upgrades, data."""
     model = given.inspection
@@ -213,7 +215,7 @@ def _preparations(given: Given, target: TargetSpec) -> list[Decision]:
     return made
 
 
-def _asked(wish: Wish) -> bool:
+def _asked(wish: ProposalOptions) -> bool:
     return wish.device is not None or wish.execution_provider is not None
 
 

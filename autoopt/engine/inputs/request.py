@@ -16,9 +16,9 @@ from autoopt.model.fetch import is_url, kept
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.reading import Document
+from autoopt.spec.document import Document
+from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.spec.source import Source
-from autoopt.spec.wish import Wish, names_model
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RunRequest:
     measurement: Mapping[str, Any] = field(default_factory=dict)
     retry_failed: bool = False
     fresh: bool = False
-    wish: Wish = field(default_factory=Wish)
+    wish: ProposalOptions = field(default_factory=ProposalOptions)
     sweep: str | None = None
     resume: str | None = None
     target: str | None = None
@@ -108,7 +108,7 @@ class RunRequest:
             dag = file
         elif isinstance(dag, Mapping) and "content" in dag:
             dag = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
-        wish = Wish.from_json(data.get("wish", {}))
+        wish = ProposalOptions.from_json(data.get("wish", {}))
         return RunRequest(**{**data, "dag": dag, "limits": Limits(**data["limits"]), "wish": wish})
 
 

@@ -30,10 +30,10 @@ from autoopt.errors import InputError
 from autoopt.measure.settings import rounds_of
 from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
-from autoopt.search.base import SearchConfig
+from autoopt.search.config import SearchConfig
 from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.wish import names_model, refuse_wish
+from autoopt.spec.proposal_options import names_model, refuse_proposal_options
 from autoopt.target import Accelerator
 
 
@@ -95,7 +95,7 @@ def spec_of(request: RunRequest) -> DagSpec:
         InputError: a DAG that is wrong or asks what cannot be done; a wish beside a DAG, which says such things itself.
     """
     if not names_model(request.dag):
-        refuse_wish(request.wish)
+        refuse_proposal_options(request.wish)
         spec = load_dag(request.dag).with_data_root(root_of_data(request.data_root))
         check_supported(spec)
         return spec if request.target is None else spec.for_target(request.target)

@@ -19,7 +19,7 @@ from autoopt.model.mlflow import is_packaged
 from autoopt.outcome import Outcome
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.wish import Wish, names_model, refuse_wish
+from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 
 if TYPE_CHECKING:
     from autoopt.workers import WorkerPool
@@ -35,7 +35,7 @@ def make_plan(
     data: Any = None,
     *,
     calibration: Any = None,
-    wish: Wish | None = None,
+    wish: ProposalOptions | None = None,
     data_root: str | Path | None = None,
 ) -> Plan:
     """The plan of a DAG for its first target; for a model, where one is given here. Where `dag` is a model itself, the
@@ -52,7 +52,7 @@ def make_plan(
             raise InputError("no such data", where=str(given))
     if names_model(dag):
         return make_proposal(str(dag), data, calibration, wish)[1]
-    refuse_wish(wish)
+    refuse_proposal_options(wish)
     spec = load_dag(dag).with_data_root(root_of_data(data_root))
     spec.check_files(model=model is None, data=data is None)
     check_supported(spec)
@@ -82,7 +82,12 @@ def _here(given: Any) -> Any:
 
 
 def make_proposal(
-    model: str | Path, data: Any = None, calibration: Any = None, wish: Wish | None = None, *, anywhere: bool = False
+    model: str | Path,
+    data: Any = None,
+    calibration: Any = None,
+    wish: ProposalOptions | None = None,
+    *,
+    anywhere: bool = False,
 ) -> tuple[Proposal, Plan]:
     """What autoopt proposes for a model, and its plan. Writes nothing; asks a worker. `anywhere`: as a machine plans
     that has the target's execution provider.
@@ -93,7 +98,7 @@ def make_proposal(
     from autoopt.data.config import DataConfig
     from autoopt.engine.planning.proposal import existing_store, given_of, proposal_for
 
-    wish = wish or Wish()
+    wish = wish or ProposalOptions()
     with ExitStack() as stack:
         ask = _asker(stack)
         file = Path(_here(model))

@@ -9,7 +9,7 @@ from typing import Any
 from autoopt.dag import Plan
 from autoopt.engine.planning.plan import make_plan
 from autoopt.spec import DagSpec, load_dag
-from autoopt.spec.wish import Wish, names_model, refuse_wish
+from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 
 
 def make_plans(
@@ -17,7 +17,7 @@ def make_plans(
     model: str | Path | None = None,
     data: Any = None,
     *,
-    wish: Wish | None = None,
+    wish: ProposalOptions | None = None,
     data_root: str | Path | None = None,
 ) -> dict[str, Plan]:
     """Like `make_plan`, for every target of the DAG, by what it is, such as `one: CPUExecutionProvider, 1 thread`.
@@ -27,7 +27,7 @@ def make_plans(
     """
     if names_model(dag):
         return {"": make_plan(dag, model, data, wish=wish)}
-    refuse_wish(wish)
+    refuse_proposal_options(wish)
     spec = load_dag(dag)
     if len(spec.all_targets) == 1:
         return {"": make_plan(spec, model, data, data_root=data_root)}

@@ -15,7 +15,7 @@ from autoopt.dag.proposal.warm_start import Example, similarity
 from autoopt.model.fetch import url_name
 from autoopt.model.inspection import Inspection
 from autoopt.settings import settings
-from autoopt.spec.wish import Wish
+from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.store import RunRecord, Store
 
 
@@ -29,7 +29,7 @@ def model_name(path: str) -> str:
 
 
 def given_of(
-    model: str, inspection: Inspection, described: Mapping[str, Any] | None, calibration: bool, wish: Wish
+    model: str, inspection: Inspection, described: Mapping[str, Any] | None, calibration: bool, wish: ProposalOptions
 ) -> Given:
     """What a proposal is made for; `described`: the evaluation data, None where there is none."""
     return Given(
@@ -42,7 +42,7 @@ def given_of(
     )
 
 
-def proposal_for(given: Given, wish: Wish, infos: Infos, facts: Facts, store: Store | None) -> Proposal:
+def proposal_for(given: Given, wish: ProposalOptions, infos: Infos, facts: Facts, store: Store | None) -> Proposal:
     """The proposal, started from what the store remembers of similar models."""
     target = wish.target()
     taught = () if store is None else examples(store, given.inspection, target.execution_provider)

@@ -9,7 +9,7 @@ from typing import Any
 from autoopt.dag import Chain, ChainNode
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.pass_runs import Progress, stored_run
-from autoopt.search.base import Cost
+from autoopt.search.trial import Cost
 from autoopt.space import Point
 
 

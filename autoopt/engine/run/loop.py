@@ -18,7 +18,8 @@ from autoopt.engine.work.context import RunContext
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import TrialResult
-from autoopt.search.base import Feedback, Proposal, Strategy
+from autoopt.search.study import Study
+from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 
 SPENT = "time spent"
@@ -46,7 +47,7 @@ class Search:
     """The state of one run's search."""
 
     ctx: RunContext
-    strategy: Strategy
+    strategy: Study
     chains: dict[str, Chain]
     baseline: dict[str, Estimate]
     """Metrics of the source model."""

@@ -21,8 +21,8 @@ from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.results import RunResult
-from autoopt.search.base import ChainSpace, Cost
-from autoopt.search.strategies import make_strategy
+from autoopt.search.factory import create_study
+from autoopt.search.trial import ChainSpace, Cost
 from autoopt.store import ChainRecord, RunRecord, Store
 from autoopt.workers import Gate
 from autoopt.workers.gate import told_of_others
@@ -194,4 +194,4 @@ def _strategy(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -
         where = inputs.model if inputs.plan.decisions else inputs.spec.source.file
         raise InputError(f"every chain is pruned ({inputs.why_pruned})", where=where)
     own = {node: [o.objective() for o in p.objectives] for node, p in inputs.spec.passes.items() if p.objectives}
-    return make_strategy(inputs.search, spaces, inputs.goal.objectives, cost=cost, node_objectives=own)
+    return create_study(inputs.search, spaces, inputs.goal.objectives, cost=cost, node_objectives=own)

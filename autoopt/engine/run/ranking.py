@@ -11,8 +11,9 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measured
 from autoopt.metrics import get_metric
 from autoopt.results import Choice
-from autoopt.search.base import Choose
-from autoopt.search.choice import Scored, choose_best, pareto_front
+from autoopt.search.choice import choose_best
+from autoopt.search.config import Choose
+from autoopt.search.pareto import Scored, pareto_front
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import Choice, RunResult, TrialResult
-from autoopt.search.base import SearchConfig, Strategy
+from autoopt.search.config import SearchConfig
+from autoopt.search.study import Study
 from autoopt.store.keeping import abandon, keeping
 
 CONFIRM = 3
@@ -43,7 +44,7 @@ class Session:
     """A prepared run. `answer` is set where an identical finished run answers; then there is nothing to search."""
 
     ctx: RunContext
-    strategy: Strategy
+    strategy: Study
     search_config: SearchConfig
     chains: dict[str, Chain]
     notes: list[str]

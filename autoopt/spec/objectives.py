@@ -1,0 +1,65 @@
+"""What the user cares for: `objectives:` and `constraints:`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from autoopt.errors import InputError
+from autoopt.metrics import METRICS, Constraint, Direction, Objective, get_metric
+from autoopt.spec.source import FieldError
+from autoopt.spec.strict_model import StrictModel
+
+
+def check_metric(name: Any, custom: bool) -> None:
+    """That a metric is known; any name is taken where a user script may define it.
+
+    Raises:
+        FieldError: unknown; names the nearest.
+    """
+    if not custom and isinstance(name, str):
+        try:
+            get_metric(name)
+        except InputError as error:
+            raise FieldError(error.what, remedy=error.remedy) from error
+
+
+class ObjectiveSpec(StrictModel):
+    """What is to be made best. A bare text is the metric; its own direction is the goal unless one is given."""
+
+    short: ClassVar[str] = "metric"
+
+    metric: str
+    goal: Literal["minimize", "maximize"] | None = None
+    weight: float = Field(default=1.0, gt=0)
+
+    def objective(self, direction: Direction = "maximize") -> Objective:
+        """The objective; `direction` is that of a metric which a user script defines."""
+        known = METRICS.get(self.metric)
+        return Objective(self.metric, self.goal or (known.direction if known else direction), self.weight)
+
+
+class ConstraintSpec(StrictModel):
+    """A bound. Ratios are candidate / source; `max_drop` is absolute, towards worse."""
+
+    metric: str
+    min: float | None = None
+    max: float | None = None
+    min_ratio: float | None = Field(default=None, ge=0)
+    max_ratio: float | None = Field(default=None, ge=0)
+    max_drop: float | None = Field(default=None, ge=0)
+    confidence: float | None = Field(default=None, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> ConstraintSpec:
+        bounds = [getattr(self, f) for f in ("min", "max", "min_ratio", "max_ratio", "max_drop")]
+        if all(b is None for b in bounds):
+            raise FieldError("needs a bound", remedy="give one of min, max, min_ratio, max_ratio, max_drop")
+        for low, high in ((self.min, self.max), (self.min_ratio, self.max_ratio)):
+            if low is not None and high is not None and low > high:
+                raise FieldError(f"can never hold: {low} is above {high}")
+        return self
+
+    def constraint(self) -> Constraint:
+        return Constraint(**self.model_dump())

@@ -1,0 +1,75 @@
+"""The base of all configuration models: frozen, strict, and exact about what it does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from autoopt.errors import did_you_mean
+from autoopt.spec.source import FieldError
+
+MAX_NAME: Final = 128
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
+
+
+class StrictModel(BaseModel):
+    """Frozen; unknown fields are errors that name the nearest known one; no silent conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    short: ClassVar[str] = ""
+    """The field that a bare text stands for; empty where there is no short form."""
+
+    @classmethod
+    def expand(cls, value: Any) -> Any:
+        """The full form of a short one."""
+        return {cls.short: value} if cls.short and isinstance(value, str) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        value = cls.expand(value)
+        if isinstance(value, Mapping):
+            known = cls.keys()
+            for key in value:
+                if key not in known:
+                    hint = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
+                    raise FieldError("unknown field", place=(str(key),), remedy=hint)
+        return value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        if not cls.short:
+            return schema
+        full = handler.resolve_ref_schema(schema)
+        full_copy = dict(full)
+        full.clear()
+        full["anyOf"] = [{"type": "string"}, full_copy]
+        return schema
+
+    @classmethod
+    def keys(cls) -> tuple[str, ...]:
+        """The fields' names as they are written."""
+        return tuple(f.alias or name for name, f in cls.model_fields.items())
+
+
+def check_name(name: str) -> str:
+    """`name`, if it may be the name of a DAG, node, target or tag.
+
+    Raises:
+        FieldError: it has other characters than letters, digits, `.`, `_`, `-`, or is longer than 128.
+    """
+    if not _NAME.match(name):
+        raise FieldError(f"{name!r} is no name", remedy="use letters, digits, '.', '_', '-'")
+    if len(name) > MAX_NAME:
+        raise FieldError(f"is longer than {MAX_NAME} characters")
+    return name
+
+
+Name = Annotated[str, AfterValidator(check_name)]

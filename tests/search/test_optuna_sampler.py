@@ -1,0 +1,75 @@
+"""Optuna studies behind a search."""
+
+from __future__ import annotations
+
+import optuna
+import pytest
+from search_cases import LATENCY, MIDDLE, SIX, drive, measure
+
+from autoopt.errors import InputError
+from autoopt.search import Feedback, SearchConfig, create_study
+from autoopt.search.optuna_study.encoding import distributions_of, params_of, read_point, suggest_point
+from autoopt.search.optuna_study.samplers import make_sampler
+
+
+@pytest.mark.parametrize("chains", [SIX, MIDDLE], ids=["six", "middle"])
+def test_points_survive_the_way_through_a_trial(chains) -> None:
+    for chain in chains:
+        for point in chain.space.iterate():
+            params = params_of(chain, point)
+            assert read_point(chain, params) == point
+            trial = optuna.trial.FixedTrial(params)
+            assert suggest_point(trial, chain) == point
+            assert {n: trial.distributions[n] for n in params} == distributions_of(chain, point)
+            assert all(name.split(".")[0] in chain.nodes for name in params)
+
+
+def test_parameters_that_are_no_point_are_not_read() -> None:
+    chain = SIX[0]
+    assert read_point(chain, {"pass2.mode": "a"}) is None
+    assert read_point(chain, {"pass2.mode": "a", "pass5.mode": "z"}) is None
+    cut = MIDDLE[1]
+    params = params_of(cut, cut.space[0])
+    assert read_point(cut, {**params, "pass2.mode": "a", "wide.bits": 2}) is None
+
+
+def test_every_asked_trial_of_the_study_is_told() -> None:
+    strategy = create_study(SearchConfig(sampler="tpe", trials=40), MIDDLE, LATENCY)
+    drive(strategy, limit=40)
+    strategy.sampler._sync(strategy.history)
+    study = strategy.sampler.study
+    running = [t for t in study.trials if t.state is optuna.trial.TrialState.RUNNING]
+    assert len(running) == sum(t.feedback is None for t in strategy.trials)
+    dropped = [t for t in study.trials if "dropped" in t.user_attrs]
+    assert len(study.trials) == 40 + len(dropped)
+    assert all(t.state is optuna.trial.TrialState.FAIL for t in dropped)
+
+
+def test_trials_proposed_by_others_are_learnt_from() -> None:
+    first = create_study(SearchConfig("per-chain", "random", trials=30), MIDDLE, LATENCY)
+    drive(first)
+    second = create_study(SearchConfig(sampler="tpe"), MIDDLE, LATENCY)
+    second.restore(first.trials)
+    second.ask()
+    numbers = [t.user_attrs.get("trial") for t in second.sampler.study.trials]
+    assert numbers[:30] == list(range(30))
+
+
+def test_what_stopped_early_is_pruned_and_keeps_its_violation() -> None:
+    strategy = create_study(SearchConfig(sampler="tpe", trials=6), SIX, LATENCY)
+    drive(strategy, outcome=lambda p: Feedback(violation=0.3) if p.number == 0 else measure(p))
+    strategy.sampler._sync(strategy.history)
+    first = strategy.sampler.study.trials[0]
+    assert first.state is optuna.trial.TrialState.PRUNED
+    assert first.constraints == {"violation": 0.3}
+
+
+@pytest.mark.parametrize("name", ["tpe", "TPESampler", "random", "nsgaii", "NSGAIIISampler", "qmc", "brute-force"])
+def test_samplers_by_name(name: str) -> None:
+    assert isinstance(make_sampler(name, 0), optuna.samplers.BaseSampler)
+
+
+@pytest.mark.parametrize("name", ["", "Base", "BaseSampler", "nsgaiv", "grid", "PartialFixedSampler"])
+def test_names_that_are_no_sampler(name: str) -> None:
+    with pytest.raises(InputError):
+        make_sampler(name, 0)

@@ -1,0 +1,99 @@
+"""The models: what they promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoopt.search.surrogates.models import LEARNT, Observations, log_expected_improvement, promise
+from autoopt.search.surrogates.small_gaussian_process import SmallGaussianProcess, log_improvement
+
+GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])
+SEEN = GRID[::5]
+
+
+def bowl(x: np.ndarray) -> np.ndarray:
+    return ((x - 0.5) ** 2).sum(axis=1)
+
+
+@given(st.floats(-50, 50), st.floats(0.01, 10), st.floats(-50, 50))
+@settings(deadline=None)
+def test_log_improvement_is_finite_and_right(mean: float, spread: float, best: float) -> None:
+    (array,) = log_expected_improvement(np.array([mean]), np.array([spread]), best)
+    plain = log_improvement(mean, spread, best)
+    assert math.isfinite(array)
+    z = (best - mean) / spread
+    assert math.isclose(array, plain, rel_tol=1e-6, abs_tol=0.06 if z < -5 else 1e-6)
+    if z > -4:
+        exact = spread * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) + z * 0.5 * math.erfc(-z / math.sqrt(2)))
+        assert math.isclose(plain, math.log(exact), rel_tol=1e-6, abs_tol=1e-6)
+
+
+@given(st.floats(-5, 5), st.floats(0.1, 3), st.floats(0.05, 3))
+def test_more_promise_below_the_best_and_with_more_uncertainty(best: float, spread: float, more: float) -> None:
+    mean = best + 1
+    assert log_improvement(mean - more, spread, best) > log_improvement(mean, spread, best)
+    assert log_improvement(mean, spread + more, best) > log_improvement(mean, spread, best)
+
+
+@pytest.mark.parametrize("kind", ["gp", "rf"])
+def test_promises_most_near_the_bottom_of_a_bowl(kind) -> None:
+    known = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
+    best = GRID[promise(known, GRID, kind, 0).score.argmax()]
+    assert bowl(best[None])[0] < 0.06
+
+
+@pytest.mark.parametrize("kind", ["gp", "rf"])
+def test_learns_where_nothing_is_feasible(kind) -> None:
+    feasible = (SEEN[:, 0] < 0.6).astype(float)
+    promised = promise(Observations(SEEN, np.ones(len(SEEN)), feasible), GRID, kind, 0)
+    assert promised.log_feasible[GRID[:, 0] < 0.3].mean() > promised.log_feasible[GRID[:, 0] > 0.8].mean() + 0.5
+
+
+@pytest.mark.parametrize("kind", ["gp", "rf"])
+@pytest.mark.parametrize("losses", [[], [1.0], [1.0, 1.0], [1.0, math.nan, 3.0]])
+def test_answers_with_next_to_nothing_known(kind, losses: list[float]) -> None:
+    known = Observations(SEEN[: len(losses)], np.array(losses), np.array([1.0 if v == v else 0.0 for v in losses]))
+    assert np.isfinite(promise(known, GRID, kind, 0).score).all()
+
+
+def test_a_running_point_promises_less_than_before() -> None:
+    loss = bowl(SEEN)
+    known = Observations(SEEN, loss, np.ones(len(SEEN)))
+    before = promise(known, GRID, "gp", 0).score
+    best = before.argmax()
+    running = Observations(
+        np.vstack([SEEN, GRID[best]]), np.append(loss, math.nan), np.append(np.ones(len(SEEN)), math.nan)
+    )
+    assert promise(running, GRID, "gp", 0).score[best] < before[best]
+
+
+def test_long_histories_are_thinned() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((LEARNT * 3, 2))
+    known = Observations(x, bowl(x), np.ones(len(x)))
+    best = GRID[promise(known, GRID, "gp", 0).score.argmax()]
+    assert bowl(best[None])[0] < 0.1
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    known = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
+    for kind in ("gp", "rf"):
+        assert (promise(known, GRID, kind, 7).score == promise(known, GRID, kind, 7).score).all()
+
+
+def test_tiny_process_agrees_with_the_textbook() -> None:
+    places, values = [0, 1, 3, 6], [1.0, 0.2, -0.7, 0.4]
+    model = SmallGaussianProcess(lambda a, b: abs(a - b))
+    assert model.predict(0) == (0.0, 1.0)
+    model.fit(places, values)
+    scale = model._fitted[0]
+    kernel = np.exp(-np.abs(np.subtract.outer(places, places)) / scale) + 0.02 * np.eye(4)
+    row = np.exp(-np.abs(np.array(places) - 2) / scale)
+    mean, spread = model.predict(2)
+    assert math.isclose(mean, row @ np.linalg.solve(kernel, values), rel_tol=1e-9)
+    assert math.isclose(spread**2, 1 - row @ np.linalg.solve(kernel, row), rel_tol=1e-9)
