@@ -18,7 +18,7 @@ from autoopt.observer import SILENT, CallbackObserver, Observer
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec
-from autoopt.store import Store
+from autoopt.store import Store, open_store
 from autoopt.workers.hosts import Host
 
 Engine = Literal["prefect", "inline"]
@@ -79,9 +79,9 @@ def resume(
     """
     if listener is not None:
         observer = CallbackObserver(listener)
-    with Store.open(settings().db_url, home or settings().home) as store:
-        records = [store.run(run)] if run else [r for r in store.runs(status="running") if r.parent is None]
-        open_ones = [r for r in records if run or store.claim("run", r.id)]
+    with open_store(settings().db_url, home or settings().home) as store:
+        records = [store.runs.get(run)] if run else [r for r in store.runs.all(status="running") if r.parent is None]
+        open_ones = [r for r in records if run or store.claims.acquire("run", r.id)]
         _close_flow_runs(store, engine, observer)
         results = []
         for record in open_ones:
@@ -89,7 +89,7 @@ def resume(
                 raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
             request = RunRequest.from_json(record.settings["request"], anew=True)
             if "://" in str(request.model):
-                request = replace(request, model=store.artifact_path(record.model))
+                request = replace(request, model=store.artifacts.path(record.model))
             request = replace(request, resume=record.id, observer=observer, home=home)
             if data_root is not None:
                 request = replace(request, data_root=data_root)
@@ -98,7 +98,7 @@ def resume(
             except InputError as error:
                 if run:
                     raise
-                store.finish_run(record.id, "failed", {"error": str(error)})  # the others can still go on
+                store.runs.finish(record.id, "failed", {"error": str(error)})  # the others can still go on
                 observer.on_note(str(error))
     return results
 

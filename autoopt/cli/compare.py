@@ -16,7 +16,7 @@ def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False)
     from autoopt.report.document import RunDocument
 
     with existing_store() as store:
-        documents = [RunDocument.from_json(result_of(store.run(name))) for name in (first, second)]
+        documents = [RunDocument.from_json(result_of(store.runs.get(name))) for name in (first, second)]
     comparison = compare_runs(*documents)
     if as_json:
         print_json(comparison.to_json())

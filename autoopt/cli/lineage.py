@@ -30,7 +30,7 @@ def lineage(what: What = "latest", target: TargetName = None, as_json: AsJson = 
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
-        document = store.lineage(_meant(store, what, target)).to_json()
+        document = store.lineage.trace(_meant(store, what, target)).to_json()
     if as_json:
         print_json(document)
     else:
@@ -42,7 +42,7 @@ def _meant(store: Store, what: str, target: str | None) -> Candidate | str:
         return best_of(store, what, target)
     if Path(what).is_file():
         return _of_file(store, Path(what))
-    if what == "latest" or any(run.id.startswith(what) for run in store.runs()):
+    if what == "latest" or any(run.id.startswith(what) for run in store.runs.all()):
         return best_of(store, what)
     return what
 
@@ -54,7 +54,7 @@ def _of_file(store: Store, path: Path) -> Candidate | str:
     from autoopt.model.files import digest_file
 
     own, recipe = digest_file(path), _recipe(path.with_name("recipe.json"))
-    known = any(artifact.digest == own for artifact in store.artifacts())
+    known = any(artifact.digest == own for artifact in store.artifacts.all())
     if recipe and (recipe.get("result") == own or not known):
         return Candidate(str(recipe.get("result", "")), dict(recipe.get("session_options") or {}))
     return own
@@ -76,7 +76,7 @@ def best_of(store: Store, run: str, target: str | None = None) -> Candidate:
     """
     from autoopt.model.candidate import Candidate
 
-    result = result_of(store.run(run))
+    result = result_of(store.runs.get(run))
     best = (result if target is None else target_of(result, target)).get("best")
     if not best:
         raise InputError(f"run {run} found no model that meets the constraints")

@@ -28,9 +28,9 @@ def report(
     from autoopt.report.html import html_report
 
     with existing_store() as store:
-        record = store.run(run)
+        record = store.runs.get(run)
         result = result_of(record)
-        steps = store.lineage(best_of(store, record.id)).to_json() if result.get("best") else None
+        steps = store.lineage.trace(best_of(store, record.id)).to_json() if result.get("best") else None
         document = RunDocument.from_json(result)
         parts = {t.name: trials_of(store, t.document.run) for t in document.targets}
         page = html_report(document, trials_of(store, record.id), lineage=steps, name=record.name, target_trials=parts)
@@ -50,6 +50,6 @@ def trials_of(store: Store, run: str) -> list[Trial]:
 
     from autoopt.report.document import Trial
 
-    names = {chain.id: chain.name for chain in store.chains(run)}
-    rows: list[dict[str, Any]] = [asdict(trial) for trial in store.trials(run) if trial.status == "done"]
+    names = {chain.id: chain.name for chain in store.runs.chains(run)}
+    rows: list[dict[str, Any]] = [asdict(trial) for trial in store.trials.all(run) if trial.status == "done"]
     return [Trial.from_json({**row, "chain": names.get(row["chain"], row["chain"])}) for row in rows]

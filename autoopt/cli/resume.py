@@ -49,10 +49,10 @@ def resume(
 
 def _cancelled() -> str:
     """That there is one that somebody cancelled, which only goes on by its name."""
-    from autoopt.store import Store
+    from autoopt.store import open_store
 
-    with Store.open(settings().db_url, settings().home) as store:
-        newest = next((record for record in store.runs(status="cancelled") if record.parent is None), None)
+    with open_store(settings().db_url, settings().home) as store:
+        newest = next((record for record in store.runs.all(status="cancelled") if record.parent is None), None)
     if newest is None:
         return ""
     return f"; run {newest.id} was cancelled, 'autoopt resume {newest.id}' goes on with it"

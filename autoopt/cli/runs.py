@@ -26,7 +26,7 @@ def runs(
     from autoopt.report.table import write_table
 
     with existing_store() as store:
-        rows = [_row(store, run) for run in [r for r in store.runs() if r.parent is None][:limit]]
+        rows = [_row(store, run) for run in [r for r in store.runs.all() if r.parent is None][:limit]]
     if as_json:
         print_json(rows)
     else:
@@ -34,7 +34,7 @@ def runs(
 
 
 def _row(store: Store, run: RunRecord) -> dict[str, Any]:
-    settings, model = run.settings or {}, store.model(run.model)
+    settings, model = run.settings or {}, store.models.get(run.model)
     return {
         "run": run.id,
         "dag": settings.get("dag", ""),
@@ -53,7 +53,7 @@ def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = F
     from autoopt.report.run import write_run
 
     with existing_store() as store:
-        result = result_of(store.run(run))
+        result = result_of(store.runs.get(run))
     result = result if target is None else target_of(result, target)
     if as_json:
         print_json(result)

@@ -15,9 +15,9 @@ from autoopt.cli.store_access import existing_store
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
-    from autoopt.store.gc import Collected
-    from autoopt.store.quota import Evicted
-    from autoopt.store.verify import Problem
+    from autoopt.store.maintenance.gc import Collected
+    from autoopt.store.maintenance.quota import Evicted
+    from autoopt.store.maintenance.verify import Problem
 
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 Sure = Annotated[bool, typer.Option("--yes", "-y", help="Do it; otherwise it only says what it would do.")]
@@ -61,8 +61,8 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Take away what no kept run needs. Says what it would do, and does it with --yes."""
-    from autoopt.store.gc import collect
-    from autoopt.store.quota import evict
+    from autoopt.store.maintenance.gc import collect
+    from autoopt.store.maintenance.quota import evict
 
     limit = None if max_size is None else size(max_size)
     with existing_store() as store:
@@ -109,7 +109,7 @@ def stats(as_json: AsJson = False) -> None:
     """Count rows, outcomes and bytes."""
     from autoopt.report.table import Table, write_table
     from autoopt.report.words import bytes_text, counts_text
-    from autoopt.store.stats import stats as count
+    from autoopt.store.maintenance.stats import stats as count
 
     with existing_store() as store:
         found = count(store)
@@ -133,10 +133,10 @@ def export_(
     as_json: AsJson = False,
 ) -> None:
     """Write one run with its artifacts into a file for another machine."""
-    from autoopt.store.transfer import export_run
+    from autoopt.store.maintenance.transfer import export_run
 
     with existing_store() as store:
-        record = store.run(run)
+        record = store.runs.get(run)
         export_run(store, record.id, out)
     _said({"run": record.id, "path": str(out.absolute())}, f"wrote {out}", as_json)
 
@@ -147,13 +147,13 @@ def import_(
 ) -> None:
     """Take over a run from another machine."""
     from autoopt.settings import settings
-    from autoopt.store import Store
-    from autoopt.store.transfer import import_run
+    from autoopt.store import open_store
+    from autoopt.store.maintenance.transfer import import_run
 
     if not file.is_file():
         raise InputError("no such file", where=str(file))
     here = settings()
-    with Store.open(here.db_url, here.home) as store:
+    with open_store(here.db_url, here.home) as store:
         run = import_run(store, file)
     _said({"run": run}, f"imported run {run}", as_json)
 

@@ -20,11 +20,11 @@ def existing_store() -> Iterator[Store]:
     Raises:
         InputError: there is none yet.
     """
-    from autoopt.store import Store
+    from autoopt.store import open_store
 
     need_store()
     here = settings()
-    with Store.open(here.db_url, here.home) as store:
+    with open_store(here.db_url, here.home) as store:
         yield store
 
 

@@ -1,10 +1,15 @@
-"""The store: results in a database, models in a content-addressed folder. Light to import."""
+"""The store: results in a database, models in a content-addressed folder.
 
-from autoopt.store.base import Claim, Restorer, Store
+Read `contracts` first: it says what the store keeps and promises. `records` are the values that go in and come out,
+`sql` and `memory` implement the contracts, `files` holds the artifacts, `maintenance` collects garbage, verifies and
+moves runs between machines. Importing this package imports no SQL library.
+"""
+
+from autoopt.store.contracts import Claim, Restorer, Store
+from autoopt.store.opening import open_store
 from autoopt.store.records import (
     ArtifactRecord,
     ChainRecord,
-    EnvironmentRecord,
     EvaluationRecord,
     EventRecord,
     Lineage,
@@ -20,7 +25,6 @@ __all__ = [
     "ArtifactRecord",
     "ChainRecord",
     "Claim",
-    "EnvironmentRecord",
     "EvaluationRecord",
     "EventRecord",
     "Lineage",
@@ -32,4 +36,5 @@ __all__ = [
     "Store",
     "SweepRecord",
     "TrialRecord",
+    "open_store",
 ]

@@ -1,107 +1,134 @@
-"""How a candidate came to be: a recursive query from it back to a source model."""
+"""Lineage: the search for a way in the graph whose nodes are candidates and whose edges are pass runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, literal, select
-
-from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
-from autoopt.outcome import Outcome
-from autoopt.store import codec, tables
+from autoopt.store.contracts import LineageStore, Store
 from autoopt.store.records import Lineage, LineageStep, PassRunRecord
-from autoopt.store.results import Results, pass_run_from
-from autoopt.store.trials import trial_from
 
 MAX_STEPS = 256
-"""Longer ways are not followed; passes can lead in circles."""
-_P = tables.pass_run.c
+"""Longer ways are not followed, because passes can lead in circles."""
 
 
-class LineageQueries(Results):
-    """Questions about the graph whose nodes are candidates and whose edges are pass runs."""
+@dataclass(frozen=True)
+class Ancestry:
+    """All candidates that lead to one candidate."""
 
-    def lineage(self, what: Candidate | str) -> Lineage:
-        if isinstance(what, str):
-            digest = self.artifact(what).digest
-            ways = [self._way(candidate) for candidate in self._candidates(digest)]
-            return min(ways, key=lambda way: (len(way.steps), way.candidate.key))
-        self.artifact(what.artifact)
-        return self._way(what)
+    distances: Mapping[str, int]
+    """The number of pass runs from each candidate (by key) to the target, along the shortest way."""
+    pass_runs: Sequence[PassRunRecord]
+    """The pass runs between them that changed a candidate."""
 
-    def lineage_of_trial(self, run: str, number: int) -> Lineage:
-        table = tables.trial
-        query = select(table).where(table.c.run == run, table.c.number == number)
-        row = self.db.read(lambda connection: connection.execute(query).mappings().first())
-        if row is None:
-            raise InputError(f"run {run!r} has no trial {number}")
-        trial, source = trial_from(row), Candidate(self.run(run).model)
-        found = self.pass_runs(trial.pass_runs)
-        steps = tuple(_step(found[key]) for key in trial.pass_runs if key in found)
+
+class LineageTracer(LineageStore):
+    """The search, over three queries that each kind of store answers in its own way."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @abstractmethod
+    def _outputs(self, artifact: str) -> set[Candidate]:
+        """The candidates with this artifact that pass runs returned."""
+
+    @abstractmethod
+    def _ancestry(self, key: str) -> Ancestry:
+        """The ancestry of the candidate with this key, at most `MAX_STEPS` back."""
+
+    @abstractmethod
+    def _analyses(self, keys: Sequence[str]) -> list[PassRunRecord]:
+        """The pass runs that reported on one of these candidates and left it unchanged."""
+
+    def trace(self, target: Candidate | str) -> Lineage:
+        if isinstance(target, Candidate):
+            self._store.artifacts.get(target.artifact)
+            return self._trace(target)
+        artifact = self._store.artifacts.get(target).digest
+        candidates = self._outputs(artifact)
+        if not candidates or self._store.models.get(artifact) is not None:
+            candidates.add(Candidate(artifact))
+        ways = [self._trace(candidate) for candidate in candidates]
+        return min(ways, key=lambda way: (len(way.steps), way.candidate.key))
+
+    def trace_trial(self, run: str, number: int) -> Lineage:
+        trial = self._store.trials.get(run, number)
+        source = Candidate(self._store.runs.get(run).model)
+        records = self._store.results.pass_runs(trial.pass_runs)
+        steps = tuple(_step(records[key]) for key in trial.pass_runs if key in records)
         last = steps[-1].output if steps else source
         return Lineage(trial.candidate or last, source.artifact, steps)
 
-    def _candidates(self, artifact: str) -> Sequence[Candidate]:
-        query = select(_P.output_artifact, _P.output_options).where(_P.output_artifact == artifact).distinct()
-        rows = self.db.read(lambda connection: connection.execute(query).all())
-        found = {Candidate(row[0], codec.loads(row[1])) for row in rows}
-        if not found or self.model(artifact) is not None:
-            found.add(Candidate(artifact))
-        return sorted(found, key=lambda candidate: candidate.key)
-
-    def _way(self, candidate: Candidate) -> Lineage:
-        """The shortest way, walked forward from its source along falling distances to the candidate."""
-        distance, edges = self.db.read(lambda connection: self._back(connection, candidate.key))
-        models = {Candidate(m.artifact).key for m in self.models()}
-        starts = [key for key in distance if key in models]
-        if not starts:
-            made = {edge.output.key for edge in edges if edge.output}
-            starts = [key for key in distance if key not in made] or [candidate.key]
-        key = start = min(starts, key=lambda k: (distance[k], k))
-        source = candidate.artifact if key == candidate.key else ""
-        steps: list[LineageStep] = []
-        while distance[key]:
-            onwards = [
-                e for e in edges if e.input.key == key and e.output and distance.get(e.output.key) == distance[key] - 1
-            ]
-            taken = min(onwards, key=lambda e: (e.finished, e.key))
-            source = source or taken.input.artifact
-            steps.append(_step(taken))
-            key = steps[-1].output.key
-        ends = {edge.output.key for edge in edges if edge.output}
-        before = [e for e in edges if e.output and e.output.key == start and e.input.key not in models | ends]
-        converted = _step(min(before, key=lambda e: (e.finished, e.key))) if before else None
-        on_way = [start, *(step.output.key for step in steps)]
-        return Lineage(candidate, source, tuple(steps), converted, self._analyses(on_way))
-
-    def _analyses(self, candidates: Sequence[str]) -> tuple[LineageStep, ...]:
-        """The reports on these candidates, of passes that left them as they were; the newest of each pass."""
-        query = select(_P.key).where(
-            _P.input_key.in_(list(candidates)), _P.outcome == str(Outcome.UNCHANGED), _P.reports != "{}"
+    def _trace(self, candidate: Candidate) -> Lineage:
+        """The shortest way, walked forwards from its source along falling distances to the candidate."""
+        ancestry = self._ancestry(candidate.key)
+        models = {Candidate(model.artifact).key for model in self._store.models.all()}
+        start = _start(ancestry, models)
+        records = _walk(ancestry, start)
+        source = records[0].input.artifact if records else candidate.artifact
+        on_the_way = [start, *(_output_key(record) for record in records)]
+        return Lineage(
+            candidate=candidate,
+            source=source,
+            steps=tuple(_step(record) for record in records),
+            converted=_conversion(ancestry, start, models),
+            analyses=self._newest_analyses(on_the_way),
         )
 
-        def rows(connection: Connection) -> list[PassRunRecord]:
-            keys = connection.execute(query).scalars().all()
-            return [pass_run_from(row) for row in self._rows(connection, tables.pass_run, keys).values()]
+    def _newest_analyses(self, keys: Sequence[str]) -> tuple[LineageStep, ...]:
+        """The newest report of each pass on each of these candidates, in their order."""
+        newest = {}
+        for record in sorted(self._analyses(keys), key=_age):
+            newest[keys.index(record.input.key), record.pass_name] = record
+        return tuple(_step(newest[place]) for place in sorted(newest))
 
-        newest = {(r.input.key, r.pass_name): r for r in sorted(self.db.read(rows), key=lambda r: (r.finished, r.key))}
-        order = sorted(newest.values(), key=lambda r: (candidates.index(r.input.key), r.pass_name))
-        return tuple(_step(record) for record in order)
 
-    def _back(self, connection: Connection, key: str) -> tuple[dict[str, int], list[PassRunRecord]]:
-        """The candidates that lead to `key` with their distances, and the pass runs between them."""
-        changed = _P.outcome == str(Outcome.OK)
-        back = select(literal(key).label("key"), literal(0).label("distance")).cte("back", recursive=True)
-        earlier = select(_P.input_key, back.c.distance + 1).where(
-            _P.output_key == back.c.key, changed, _P.input_key != key, back.c.distance < MAX_STEPS
-        )
-        back = back.union(earlier)
-        shortest = select(back.c.key, func.min(back.c.distance)).group_by(back.c.key)
-        distance: dict[str, int] = {row[0]: row[1] for row in connection.execute(shortest)}
-        edges = select(_P.key).where(_P.output_key.in_(list(distance)), changed)
-        keys = connection.execute(edges).scalars().all()
-        return distance, [pass_run_from(row) for row in self._rows(connection, tables.pass_run, keys).values()]
+def _start(ancestry: Ancestry, models: set[str]) -> str:
+    """The candidate that a way starts from: the nearest source model, else the nearest one that no pass run made."""
+    distances = ancestry.distances
+    starts = [key for key in distances if key in models]
+    if not starts:
+        outputs = _output_keys(ancestry.pass_runs)
+        starts = [key for key in distances if key not in outputs]
+    # Candidates that only lead in circles have no start; the target has the distance 0 and stands for itself.
+    return min(starts or distances, key=lambda key: (distances[key], key))
+
+
+def _walk(ancestry: Ancestry, start: str) -> list[PassRunRecord]:
+    """The pass runs from `start` to the target."""
+    distances, key, way = ancestry.distances, start, list[PassRunRecord]()
+    while distances[key]:
+        onwards = [record for record in ancestry.pass_runs if record.input.key == key]
+        nearer = [record for record in onwards if distances.get(_output_key(record)) == distances[key] - 1]
+        way.append(min(nearer, key=_age))
+        key = _output_key(way[-1])
+    return way
+
+
+def _conversion(ancestry: Ancestry, start: str, models: set[str]) -> LineageStep | None:
+    """The pass run that made the source from a model in another format."""
+    outputs = _output_keys(ancestry.pass_runs)
+    conversions = []
+    for record in ancestry.pass_runs:
+        from_elsewhere = record.input.key not in models and record.input.key not in outputs
+        if from_elsewhere and _output_key(record) == start:
+            conversions.append(record)
+    return _step(min(conversions, key=_age)) if conversions else None
+
+
+def _output_key(record: PassRunRecord) -> str:
+    assert record.output is not None  # pass runs that changed a candidate have an output
+    return record.output.key
+
+
+def _output_keys(records: Iterable[PassRunRecord]) -> set[str]:
+    return {_output_key(record) for record in records}
+
+
+def _age(record: PassRunRecord) -> tuple[float, str]:
+    return record.finished, record.key
 
 
 def _step(record: PassRunRecord) -> LineageStep:

@@ -16,7 +16,7 @@ def this_process() -> str:
     return f"{_machine()}/{os.getpid()}/{_start(os.getpid()) or UNKNOWN}"
 
 
-def lives_here(owner: str) -> bool:
+def is_known_alive(owner: str) -> bool:
     """Whether the process that `owner` names is known to be running, on this machine."""
     parts = owner.split("/")
     if len(parts) < 5 or UNKNOWN in parts[1:5] or not parts[3].isdecimal():
@@ -24,7 +24,7 @@ def lives_here(owner: str) -> bool:
     return parts[1:3] == _machine().split("/")[1:] and _start(int(parts[3])) == parts[4]
 
 
-def is_gone(owner: str) -> bool:
+def is_known_dead(owner: str) -> bool:
     """Whether the process that `owner` names is known to have ended.
 
     False where that cannot be told from here: another machine or container. Then only the lease's end decides.

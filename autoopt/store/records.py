@@ -5,6 +5,7 @@ Times are seconds since 1970 on the database's clock; `created`, `finished` and 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -19,6 +20,11 @@ RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
+
+
+def new_id() -> str:
+    """An id for a run or a sweep: twelve hexadecimal digits."""
+    return uuid.uuid4().hex[:12]
 
 
 @dataclass(frozen=True)
@@ -41,14 +47,6 @@ class ModelRecord:
     name: str
     inspection: Json = field(default_factory=dict)
     created: float = 0.0
-
-
-@dataclass(frozen=True)
-class EnvironmentRecord:
-    """Versions, CPU and host that results were made with; `digest` is that of its canonical JSON."""
-
-    digest: str
-    values: Json
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,7 @@ class TrialRecord:
 
     @property
     def key(self) -> str:
-        """What names the trial in `Store.renew` and `Store.release`."""
+        """The key of the trial in `Store.claims`."""
         return f"{self.run}/{self.number}"
 
 

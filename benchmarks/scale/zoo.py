@@ -17,22 +17,22 @@ from typing import Any
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, open_store
+from autoopt.store.maintenance.stats import stats
 from autoopt.store.records import SweepRecord
-from autoopt.store.stats import stats
 
 
 def fill(store: Store, folder: Path, models: int, chains: int, trials: int) -> str:
     """One sweep over `models` models; returns its id."""
-    sweep = store.create_sweep(SweepRecord(id="", name="big")).id
+    sweep = store.sweeps.create(SweepRecord(id="", name="big")).id
     for m in range(models):
         made = folder / str(m)
         made.mkdir()
         (made / "model.onnx").write_bytes(f"model {m}".encode())
-        digest = store.put_artifact(made)
-        store.add_model(ModelRecord(artifact=digest, name=f"model-{m}"))
+        digest = store.artifacts.put(made)
+        store.models.add(ModelRecord(artifact=digest, name=f"model-{m}"))
         ids = [f"{m:08d}{c:08d}" for c in range(chains)]
-        run = store.create_run(
+        run = store.runs.create(
             RunRecord(id="", name=f"model-{m}", identity=f"{m:064d}", model=digest, plan={"m": m}, sweep=sweep),
             [ChainRecord(id=i, name=f"a -> b{c}") for c, i in enumerate(ids)],
         ).id
@@ -51,11 +51,11 @@ def fill(store: Store, folder: Path, models: int, chains: int, trials: int) -> s
             )
             for n in range(chains * trials)
         ]
-        store.finish_trials(rows)
+        store.trials.finish_all(rows)
         best = {"artifact": digest, "chain": "a -> b0", "metrics": {"latency_p50": 0.5}, "ratios": {}}
-        store.finish_run(run, "finished", {"run": run, "status": "finished", "best": best})
+        store.runs.finish(run, "finished", {"run": run, "status": "finished", "best": best})
     entry = {"name": "m", "status": "ok", "compared": {"verdict": "same", "changes": []}, "best": best}
-    store.finish_sweep(sweep, "finished", {"models": [{**entry, "name": f"model-{m}"} for m in range(models)]})
+    store.sweeps.finish(sweep, "finished", {"models": [{**entry, "name": f"model-{m}"} for m in range(models)]})
     return sweep
 
 
@@ -66,21 +66,21 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--url")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, Store.open(asked.url, Path(name, "home")) as store:
+    with tempfile.TemporaryDirectory() as name, open_store(asked.url, Path(name, "home")) as store:
         began = time.monotonic()
         sweep = fill(store, Path(name), asked.models, asked.chains, asked.trials)
         wrote = time.monotonic() - began
         counted = stats(store)
         print(f"{counted.rows}, {counted.database_bytes / 1e6:.1f} MB, written in {wrote:.1f} s")
-        run = store.run("latest").id
+        run = store.runs.get("latest").id
         questions: dict[str, Callable[[], Any]] = {
             "all runs": store.runs,
-            "the runs of the sweep": lambda: store.runs(sweep=sweep),
-            "a run that answers": lambda: store.finished_run(f"{asked.models // 2:064d}"),
-            "the latest run": lambda: store.run("latest"),
-            "a run's chains": lambda: store.chains(run),
-            "a run's trials": lambda: store.trials(run),
-            "the sweeps with their models": lambda: list(store.sweeps("big")),
+            "the runs of the sweep": lambda: store.runs.all(sweep=sweep),
+            "a run that answers": lambda: store.runs.latest_finished(f"{asked.models // 2:064d}"),
+            "the latest run": lambda: store.runs.get("latest"),
+            "a run's chains": lambda: store.runs.chains(run),
+            "a run's trials": lambda: store.trials.all(run),
+            "the sweeps with their models": lambda: list(store.sweeps.all("big")),
             "all models": store.models,
             "the statistics": lambda: stats(store),
         }

@@ -12,7 +12,7 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.settings import settings
-from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord, open_store
 
 
 class Said(NamedTuple):
@@ -61,21 +61,21 @@ def put(store: Store, folder: Path, content: bytes) -> str:
     """An artifact with these bytes; its digest."""
     folder.mkdir()
     (folder / "model.onnx").write_bytes(content)
-    return store.put_artifact(folder)
+    return store.artifacts.put(folder)
 
 
 @pytest.fixture
 def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
     """One finished run: source -> fold -> static, two trials. Returns its result document."""
-    with Store.open(None, home) as store:
+    with open_store(None, home) as store:
         source, folded, best = (put(store, tmp_path / name, name.encode()) for name in ("source", "folded", "best"))
-        store.add_model(ModelRecord(artifact=source, name="cnn"))
+        store.models.add(ModelRecord(artifact=source, name="cnn"))
         steps = [
             (source, folded, "batchnorm_folding", {}),
             (folded, best, "static_quantization", {"per_channel": True}),
         ]
         for before, after, name, params in steps:
-            store.finish_pass_run(
+            store.results.finish_pass_run(
                 PassRunRecord(
                     key=f"{before}{name}",
                     pass_name=name,
@@ -87,7 +87,7 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
                     environment={"onnx": "1.23.2"},
                 )
             )
-        run = store.create_run(
+        run = store.runs.create(
             RunRecord(id="", name="cnn · quick", identity="i", model=source, settings={"dag": "quick"}),
             [ChainRecord(id="c" * 8, name="fold -> static")],
         )
@@ -113,15 +113,15 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
         trials = [
             TrialRecord(run=run.id, number=n, chain="c" * 8, point={"static": {"per_channel": not n}}) for n in (0, 1)
         ]
-        store.add_trials(trials)
+        store.trials.add(trials)
         good = {
             "ratios": {"latency_p50": Estimate(0.3, 0.29, 0.31)},
             "candidate": Candidate(best),
             "pass_runs": (f"{folded}static_quantization",),
         }
-        store.finish_trial(TrialRecord(**{**vars(trials[0]), "status": "done", "outcome": Outcome.OK, **good}))
-        store.finish_trial(
+        store.trials.finish(TrialRecord(**{**vars(trials[0]), "status": "done", "outcome": Outcome.OK, **good}))
+        store.trials.finish(
             TrialRecord(**{**vars(trials[1]), "status": "done", "outcome": Outcome.REFUSED, "message": "odd"})
         )
-        store.finish_run(run.id, "finished", result)
+        store.runs.finish(run.id, "finished", result)
     return result

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoopt.store import RunRecord, Store
+from autoopt.store import RunRecord, open_store
 
 
 @pytest.fixture
@@ -14,10 +14,10 @@ def slower(filled: dict[str, Any], home: Path) -> str:
     """A second run whose best model is slower for certain."""
     result = copy.deepcopy(filled)
     result["best"]["ratios"]["latency_p50"] = {"value": 0.5, "low": 0.45, "high": 0.55}
-    with Store.open(None, home) as store:
-        run = store.create_run(RunRecord(id="", name="quick", identity="j", model=filled["baseline"]["artifact"]))
+    with open_store(None, home) as store:
+        run = store.runs.create(RunRecord(id="", name="quick", identity="j", model=filled["baseline"]["artifact"]))
         result["run"] = run.id
-        store.finish_run(run.id, "finished", result)
+        store.runs.finish(run.id, "finished", result)
     return run.id
 
 

@@ -20,7 +20,7 @@ from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.observer import CallbackObserver
 from autoopt.results import RunResult
-from autoopt.store import Store
+from autoopt.store import open_store
 
 SLOWER = {
     "passes": {
@@ -104,8 +104,8 @@ def slow(model, times: Annotated[int, Categorical(1, 1000, 1200, 1400)] = 1):
 
 def lucky(home: Path, run: str) -> dict[int, str]:
     """Make the first latencies of the slow candidates look quick; the artifacts by `times`."""
-    with Store.open(home=home) as store:
-        trials = {t.point["slow"]["times"]: t for t in store.trials(run)}
+    with open_store(home=home) as store:
+        trials = {t.point["slow"]["times"]: t for t in store.trials.all(run)}
     with sqlite3.connect(home / "autoopt.db") as database:
         for times, trial in trials.items():
             for key in trial.evaluations if times > 1 else ():

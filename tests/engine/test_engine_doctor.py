@@ -8,12 +8,12 @@ import pytest
 
 from autoopt.engine.tools.doctor import examine
 from autoopt.settings import Settings
-from autoopt.store import Store
+from autoopt.store import open_store
 
 
 def test_this_installation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    Store.open(home=tmp_path / "home").close()
+    open_store(home=tmp_path / "home").close()
     found = {finding.check: finding for finding in examine(Settings(tmp_path / "home"))}
     assert {"python", "versions", "cpu", "disk", "database", "clock", "runtime", "prefect"} <= set(found)
     assert [f for f in found.values() if f.status == "problem" and f.check != "disk"] == []

@@ -61,7 +61,7 @@ def lineage_by(count: int, folder: Path, model: Path) -> tuple[list[list[str]], 
         configs = {node.id: node.space.config({}) for node in chain.nodes}
         for end in range(count, len(NODES) + 1, count):  # what went before is in the store
             made = run_chain(session.ctx, chain.nodes[:end], configs)
-        return begun, session.ctx.store.lineage(made.candidate).to_json()
+        return begun, session.ctx.store.lineage.trace(made.candidate).to_json()
 
 
 def test_gathered_passes_have_the_lineage_of_single_ones(mlp_file: Path, tmp_path: Path) -> None:

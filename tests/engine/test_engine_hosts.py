@@ -12,7 +12,7 @@ import pytest
 
 from autoopt.engine.planning.plan import make_plan
 from autoopt.errors import ConfigError, InputError
-from autoopt.store import Store
+from autoopt.store import open_store
 
 SITE = Path(np.__file__).parent.parent
 CHAIN: dict[str, Any] = {
@@ -44,10 +44,10 @@ def test_passes_and_metrics_in_another_interpreter(go: Any, mlp_file: Path, tmp_
     assert there.best.artifact == here.best.artifact, "the same bytes wherever the pass ran"
     assert there.pass_runs["executed"] == 1, "only what runs elsewhere is another pass run"
     assert there.evaluations["reused"] < there.evaluations["executed"], "another runtime measures anew"
-    with Store.open(None, tmp_path / "home") as store:
-        steps = {s.node: s for s in store.lineage(there.best.artifact).steps}
-        trial = store.trials(there.run)[0]
-        record = store.pass_run(trial.pass_runs[-1])
+    with open_store(None, tmp_path / "home") as store:
+        steps = {s.node: s for s in store.lineage.trace(there.best.artifact).steps}
+        trial = store.trials.all(there.run)[0]
+        record = store.results.pass_run(trial.pass_runs[-1])
     assert set(steps) == {"quant"}, "tidy found nothing to do"
     assert record is not None
     assert record.environment["pass host"]["onnxruntime"]
@@ -58,9 +58,9 @@ def test_metrics_of_every_artifact_on_the_way(go: Any, mlp_file: Path, tmp_path:
     dag = {**CHAIN, "passes": passes, "chains": [["shape", "quant"]]}
     final = go(dag, model=mlp_file)
     result = go({**dag, "evaluate": "intermediate"}, model=mlp_file)
-    with Store.open(None, tmp_path / "home") as store:
-        (trial,) = store.trials(result.run)
-        (plain,) = store.trials(final.run)
+    with open_store(None, tmp_path / "home") as store:
+        (trial,) = store.trials.all(result.run)
+        (plain,) = store.trials.all(final.run)
     (step,) = trial.details["intermediate"]
     assert step["node"] == "shape"
     assert step["artifact"] not in (result.best.artifact, result.baseline["artifact"])

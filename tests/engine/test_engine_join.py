@@ -24,7 +24,7 @@ from autoopt.engine.sweeps.sweep import SweepRequest, run_sweep
 from autoopt.errors import ConfigError, InputError
 from autoopt.settings import settings
 from autoopt.spec import load_dag
-from autoopt.store import Store, TrialRecord
+from autoopt.store import TrialRecord, open_store
 
 SCRIPT = """\
 from pathlib import Path
@@ -115,8 +115,8 @@ def test_a_chain_of_a_sweep_is_retried_from_another_folder(dags: Path, elsewhere
     (dags / "dag.yaml").write_text(ANOTHER)
     elsewhere("there")
     assert [row.outcome for row in redone(run)] == ["ok"]
-    with Store.open() as store:
-        assert [t.outcome for t in store.trials(run)] == ["ok"]
+    with open_store() as store:
+        assert [t.outcome for t in store.trials.all(run)] == ["ok"]
     np.savez(dags / "x.npz", x=np.zeros((8, 8), np.float32))
     with pytest.raises(InputError, match="cannot be joined here"), join(run):
         pass

@@ -11,7 +11,7 @@ from builders import mlp, write
 
 from autoopt.engine.tools.maintenance import replay, verify_store
 from autoopt.errors import InputError
-from autoopt.store import Store
+from autoopt.store import open_store
 
 DAG: dict[str, Any] = {
     "passes": {"tidy": {"pass": "simplify"}, "quant": {"pass": "dynamic_quantization"}},
@@ -43,18 +43,18 @@ def test_recipe_makes_the_same_bytes_and_refuses_another_model(go: Any, mlp_file
 def test_repair_makes_what_has_a_lineage_and_names_what_has_not(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     result = go(DAG, model=mlp_file)
     assert result.best is not None
-    with Store.open(home=tmp_path / "home") as store:
-        made, source = store.artifact_path(result.best.artifact), store.artifact_path(result.baseline["artifact"])
+    with open_store(home=tmp_path / "home") as store:
+        made, source = store.artifacts.path(result.best.artifact), store.artifacts.path(result.baseline["artifact"])
     whole = made.read_bytes()
     made.write_bytes(whole[:-7])
-    with Store.open(home=tmp_path / "home") as store:
+    with open_store(home=tmp_path / "home") as store:
         assert not verify_store(store).ok
         repaired = verify_store(store, repair=True)
     assert repaired.ok
     assert [p.digest for p in repaired.problems] == [result.best.artifact]
     assert made.read_bytes() == whole
     source.unlink()
-    with Store.open(home=tmp_path / "home") as store:
+    with open_store(home=tmp_path / "home") as store:
         (problem,) = verify_store(store, repair=True).problems
     assert not problem.repaired
     assert "source model" in problem.reason
@@ -62,10 +62,10 @@ def test_repair_makes_what_has_a_lineage_and_names_what_has_not(go: Any, mlp_fil
 
 def test_a_lost_intermediate_is_made_again_when_it_is_needed(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     go({**DAG, "chains": [["tidy"]], "passes": {"tidy": DAG["passes"]["tidy"]}}, model=mlp_file)
-    with Store.open(home=tmp_path / "home") as store:
-        (trial,) = store.trials(store.run("latest").id)
+    with open_store(home=tmp_path / "home") as store:
+        (trial,) = store.trials.all(store.runs.get("latest").id)
         assert trial.candidate is not None
-        path = store.artifact_path(trial.candidate.artifact)
+        path = store.artifacts.path(trial.candidate.artifact)
     path.write_bytes(b"lost")
     result = go(DAG, model=mlp_file)
     assert result.trials["ok"] == 1

@@ -10,7 +10,7 @@ import pytest
 
 from autoopt.engine.work import context
 from autoopt.observer import CallbackObserver
-from autoopt.store import Store
+from autoopt.store import open_store
 from autoopt.workers import Gate
 
 SCRIPT = """
@@ -39,8 +39,8 @@ def dag(tmp_path: Path) -> dict[str, Any]:
 
 def outcomes(home: Path) -> list[str]:
     """Of the trials of the latest run."""
-    with Store.open(None, home) as store:
-        return [str(trial.outcome) for trial in store.trials(store.run("latest").id)]
+    with open_store(None, home) as store:
+        return [str(trial.outcome) for trial in store.trials.all(store.runs.get("latest").id)]
 
 
 def test_a_pass_cut_off_by_the_end_of_the_run_is_not_remembered_as_failed(

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from builders import mlp, write
 
-from autoopt.store import Store
+from autoopt.store import open_store
 
 DAG = """\
 name: killed
@@ -73,9 +73,9 @@ def killed_after(folder: Path, trial: int) -> None:
 
 
 def pass_run_ends(folder: Path) -> dict[str, float]:
-    with Store.open(home=folder / "home") as store:
-        keys = [key for run in store.runs() for trial in store.trials(run.id) for key in trial.pass_runs]
-        return {key: record.finished for key, record in store.pass_runs(keys).items()}
+    with open_store(home=folder / "home") as store:
+        keys = [key for run in store.runs.all() for trial in store.trials.all(run.id) for key in trial.pass_runs]
+        return {key: record.finished for key, record in store.results.pass_runs(keys).items()}
 
 
 @pytest.mark.parametrize("command", [["run", "dag.yaml", "--model", "model.onnx"], ["resume"]])
@@ -93,8 +93,8 @@ def test_killed_run_goes_on_without_repeating_anything(folder: Path, command: li
     assert {key: after[key] for key in before} == before  # not one was executed again
     assert result["trials"] == {"total": 5, "ok": 5, "infeasible": 0}
     assert result["pass_runs"]["reused"] >= len(before)
-    with Store.open(home=folder / "home") as store:
-        assert [run.status for run in store.runs()] == ["finished"]  # the same run went on
+    with open_store(home=folder / "home") as store:
+        assert [run.status for run in store.runs.all()] == ["finished"]  # the same run went on
     whole = finish(start(folder, "run", "dag.yaml", "--model", "model.onnx", home="other"))
     assert whole["best"]["artifact"] == result["best"]["artifact"]
     assert whole["best"]["params"] == result["best"]["params"]

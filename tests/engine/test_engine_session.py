@@ -14,7 +14,7 @@ from autoopt.engine.inputs.goal import make_goal
 from autoopt.errors import InputError
 from autoopt.metrics import Constraint
 from autoopt.results import RunResult
-from autoopt.store import Store
+from autoopt.store import open_store
 
 DYNAMIC: dict[str, Any] = {
     "passes": {
@@ -213,8 +213,8 @@ def test_session_options_are_part_of_the_candidate(go: Any, mlp_file: Path, tmp_
         "constraints": [],
     }
     result = go(dag, model=mlp_file)
-    with Store.open(home=tmp_path / "home") as store:
-        (trial,) = store.trials(result.run)
+    with open_store(home=tmp_path / "home") as store:
+        (trial,) = store.trials.all(result.run)
     assert trial.candidate is not None
     assert trial.candidate.artifact == result.baseline["artifact"]
     assert trial.candidate.session_options["graph_optimization_level"] == "disable"
@@ -223,13 +223,13 @@ def test_session_options_are_part_of_the_candidate(go: Any, mlp_file: Path, tmp_
 def test_trials_and_lineage_are_in_the_store(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     result = go(DYNAMIC, model=mlp_file)
     assert result.best is not None
-    with Store.open(home=tmp_path / "home") as store:
-        assert [t.number for t in store.trials(result.run)] == [0, 1, 2]
-        assert all(t.status == "done" for t in store.trials(result.run))
-        lineage = store.lineage(result.best.artifact)
+    with open_store(home=tmp_path / "home") as store:
+        assert [t.number for t in store.trials.all(result.run)] == [0, 1, 2]
+        assert all(t.status == "done" for t in store.trials.all(result.run))
+        lineage = store.lineage.trace(result.best.artifact)
         assert lineage.source == result.baseline["artifact"]
         assert lineage.steps[-1].pass_name == "dynamic_quantization"
-        assert store.run("latest").status == "finished"
+        assert store.runs.get("latest").status == "finished"
 
 
 def test_budget_of_trials_is_kept(go: Any, mlp_file: Path) -> None:

@@ -24,7 +24,7 @@ from autoopt.observer import CallbackObserver
 from autoopt.report.nights import differences
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
-from autoopt.store import EventRecord, Store, SweepRecord
+from autoopt.store import EventRecord, SweepRecord, open_store
 
 DAG = """\
 name: small
@@ -110,8 +110,8 @@ def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
 
     with pytest.raises(KeyboardInterrupt):
         sweep(folder, only="dense", observer=CallbackObserver(cancel))
-    with Store.open(None, folder / "home") as store:
-        [run] = store.runs()
+    with open_store(None, folder / "home") as store:
+        [run] = store.runs.all()
     assert run.status == "cancelled"
     assert said[-2:] == [
         f"run {run.id} was cancelled; 'autoopt resume {run.id}' goes on with it",
@@ -134,20 +134,20 @@ def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
 
     asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 2.0, "target_width": 0.0001}}
     night = models(sweep(folder, only="dense", nightly=True, observer=CallbackObserver(use_up), **asked))["mlp"]
-    with Store.open(None, folder / "home") as store:
-        run = store.run(night["run"]).result or {}
+    with open_store(None, folder / "home") as store:
+        run = store.runs.get(night["run"]).result or {}
     assert night["baseline"]["metrics"]["latency_p50"] != run["baseline"]["metrics"]["latency_p50"]
 
 
 def test_the_last_best_is_measured_beside_tonights(folder: Path) -> None:
     first = models(sweep(folder, only="cnn"))["more"]
-    with Store.open(None, folder / "home") as store:
-        record = store.sweep("latest")
+    with open_store(None, folder / "home") as store:
+        record = store.sweeps.get("latest")
         other = Candidate(first["baseline"]["artifact"], {"intra_op_num_threads": 1})
         best = {**first["best"], "artifact": other.artifact, "session_options": dict(other.session_options)}
         ratio = {"latency_p50": {"value": 1e-30, "low": 0.9e-30, "high": 1.1e-30}}
         entry = {**first, "best": {**best, "ratios": ratio, "chain": "tidy"}}
-        store.finish_sweep(record.id, "finished", {**(record.result or {}), "models": [entry]})
+        store.sweeps.finish(record.id, "finished", {**(record.result or {}), "models": [entry]})
     document = sweep(folder, only="cnn", nightly=True)
     night = models(document)["more"]
     assert night["last_best"]["session_options"] == {"intra_op_num_threads": 1}
@@ -213,8 +213,8 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
     assert heard == ["model bad", "model mlp"]
     assert list(models(document)) == ["more", "bad", "mlp"]
     assert document["nightly"]  # as it was begun
-    with Store.open(None, folder / "home") as store:
-        assert [s.status for s in store.sweeps()] == ["finished"]
+    with open_store(None, folder / "home") as store:
+        assert [s.status for s in store.sweeps.all()] == ["finished"]
     with pytest.raises(InputError, match="no sweep of nightly was interrupted"):
         sweep(folder, resume=True)
     assert sweep(folder, resume=True, or_begin=True, only="dense")["sweep"] != document["sweep"]
@@ -229,15 +229,15 @@ def test_a_flow_run_resumes_its_own_sweep_alone(folder: Path) -> None:
     for flow_run in ("first", "second"):
         with pytest.raises(KeyboardInterrupt):
             sweep(folder, only="odd", flow_run=flow_run, observer=CallbackObserver(stop))
-        with Store.open(None, folder / "home") as store:
-            begun.append(store.sweep("latest").id)
+        with open_store(None, folder / "home") as store:
+            begun.append(store.sweeps.get("latest").id)
     retry = {"only": "odd", "resume": True, "or_begin": True}
     assert sweep(folder, flow_run="first", **retry)["sweep"] == begun[0]
     assert sweep(folder, flow_run="first", **retry)["sweep"] not in begun  # its own has ended: a new one
-    with Store.open(None, folder / "home") as store:  # a process that was killed says nothing
+    with open_store(None, folder / "home") as store:  # a process that was killed says nothing
         gone = store.owner.rpartition("/")[0] + "/1"  # as this one, but begun when the machine did
-        store.finish_sweep(begun[1], "running")
-        store.add_event(EventRecord(kind=BEGUN, subject=begun[1], data={"owner": gone}))
+        store.sweeps.finish(begun[1], "running")
+        store.events.add(EventRecord(kind=BEGUN, subject=begun[1], data={"owner": gone}))
     assert sweep(folder, flow_run="second", **retry)["sweep"] == begun[1]
 
 
@@ -272,11 +272,11 @@ def test_models_that_vanish_are_missing_until_accepted_or_removed(folder: Path) 
 
 def test_a_model_is_known_however_many_sweeps_went_without_it(folder: Path) -> None:
     first = sweep(folder, only="dense")
-    with Store.open(None, folder / "home") as store:
-        asked = store.sweep("latest").settings
+    with open_store(None, folder / "home") as store:
+        asked = store.sweeps.get("latest").settings
         for _ in range(40):
-            other = store.create_sweep(SweepRecord(id="", name="nightly", settings={**asked, "only": "odd"}))
-            store.finish_sweep(other.id, "finished", {"models": []})
+            other = store.sweeps.create(SweepRecord(id="", name="nightly", settings={**asked, "only": "odd"}))
+            store.sweeps.finish(other.id, "finished", {"models": []})
     (folder / "mlp" / "model.onnx").write_bytes(b"nonsense")
     compared = models(sweep(folder, only="dense"))["mlp"]["compared"]
     assert (compared["verdict"], compared["with"]) == ("fails", first["sweep"])

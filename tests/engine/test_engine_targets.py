@@ -23,7 +23,7 @@ from autoopt.metrics import Estimate
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec import load_dag
-from autoopt.store import Store
+from autoopt.store import open_store
 
 SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
 TARGETS = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
@@ -67,11 +67,11 @@ def test_each_target_has_a_part_and_all_have_one_best(found: RunResult, place: P
     assert single is not None
     assert set(single.choices) == {"one", "two"}
     assert single.value.value == pytest.approx(found.best.ratios["size"].value) if found.best else False
-    with Store.open(None, place / "home") as store:
-        parts = {run.id: run for run in store.runs(parent=found.run)}
+    with open_store(None, place / "home") as store:
+        parts = {run.id: run for run in store.runs.all(parent=found.run)}
         assert set(parts) == {t.result.run for t in found.targets}
         assert all(run.status == "finished" for run in parts.values())
-        assert store.run(found.run).parent is None
+        assert store.runs.get(found.run).parent is None
 
 
 def test_passes_are_run_once_and_measured_on_each(found: RunResult) -> None:

@@ -13,7 +13,7 @@ import pytest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.fetch import fetch
 from autoopt.model.filesystems import open_filesystem
-from autoopt.store.remote import RemoteArtifacts
+from autoopt.store.files.remote import RemoteArtifacts
 
 pytestmark = pytest.mark.timeout(60)
 

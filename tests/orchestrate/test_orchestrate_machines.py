@@ -18,7 +18,7 @@ from postgres import Server
 from serving import Serving, alive, belonging, environment, eventually, free_port
 
 from autoopt.cli.app import main
-from autoopt.store import Store
+from autoopt.store import open_store
 
 SCRIPT = '''\
 import socket
@@ -179,8 +179,8 @@ def test_chains_run_where_their_label_is(tmp_path: Path, bucket: int, database: 
         assert server.ended(run, 240)["state_type"] == "COMPLETED"
         assert {p.name for p in (dags / "seen").iterdir()} == {"one", "two"}
         assert {c["work_queue_name"] for c in server.children_of(run)} == {"cpu"}
-    with Store.open(database.url, tmp_path / "reader") as store:
-        rows = store.trials(store.run("latest").id)
+    with open_store(database.url, tmp_path / "reader") as store:
+        rows = store.trials.all(store.runs.get("latest").id)
     assert [row.outcome for row in rows] == ["ok", "ok"]
 
 

@@ -29,7 +29,7 @@ from guide import example
 from ruamel.yaml import YAML
 from serving import Serving, alive, belonging, environment, eventually, free_port, serving
 
-from autoopt.store import Store, TrialRecord
+from autoopt.store import TrialRecord, open_store
 
 pytestmark = pytest.mark.service
 
@@ -186,8 +186,8 @@ def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def trials(served: Serving) -> tuple[TrialRecord, ...]:
-    with Store.open(None, served.folder / "home") as store:
-        return store.trials(store.run("latest").id)
+    with open_store(None, served.folder / "home") as store:
+        return store.trials.all(store.runs.get("latest").id)
 
 
 def test_cancel_ends_the_workers_and_leaves_the_store_right(served: Serving) -> None:
@@ -204,11 +204,11 @@ def test_cancel_ends_the_workers_and_leaves_the_store_right(served: Serving) -> 
     assert served.ended(chain, 30)["state_type"] == "CANCELLED"
     assert eventually(lambda: not any(map(alive, workers)), 30)
     (served.folder / "slow").unlink()
-    with Store.open(None, served.folder / "home") as store:
-        record = store.run("latest")
+    with open_store(None, served.folder / "home") as store:
+        record = store.runs.get("latest")
         assert record.status == "cancelled"
-        assert [t.status for t in store.trials(record.id)] == ["pending"]
-        assert store.claim_trial(record.id) is not None  # nobody holds it
+        assert [t.status for t in store.trials.all(record.id)] == ["pending"]
+        assert store.trials.claim_next(record.id) is not None  # nobody holds it
 
 
 def test_a_chain_that_is_killed_is_started_again(served: Serving) -> None:

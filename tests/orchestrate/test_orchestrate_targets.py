@@ -19,7 +19,7 @@ from remote_pool import POOL, free_port, server, worker
 
 from autoopt.api import carry_out, resume
 from autoopt.engine.inputs.request import RunRequest
-from autoopt.store import Store
+from autoopt.store import open_store
 
 pytestmark = pytest.mark.service
 SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
@@ -60,13 +60,13 @@ def test_a_killed_run_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     child = subprocess.Popen([sys.executable, "-c", CHILD, json.dumps(DAG), str(model), str(home)])
     until = time.monotonic() + 120
-    with Store.open(None, home) as store:
-        while time.monotonic() < until and len(store.runs(status="finished")) < 1:
+    with open_store(None, home) as store:
+        while time.monotonic() < until and len(store.runs.all(status="finished")) < 1:
             assert child.poll() is None
             time.sleep(0.1)
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-        before = {run.id for run in store.runs(status="finished")}
+        before = {run.id for run in store.runs.all(status="finished")}
     (result,) = resume("latest", out=None, home=home)
     assert len(before) == 1, "the first target was done"
     assert result.targets[0].result.run in before

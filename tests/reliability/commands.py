@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from builders import mlp, write
 
-from autoopt.store import Store
-from autoopt.store.canonical import canonical
+from autoopt.store import open_store
+from autoopt.store.comparison import canonical
 
 DAG = """\
 name: small
@@ -81,5 +81,5 @@ def until(process: subprocess.Popen[str], text: str) -> str:
 
 def left(home: Path, url: str | None = None) -> dict[str, Any]:
     """What the newest run of a home has left, without times."""
-    with Store.open(url, home) as store:
+    with open_store(url, home) as store:
         return canonical(store, "latest", timed=False)

@@ -29,10 +29,10 @@ import autoopt.engine.run.session  # noqa: F401
 from autoopt.cli.app import main as autoopt_main
 from autoopt.errors import AutooptError
 from autoopt.settings import settings
-from autoopt.store import Store, faults
-from autoopt.store.artifacts import ArtifactFiles
-from autoopt.store.canonical import canonical
-from autoopt.store.verify import verify
+from autoopt.store import faults, open_store
+from autoopt.store.comparison import canonical
+from autoopt.store.files.artifacts import ArtifactFiles
+from autoopt.store.maintenance.verify import verify
 
 RUN = ("run", "dag.yaml", "--model", "model.onnx", "--engine", "inline")
 
@@ -55,8 +55,8 @@ def command(home: Path, variant: str) -> tuple[str, ...]:
     """What a user would type now: `resume` where a run was interrupted."""
     if variant == "naive" or not (home / "autoopt.db").exists():
         return RUN
-    with Store.open(None, home) as store:
-        return ("resume", "--engine", "inline") if store.runs(status="running") else RUN
+    with open_store(None, home) as store:
+        return ("resume", "--engine", "inline") if store.runs.all(status="running") else RUN
 
 
 def attempt(home: Path, variant: str, fault: str, moment: float | None) -> tuple[int, int]:
@@ -102,8 +102,8 @@ def _works_for(words: list[str], parent: int) -> bool:
 def examine(home: Path, expected: Any) -> list[str]:
     """What is wrong with a home whose run has finished."""
     try:
-        with Store.open(None, home) as store:
-            runs = [run.status for run in store.runs()]
+        with open_store(None, home) as store:
+            runs = [run.status for run in store.runs.all()]
             problems = [f"{p.kind} {p.digest[:8]}" for p in verify(store).problems]
             problems += [] if runs == ["finished"] else [f"runs: {runs}"]
             if expected is not None and canonical(store, "latest", timed=False) != expected:
@@ -119,7 +119,7 @@ def main(folder: Path, variant: str, kills: int, seed: int) -> dict[str, Any]:
     began = time.monotonic()
     assert attempt(home, "store", "", None)[1] == 0, (folder / "said.txt").read_text()
     whole = time.monotonic() - began
-    with Store.open(None, home) as store:
+    with open_store(None, home) as store:
         expected = canonical(store, "latest", timed=False)
     problems, named, done, rounds, tries = examine(home, expected), 0, 0, 0, 0
     while done < kills:

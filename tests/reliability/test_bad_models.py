@@ -18,7 +18,7 @@ from autoopt.engine.inputs import sources
 from autoopt.engine.work import resources
 from autoopt.errors import InputError
 from autoopt.settings import settings
-from autoopt.store import Store
+from autoopt.store import open_store
 from autoopt.workers import WorkerPool
 
 TESTS = str(Path(__file__).parent.parent)
@@ -39,7 +39,7 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
 ) -> None:
     model = builders.write(builders.mlp(), tmp_path / "in")
     monkeypatch.setattr(sources, which, "jobs:die")
-    with Store.open(None, tmp_path / "home") as store, WorkerPool(size=1, env={"PYTHONPATH": TESTS}) as pool:
+    with open_store(None, tmp_path / "home") as store, WorkerPool(size=1, env={"PYTHONPATH": TESTS}) as pool:
         said = []
         for _ in range(3):
             with pytest.raises(InputError) as error:
@@ -47,7 +47,7 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
             said.append(str(error.value))
         assert "in quarantine" not in said[0] + said[1]
         assert "is in quarantine: it killed its worker 2 times" in said[2]
-        assert len(store.events(kind="worker death")) == 2
+        assert len(store.events.all(kind="worker death")) == 2
         monkeypatch.undo()
         with pytest.raises(InputError, match="in quarantine"):
             sources.admit(store, pool, model, tmp_path)
@@ -126,5 +126,5 @@ def test_mutants_through_the_command(quick: Path, count: int, seed: int, capfd: 
     assert codes[0] > count / 5
     assert codes[2] > count / 10
     assert command(quick / "model.onnx", capfd)[0] == 0
-    with Store.open(None, quick / "home") as store:
-        assert "running" not in {run.status for run in store.runs()}
+    with open_store(None, quick / "home") as store:
+        assert "running" not in {run.status for run in store.runs.all()}

@@ -14,7 +14,8 @@ from commands import RUN, fill, finish, left, start
 
 from autoopt.cli.app import main
 from autoopt.settings import settings
-from autoopt.store import Store, filesystem
+from autoopt.store import open_store
+from autoopt.store.files import filesystem
 
 SCRIPT = Path(__file__).with_name("full_disk.py")
 NAMESPACE = ("unshare", "--mount", "--map-root-user")
@@ -60,7 +61,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
     settings.cache_clear()
-    with Store.open(None, tmp_path / "home"):
+    with open_store(None, tmp_path / "home"):
         return tmp_path / "home"
 
 

@@ -12,7 +12,7 @@ import pytest
 from commands import environment, fill, finish, start
 from watching import all_gone, pids_from
 
-from autoopt.store import Store
+from autoopt.store import open_store
 
 SCRIPT = """\
 import os
@@ -76,5 +76,5 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     (tmp_path / "go").touch()
     (document,) = finish(start(tmp_path, "resume", "latest", "--engine", "inline", "--json"))
     assert document["trials"]["total"] == document["trials"]["ok"] == 2
-    with Store.open(None, tmp_path / "home") as store:
-        assert [one.status for one in store.runs()] == ["finished"]
+    with open_store(None, tmp_path / "home") as store:
+        assert [one.status for one in store.runs.all()] == ["finished"]

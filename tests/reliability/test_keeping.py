@@ -14,7 +14,7 @@ from commands import RUN, fill, finish, left, start
 from autoopt.cli.app import main
 from autoopt.engine.tools.maintenance import verify_store
 from autoopt.settings import settings
-from autoopt.store import Store
+from autoopt.store import open_store
 
 Call = Callable[..., Any]
 
@@ -50,7 +50,7 @@ def test_gc_beside_a_run_takes_nothing_that_it_needs(tmp_path: Path, call: Call)
     finish(running)
     assert forgotten == [old["run"]]
     assert left(tmp_path / "busy" / "home") == left(tmp_path / "quiet" / "home")
-    with Store.open(None, tmp_path / "busy" / "home") as store:
+    with open_store(None, tmp_path / "busy" / "home") as store:
         assert verify_store(store).ok
 
 
@@ -75,16 +75,16 @@ def test_every_damage_to_a_runs_artifacts_is_named_and_repaired(tmp_path: Path, 
     fill(tmp_path)
     finish(start(tmp_path, *RUN))
     rng = random.Random(count)
-    with Store.open(None, tmp_path / "home") as store:
-        source = store.run("latest").model
-        whole = {a.digest: store.artifact_path(a.digest).read_bytes() for a in store.artifacts()}
+    with open_store(None, tmp_path / "home") as store:
+        source = store.runs.get("latest").model
+        whole = {a.digest: store.artifacts.path(a.digest).read_bytes() for a in store.artifacts.all()}
         made = sorted(set(whole) - {source})
         assert len(made) >= 3
         done = batch = 0
         while done < count:
             damaged = set(rng.sample(made, rng.randint(1, len(made))))
             for digest in damaged:
-                _damage(store.artifact_path(digest), whole[digest], rng)
+                _damage(store.artifacts.path(digest), whole[digest], rng)
             done, batch = done + len(damaged), batch + 1
             repair = batch % 10 == 1
             found = verify_store(store, repair=repair)
@@ -94,7 +94,7 @@ def test_every_damage_to_a_runs_artifacts_is_named_and_repaired(tmp_path: Path, 
                 path = store.home / "artifacts" / digest[:2] / digest / "model.onnx"
                 path.unlink(missing_ok=True)
                 path.write_bytes(whole[digest])
-            assert {d: store.artifact_path(d).read_bytes() for d in made} == {d: whole[d] for d in made}
+            assert {d: store.artifacts.path(d).read_bytes() for d in made} == {d: whole[d] for d in made}
 
 
 def _damage(path: Path, content: bytes, rng: random.Random) -> None:

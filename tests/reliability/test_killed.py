@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import DAG, RUN, fill, finish, start, until
 
-from autoopt.store import Store
+from autoopt.store import open_store
 
 SCRIPT = Path(__file__).with_name("killed.py")
 
@@ -55,5 +55,5 @@ def test_resume_closes_what_cannot_go_on_and_continues_the_rest(tmp_path: Path) 
     said = until(resumed, "cannot go on")
     (document,) = finish(resumed, said=said)
     assert document["trials"]["total"] == 4
-    with Store.open(None, tmp_path / "home") as store:
-        assert sorted(run.status for run in store.runs()) == ["failed", "finished"]
+    with open_store(None, tmp_path / "home") as store:
+        assert sorted(run.status for run in store.runs.all()) == ["failed", "finished"]

@@ -9,8 +9,8 @@ import pytest
 from commands import RUN, fill, finish, left, start, until
 from postgres import Server
 
-from autoopt.store import Store
-from autoopt.store.verify import verify
+from autoopt.store import open_store
+from autoopt.store.maintenance.verify import verify
 
 pytestmark = pytest.mark.service
 
@@ -32,9 +32,9 @@ def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(
     document = finish(running, said=said)
     assert document["trials"] == {"total": 4, "ok": 4, "infeasible": 3}
     found = left(tmp_path / "home", server.url)
-    with Store.open(server.url, tmp_path / "home") as store:
+    with open_store(server.url, tmp_path / "home") as store:
         assert verify(store).ok
-        assert [run.status for run in store.runs()] == ["finished"]
+        assert [run.status for run in store.runs.all()] == ["finished"]
     finish(start(fill(tmp_path / "sqlite"), *RUN))
     assert found == left(tmp_path / "sqlite" / "home")
 

@@ -15,7 +15,7 @@ import pytest
 from commands import Prefect, fill, finish, left, start
 from watching import all_gone
 
-from autoopt.store import Store
+from autoopt.store import open_store
 
 pytestmark = pytest.mark.service
 
@@ -44,8 +44,8 @@ def test_what_a_killed_run_left_running_is_closed_by_resume(prefect_server: Pref
     assert {after[flow_run] for flow_run in running} == {"CRASHED"}
     assert set(after.values()) <= FINAL
     assert set(states(server, "task_runs").values()) <= FINAL
-    with Store.open(None, tmp_path / "home") as store:
-        assert [run.status for run in store.runs()] == ["finished"]
+    with open_store(None, tmp_path / "home") as store:
+        assert [run.status for run in store.runs.all()] == ["finished"]
     finish(start(fill(tmp_path / "quiet"), *RUN[:4], "--engine", "inline", "--json"))
     assert left(tmp_path / "home") == left(tmp_path / "quiet" / "home")  # whatever carried it out
 

@@ -17,6 +17,7 @@ import select
 import shutil
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,22 @@ from autoopt.errors import AutooptError
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
 from autoopt.outcome import Outcome
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, codec, faults, tables
-from autoopt.store.canonical import canonical
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, TrialRecord, faults, open_store
+from autoopt.store.comparison import canonical
 from autoopt.store.faults import reached
+from autoopt.store.maintenance.verify import verify
 from autoopt.store.records import ArtifactRecord
-from autoopt.store.sql import SqlStore, as_sql
-from autoopt.store.verify import verify
+from autoopt.store.sql import columns, tables
+from autoopt.store.sql.rows import insert_if_absent
+from autoopt.store.sql.store import SqlStore, require_sql
 
 TRIALS, PASSES = 8, 3
 POINTS = (*faults.POINTS[:5], "after claim", "after trial")
 SIZE = 40_000
 
 
-def open_store(home: Path, url: str, variant: str) -> SqlStore:
-    store = as_sql(Store.open(url, home))
+def open_sql(home: Path, url: str, variant: str) -> SqlStore:
+    store = require_sql(open_store(url, home))
     if variant == "naive":
         store.files.put = _naive_put(store)  # type: ignore[method-assign]
     return store
@@ -51,8 +54,8 @@ def _naive_put(store: SqlStore) -> Any:
     def put(source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
         found = digest_folder(source)
         content = (source / "model.onnx").read_bytes()
-        row = {"digest": found, "bytes": len(content), "files": codec.dumps({"model.onnx": len(content)})}
-        store.db.write(lambda c: store._insert_new(c, tables.artifact, {**row, "present": 1, "created": 0.0}))
+        row = {"digest": found, "bytes": len(content), "files": columns.dumps({"model.onnx": len(content)})}
+        store.database.write(lambda c: insert_if_absent(c, tables.artifact, {**row, "present": 1, "created": 0.0}))
         final = store.files.folder(found)
         if not final.exists():
             final.mkdir(parents=True)
@@ -69,49 +72,49 @@ def _naive_put(store: SqlStore) -> Any:
 def begin(store: SqlStore) -> str:
     """The run's id; the run is made by the first who comes."""
     folder = write_model(store.home / f"source.{os.getpid()}", b"s" * SIZE)
-    source = store.put_artifact(folder, consume=True)
-    store.add_model(ModelRecord(source, "net"))
+    source = store.artifacts.put(folder, consume=True)
+    store.models.add(ModelRecord(source, "net"))
     chain = ChainRecord(CHAIN, "a -> b -> c", ({"id": "a"},), TRIALS)
-    run = store.create_run(RunRecord("chaos", "net", key("chaos"), source), [chain]).id
-    store.claim("run", run)
-    store.add_trials([TrialRecord(run, n, CHAIN, {"a": {"n": n}}) for n in range(TRIALS)])
+    run = store.runs.create(RunRecord("chaos", "net", key("chaos"), source), [chain]).id
+    store.claims.acquire("run", run)
+    store.trials.add([TrialRecord(run, n, CHAIN, {"a": {"n": n}}) for n in range(TRIALS)])
     return run
 
 
 def work(home: Path, url: str, variant: str) -> None:
     """Carry out whatever is left to do."""
-    store = open_store(home, url, variant)
+    store = open_sql(home, url, variant)
     run = begin(store)
-    while (trial := store.claim_trial(run, CHAIN)) is not None:
+    while (trial := store.trials.claim_next(run, CHAIN)) is not None:
         reached("after claim")
-        store.finish_trial(carry_out(store, trial))
+        store.trials.finish(carry_out(store, trial))
         reached("after trial")
-    store.finish_run(run, "finished", {"trials": TRIALS})
+    store.runs.finish(run, "finished", {"trials": TRIALS})
     store.close()
 
 
 def carry_out(store: SqlStore, trial: TrialRecord) -> TrialRecord:
-    artifact, keys = store.run(trial.run).model, []
+    artifact, keys = store.runs.get(trial.run).model, []
     for step in range(PASSES):
         params = {"step": step, "n": trial.number >> (PASSES - 1 - step)}  # trials share their beginnings
         work_key = key(artifact, params)
-        found = store.pass_run(work_key)
+        found = store.results.pass_run(work_key)
         if found is None:
-            store.claim("pass_run", work_key)
+            store.claims.acquire("pass_run", work_key)
             content = hashlib.sha256(f"{artifact}{params}".encode()).digest() * (SIZE // 32)
-            made = store.put_artifact(write_model(store.home / f"work.{os.getpid()}", content))
+            made = store.artifacts.put(write_model(store.home / f"work.{os.getpid()}", content))
             record = pass_run(artifact, made, "step", key=work_key, params=params, run=trial.run)
-            if store.finish_pass_run(record):
+            if store.results.finish_pass_run(record):
                 note(store.home, work_key)
-            found = store.pass_run(work_key)
+            found = store.results.pass_run(work_key)
         assert found is not None
         assert found.output is not None
         keys.append(work_key)
         artifact = found.output.artifact
-    size = float(store.artifact_path(artifact).stat().st_size)
+    size = float(store.artifacts.path(artifact).stat().st_size)
     judged = evaluation(artifact, size, run=trial.run)
-    if store.evaluation(judged.key) is None:
-        store.finish_evaluation(judged)
+    if store.results.evaluation(judged.key) is None:
+        store.results.finish_evaluation(judged)
     return TrialRecord(
         trial.run, trial.number, trial.chain, trial.point, "done", Outcome.OK, Candidate(artifact),
         judged.metrics, pass_runs=tuple(keys), evaluations=(judged.key,),
@@ -127,13 +130,15 @@ def note(home: Path, done: str) -> None:
 
 def examine(home: Path, url: str) -> list[str]:
     """What is wrong with a finished round, beside its being different."""
-    store = open_store(home, url, "store")
+    store = open_sql(home, url, "store")
     found = verify(store)
     problems = [f"{p.kind} {p.digest[:8]}" for p in found.problems]
     written = (home / "written").read_text().split()
-    problems += [f"written twice {k[:8]}" for k in {k for k in written if written.count(k) > 1}]
+    problems += [f"written twice {k[:8]}" for k, count in Counter(written).items() if count > 1]
     try:
-        problems += [f"lineage of {a.digest[:8]}" for a in store.artifacts() if store.lineage(a.digest).source == ""]
+        problems += [
+            f"lineage of {a.digest[:8]}" for a in store.artifacts.all() if store.lineage.trace(a.digest).source == ""
+        ]
     except AutooptError as error:
         problems.append(str(error))
     store.close()
@@ -165,8 +170,8 @@ def child(home: Path, url: str, variant: str, fault: str, moment: float | None) 
 
 
 def clear(home: Path, url: str) -> None:
-    store = open_store(home, url, "store")
-    store.db.write(lambda c: [c.execute(t.delete()) for t in reversed(tables.metadata.sorted_tables)])
+    store = open_sql(home, url, "store")
+    store.database.write(lambda c: [c.execute(t.delete()) for t in reversed(tables.metadata.sorted_tables)])
     store.close()
     shutil.rmtree(home / "artifacts")
     (home / "written").unlink(missing_ok=True)
@@ -175,7 +180,7 @@ def clear(home: Path, url: str) -> None:
 def main(home: Path, url: str, variant: str, kills: int, seed: int) -> dict[str, Any]:
     rng = random.Random(seed)
     child(home, url, "store", "", None)
-    store = open_store(home, url, "store")
+    store = open_sql(home, url, "store")
     expected = canonical(store, "chaos")
     store.close()
     problems, done, rounds = examine(home, url), 0, 0
@@ -189,7 +194,7 @@ def main(home: Path, url: str, variant: str, kills: int, seed: int) -> dict[str,
             done, attempts = done + killed, attempts + 1
             if not killed or attempts > 200:
                 break
-        store = open_store(home, url, "store")
+        store = open_sql(home, url, "store")
         try:
             if canonical(store, "chaos") != expected:
                 problems.append(f"round {rounds} is different")

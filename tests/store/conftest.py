@@ -8,8 +8,8 @@ from pathlib import Path
 import postgres
 import pytest
 
-from autoopt.store import Store
-from autoopt.store.sql import SqlStore, as_sql
+from autoopt.store import Store, open_store
+from autoopt.store.sql.store import SqlStore, require_sql
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str, tmp_path: Path) -> Iterator[Store]:
-    with Store.open(url, tmp_path / "home") as opened:
+    with open_store(url, tmp_path / "home") as opened:
         yield opened
 
 
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> Iterator[SqlStore]:
     """For what does not depend on the database."""
-    with Store.open(f"sqlite:///{tmp_path}/home/autoopt.db", tmp_path / "home") as opened:
-        yield as_sql(opened)
+    with open_store(f"sqlite:///{tmp_path}/home/autoopt.db", tmp_path / "home") as opened:
+        yield require_sql(opened)

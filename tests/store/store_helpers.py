@@ -29,7 +29,7 @@ def write_model(folder: Path, content: bytes, **external: bytes) -> Path:
 
 def put(store: Store, content: bytes, **external: bytes) -> str:
     folder = store.home / "made" / hashlib.sha256(content).hexdigest()[:16]
-    return store.put_artifact(write_model(folder, content, **external), consume=True)
+    return store.artifacts.put(write_model(folder, content, **external), consume=True)
 
 
 def pass_run(given: str, made: str | None, name: str = "simplify", **changes: Any) -> PassRunRecord:
@@ -62,6 +62,6 @@ def evaluation(artifact: str, value: float = 3.0, **changes: Any) -> EvaluationR
 
 def start_run(store: Store, content: bytes = b"source", **changes: Any) -> RunRecord:
     source = put(store, content)
-    store.add_model(ModelRecord(source, "net"))
+    store.models.add(ModelRecord(source, "net"))
     fields: dict[str, Any] = {"id": "", "name": "net cpu", "identity": key("identity", source), "model": source}
-    return store.create_run(RunRecord(**{**fields, **changes}))
+    return store.runs.create(RunRecord(**{**fields, **changes}))

@@ -16,23 +16,23 @@ from typing import Any
 from store_helpers import CHAIN, key, pass_run, put, start_run
 
 from autoopt.outcome import Outcome
-from autoopt.store import Store, TrialRecord
+from autoopt.store import TrialRecord, open_store
 
 
 def work(home: Path, url: str, source: str, count: int) -> None:
     """Do every piece of work that nobody else does, until all are done; then the same with trials."""
-    store = Store.open(url, home)
+    store = open_store(url, home)
     keys = {key("swarm", n): n for n in range(count)}
     while True:
-        left = sorted(set(keys) - set(store.pass_runs(keys)))
+        left = sorted(set(keys) - set(store.results.pass_runs(keys)))
         if not left:
             break
         for one in left:
-            if store.claim("pass_run", one):
+            if store.claims.acquire("pass_run", one):
                 record = pass_run(source, None, key=one, outcome=Outcome.REFUSED, params={"n": keys[one]})
-                note(home, f"pass_run {keys[one]} {store.finish_pass_run(record)}")
-    while (trial := store.claim_trial("swarm", CHAIN)) is not None:
-        note(home, f"trial {trial.number} {store.finish_trial(trial)}")
+                note(home, f"pass_run {keys[one]} {store.results.finish_pass_run(record)}")
+    while (trial := store.trials.claim_next("swarm", CHAIN)) is not None:
+        note(home, f"trial {trial.number} {store.trials.finish(trial)}")
     store.close()
 
 
@@ -43,10 +43,10 @@ def note(home: Path, line: str) -> None:
 
 
 def main(home: Path, url: str, processes: int, count: int) -> dict[str, Any]:
-    store = Store.open(url, home)
+    store = open_store(url, home)
     start_run(store, id="swarm")
     source = put(store, b"source")
-    store.add_trials([TrialRecord("swarm", n, CHAIN, {}) for n in range(count)])
+    store.trials.add([TrialRecord("swarm", n, CHAIN, {}) for n in range(count)])
     store.close()
     began, children = time.monotonic(), []
     for _ in range(processes):

@@ -11,10 +11,9 @@ import pytest
 from store_helpers import pass_run, put, start_run, write_model
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.store import Lineage
-from autoopt.store.artifacts import ArtifactFiles, ArtifactLost
-from autoopt.store.sql import SqlStore
-from autoopt.store.verify import verify
+from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
+from autoopt.store.maintenance.verify import verify
+from autoopt.store.sql.store import SqlStore
 
 
 def test_every_flip_truncation_and_deletion_is_found_and_named(sqlite_store: SqlStore) -> None:
@@ -33,69 +32,69 @@ def test_every_flip_truncation_and_deletion_is_found_and_named(sqlite_store: Sql
         elif kind == "truncate":
             file.write_bytes(content[:at])
         with pytest.raises(ArtifactLost) as error:
-            sqlite_store.artifact_path(digest)
+            sqlite_store.artifacts.path(digest)
         assert error.value.digest == digest
         if attempt % 30 == 0:
             assert [p.digest for p in verify(sqlite_store).problems] == [digest]
         file.write_bytes(content)
-        assert sqlite_store.artifact_path(digest).exists()
+        assert sqlite_store.artifacts.path(digest).exists()
 
 
 def test_a_damaged_artifact_is_healed_by_storing_it_again(sqlite_store: SqlStore) -> None:
     digest = put(sqlite_store, b"model")
-    path = sqlite_store.artifact_path(digest)
+    path = sqlite_store.artifacts.path(digest)
     path.chmod(0o644)
     path.write_bytes(b"MODEL")
     put(sqlite_store, b"model")
-    assert sqlite_store.artifact_path(digest).read_bytes() == b"model"
+    assert sqlite_store.artifacts.path(digest).read_bytes() == b"model"
 
 
 def test_what_was_lost_is_made_again_on_demand(sqlite_store: SqlStore, tmp_path: Path) -> None:
     run = start_run(sqlite_store)
     made = put(sqlite_store, b"made")
-    sqlite_store.finish_pass_run(pass_run(run.model, made))
+    sqlite_store.results.finish_pass_run(pass_run(run.model, made))
     shutil.rmtree(sqlite_store.files.folder(made))
-    asked: list[Lineage] = []
+    requests = []
 
-    def restore(digest: str, lineage: Lineage) -> Path:
-        asked.append(lineage)
+    def restore(digest: str) -> Path:
+        requests.append(digest)
         return write_model(tmp_path / "again", b"made" if digest == made else b"?")
 
-    sqlite_store.restorer = restore
-    assert sqlite_store.artifact_path(made).read_bytes() == b"made"
-    assert [(a.source, len(a.steps)) for a in asked] == [(run.model, 1)]
+    sqlite_store.artifacts.restorer = restore
+    assert sqlite_store.artifacts.path(made).read_bytes() == b"made"
+    assert requests == [made]
     shutil.rmtree(sqlite_store.files.folder(made))
-    sqlite_store.restorer = lambda *_: write_model(tmp_path / "wrong", b"other bytes")
+    sqlite_store.artifacts.restorer = lambda *_: write_model(tmp_path / "wrong", b"other bytes")
     with pytest.raises(SystemFailure, match="as was said"):
-        sqlite_store.artifact_path(made)
+        sqlite_store.artifacts.path(made)
 
 
 def test_what_is_no_model_folder_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="empty"):
-        sqlite_store.put_artifact(tmp_path / "empty")
+        sqlite_store.artifacts.put(tmp_path / "empty")
     linked = write_model(tmp_path / "linked", b"model")
     (linked / "secret.data").symlink_to("/etc/hostname")
     with pytest.raises(InputError, match="not a regular file"):
-        sqlite_store.put_artifact(linked)
+        sqlite_store.artifacts.put(linked)
     with pytest.raises(SystemFailure, match="as was said"):
-        sqlite_store.put_artifact(write_model(tmp_path / "model", b"model"), "0" * 64)
-    assert sqlite_store.artifacts() == ()
+        sqlite_store.artifacts.put(write_model(tmp_path / "model", b"model"), "0" * 64)
+    assert sqlite_store.artifacts.all() == ()
     assert sqlite_store.files.leftovers() == []
 
 
 def test_consuming_moves_unless_a_file_has_other_names(sqlite_store: SqlStore, tmp_path: Path) -> None:
     model = write_model(tmp_path / "model", b"model", weights=b"w")
     os.link(model / "weights.data", tmp_path / "another name")
-    digest = sqlite_store.put_artifact(model, consume=True)
-    stored = sqlite_store.artifact_path(digest).parent
+    digest = sqlite_store.artifacts.put(model, consume=True)
+    stored = sqlite_store.artifacts.path(digest).parent
     assert not (model / "model.onnx").exists()
     assert (stored / "weights.data").stat().st_nlink == 1
     assert (tmp_path / "another name").read_bytes() == b"w"
 
 
 def test_artifacts_cannot_be_written_by_accident(sqlite_store: SqlStore) -> None:
-    path = sqlite_store.artifact_path(put(sqlite_store, b"model"))
+    path = sqlite_store.artifacts.path(put(sqlite_store, b"model"))
     assert path.stat().st_mode & 0o222 == 0
 
 

@@ -13,7 +13,8 @@ from store_helpers import evaluation, key, pass_run, put
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
-from autoopt.store import EventRecord, Store, codec
+from autoopt.store import EventRecord, Store
+from autoopt.store.sql import columns
 
 TEXT = st.text(st.characters(codec=None), max_size=20)  # surrogates and NUL too
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
@@ -28,8 +29,8 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 @given(VALUES)
 def test_json_comes_back(value: Any) -> None:
-    text = codec.dumps(value)
-    assert codec.loads(text) == value
+    text = columns.dumps(value)
+    assert columns.loads(text) == value
     assert text.isascii()
     assert "\x00" not in text
 
@@ -39,7 +40,7 @@ def test_keys_do_not_depend_on_order(value: dict[str, Any]) -> None:
     turned = dict(reversed(value.items()))
     assert digest_json(value) == digest_json(turned)
     assert Candidate("a", value).key == Candidate("a", turned).key
-    assert codec.dumps(value) == codec.dumps(turned)
+    assert columns.dumps(value) == columns.dumps(turned)
 
 
 @given(FINITE, FINITE)
@@ -60,14 +61,14 @@ def test_keys_tell_types_apart(one: Any, two: Any) -> None:
 @QUICK
 def test_any_text_can_be_stored(store: Store, params: dict[str, Any], message: str, name: str) -> None:
     source = put(store, b"source")
-    record = pass_run(source, None, name, key=key(codec.dumps(params), repr(message), repr(name)), params=params)
+    record = pass_run(source, None, name, key=key(columns.dumps(params), repr(message), repr(name)), params=params)
     record = type(record)(**{**vars(record), "message": message})
-    assert store.finish_pass_run(record)
-    found = store.pass_run(record.key)
+    assert store.results.finish_pass_run(record)
+    found = store.results.pass_run(record.key)
     assert found is not None
     assert found.params == params
     assert found.message.isprintable()
-    store.add_event(EventRecord("note", None, message, params))
+    store.events.add(EventRecord("note", None, message, params))
 
 
 @given(st.floats(), st.floats(), st.floats())
@@ -76,8 +77,8 @@ def test_any_number_can_be_stored(store: Store, value: float, low: float, high: 
     artifact = put(store, b"model")
     estimate = Estimate(value, low, high)
     record = evaluation(artifact, key=key(repr(estimate)), ratios={"x": estimate})
-    store.finish_evaluation(record)
-    found = store.evaluation(record.key)
+    store.results.finish_evaluation(record)
+    found = store.results.evaluation(record.key)
     assert found is not None
     for part in ("value", "low", "high"):
         stored, given = getattr(found.ratios["x"], part), getattr(estimate, part)

@@ -12,10 +12,10 @@ from sqlalchemy import text
 from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
-from autoopt.store import Store
-from autoopt.store.database import Database, read_url
-from autoopt.store.filesystem import NETWORK, filesystem_of, refuse_network_filesystem
-from autoopt.store.sql import SqlStore
+from autoopt.store import open_store
+from autoopt.store.files.filesystem import NETWORK, filesystem_of, refuse_network_filesystem
+from autoopt.store.sql.database import Database, read_url
+from autoopt.store.sql.store import SqlStore
 
 CANARY = "c4nary:Pa55/w@rd"
 QUOTED = "c4nary%3APa55%2Fw%40rd"
@@ -45,7 +45,7 @@ def test_every_way_to_write_postgresql_means_the_same(scheme: str) -> None:
 )
 def test_no_error_shows_a_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(AutooptError) as error:
-        Store.open(url, tmp_path)
+        open_store(url, tmp_path)
     shown = "".join(traceback.format_exception(error.value)) + repr(error.value)
     assert CANARY not in shown
     assert QUOTED not in shown
@@ -54,7 +54,7 @@ def test_no_error_shows_a_password(url: str, tmp_path: Path) -> None:
 
 def test_a_failing_statement_does_not_show_its_values(sqlite_store: SqlStore) -> None:
     with pytest.raises(Exception, match="no such column") as error:
-        sqlite_store.db.read(lambda c: c.execute(text("SELECT missing FROM run WHERE name = :n"), {"n": CANARY}))
+        sqlite_store.database.read(lambda c: c.execute(text("SELECT missing FROM run WHERE name = :n"), {"n": CANARY}))
     assert CANARY not in str(error.value)
 
 
@@ -93,33 +93,33 @@ def test_the_file_system_of_a_path(path: str, kind: str) -> None:
 def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be created"):
-        Store.open(None, tmp_path / "file" / "home")
+        open_store(None, tmp_path / "file" / "home")
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "autoopt.db").write_bytes(b"not a database" * 100)
     with pytest.raises(InputError, match="not a database"):
-        Store.open(f"sqlite:///{tmp_path}/autoopt.db", tmp_path)
+        open_store(f"sqlite:///{tmp_path}/autoopt.db", tmp_path)
 
 
 def test_readers_do_not_wait_for_a_writer(sqlite_store: SqlStore) -> None:
     run = start_run(sqlite_store)
-    with sqlite_store.db.transaction(writing=True) as connection:
+    with sqlite_store.database.transaction(writing=True) as connection:
         connection.execute(text("UPDATE run SET name = 'other'"))
-        assert sqlite_store.run(run.id).name == run.name
+        assert sqlite_store.runs.get(run.id).name == run.name
 
 
 FULL = """
 import resource, signal, sys
 from pathlib import Path
 from autoopt.errors import SystemFailure
-from autoopt.store import EventRecord, Store
-store = Store.open(None, Path(sys.argv[1]))
+from autoopt.store import EventRecord, Store, open_store
+store = open_store(None, Path(sys.argv[1]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 for work in (
-    lambda: store.put_artifact(Path(sys.argv[2])),
-    lambda: store.add_event(EventRecord("note", data={"x": "x" * 700_000})),
+    lambda: store.artifacts.put(Path(sys.argv[2])),
+    lambda: store.events.add(EventRecord("note", data={"x": "x" * 700_000})),
 ):
     try:
         work()
@@ -138,23 +138,23 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing_invalid(tmp_path: Path
     artifact, database = done.stdout.splitlines()
     assert "the artifact cannot be stored" in artifact
     assert "full" in database or "I/O" in database
-    with Store.open(None, tmp_path / "home") as store:
-        assert store.artifacts() == ()
-        digest = store.put_artifact(model)
-        assert store.artifact_path(digest).read_bytes() == b"x" * 700_000
+    with open_store(None, tmp_path / "home") as store:
+        assert store.artifacts.all() == ()
+        digest = store.artifacts.put(model)
+        assert store.artifacts.path(digest).read_bytes() == b"x" * 700_000
 
 
 @pytest.mark.service
 def test_work_goes_on_after_the_server_dropped_every_connection(postgres_url: str, tmp_path: Path) -> None:
-    with Store.open(postgres_url, tmp_path) as store:
+    with open_store(postgres_url, tmp_path) as store:
         run = start_run(store)
-        with Store.open(postgres_url, tmp_path) as other:
+        with open_store(postgres_url, tmp_path) as other:
             assert isinstance(other, SqlStore)
             assert isinstance(store, SqlStore)
-            mine = store.db.read(lambda c: c.execute(text("SELECT pg_backend_pid()")).scalar_one())
-            other.db.write(lambda c: c.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": mine}))
-        assert store.run(run.id).id == run.id
-        assert store.claim("pass_run", key("work"))
+            mine = store.database.read(lambda c: c.execute(text("SELECT pg_backend_pid()")).scalar_one())
+            other.database.write(lambda c: c.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": mine}))
+        assert store.runs.get(run.id).id == run.id
+        assert store.claims.acquire("pass_run", key("work"))
 
 
 def test_a_server_that_stays_away_is_one_line_after_a_while() -> None:

@@ -15,15 +15,15 @@ from store_helpers import CHAIN, evaluation, key, pass_run, put, start_run, writ
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.store import ChainRecord, EventRecord, Lineage, Store, TrialRecord
-from autoopt.store.artifacts import ArtifactLost
-from autoopt.store.canonical import canonical
-from autoopt.store.gc import collect
-from autoopt.store.quota import evict
-from autoopt.store.sql import SqlStore, as_sql
-from autoopt.store.stats import stats
-from autoopt.store.transfer import export_run, import_run
-from autoopt.store.verify import verify
+from autoopt.store import ChainRecord, EventRecord, Store, TrialRecord, open_store
+from autoopt.store.comparison import canonical
+from autoopt.store.files.artifacts import ArtifactLost
+from autoopt.store.maintenance.gc import collect
+from autoopt.store.maintenance.quota import evict
+from autoopt.store.maintenance.stats import stats
+from autoopt.store.maintenance.transfer import export_run, import_run
+from autoopt.store.maintenance.verify import verify
+from autoopt.store.sql.store import SqlStore, require_sql
 
 
 def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) -> str:
@@ -32,14 +32,14 @@ def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) 
     middle, last = put(store, content + b" middle"), put(store, content + b" last")
     steps = [pass_run(run.model, middle, run=run.id), pass_run(middle, last, "float16", run=run.id)]
     judged = evaluation(last, run=run.id)
-    store.finish_pass_runs(steps)
-    store.finish_evaluation(judged)
+    store.results.finish_pass_runs(steps)
+    store.results.finish_evaluation(judged)
     trial = TrialRecord(run.id, 0, CHAIN, {"a": {"x": 1}}, outcome=Outcome.OK, candidate=Candidate(last))
     changes = {"pass_runs": tuple(s.key for s in steps), "evaluations": (judged.key,), "metrics": judged.metrics}
-    store.finish_trial(TrialRecord(**{**vars(trial), **changes}))
-    store.add_event(EventRecord("note", run.id, "x"))
+    store.trials.finish(TrialRecord(**{**vars(trial), **changes}))
+    store.events.add(EventRecord("note", run.id, "x"))
     if end:
-        store.finish_run(run.id, "finished", {"best": {"artifact": last}})
+        store.runs.finish(run.id, "finished", {"best": {"artifact": last}})
     return run.id
 
 
@@ -52,7 +52,7 @@ def age(store: SqlStore, seconds: float = 7200.0) -> None:
 
 
 def digests(store: Store) -> set[str]:
-    return {a.digest for a in store.artifacts() if a.present}
+    return {a.digest for a in store.artifacts.all() if a.present}
 
 
 # verify
@@ -60,11 +60,11 @@ def digests(store: Store) -> set[str]:
 
 def test_verify_repairs_from_lineage_and_says_what_it_cannot(sqlite_store: SqlStore, tmp_path: Path) -> None:
     run = finished_run(sqlite_store)
-    lineage = sqlite_store.lineage_of_trial(run, 0)
+    lineage = sqlite_store.lineage.trace_trial(run, 0)
     middle, last = lineage.steps[1].input.artifact, lineage.candidate.artifact
     for digest in (lineage.source, middle):
         shutil.rmtree(sqlite_store.files.folder(digest))
-    path = sqlite_store.artifact_path(last)
+    path = sqlite_store.artifacts.path(last)
     path.unlink()
     path.write_bytes(b"something else")
     found = verify(sqlite_store)
@@ -72,8 +72,8 @@ def test_verify_repairs_from_lineage_and_says_what_it_cannot(sqlite_store: SqlSt
     assert kinds == {lineage.source: "missing", middle: "missing", last: "damaged"}
     assert not found.ok
 
-    def replay(digest: str, way: Lineage) -> Path:
-        if not way.steps:
+    def replay(digest: str) -> Path:
+        if digest == lineage.source:
             raise InputError("a source model has to be given again")
         return write_model(tmp_path / "again", b"source " + (b"middle" if digest == middle else b"last"))
 
@@ -120,7 +120,7 @@ def test_gc_of_old_runs_keeps_what_the_kept_ones_share(sqlite_store: SqlStore) -
     shared = finished_run(sqlite_store, b"new")
     age(sqlite_store)
     assert collect(sqlite_store, keep_runs=2).runs == (old,)
-    assert len(sqlite_store.runs()) == 3, "a dry run changes nothing"
+    assert len(sqlite_store.runs.all()) == 3, "a dry run changes nothing"
     done = collect(sqlite_store, keep_runs=1, dry_run=False)
     assert set(done.runs) == {old, new}
     assert len(done.artifacts) == 3
@@ -130,14 +130,14 @@ def test_gc_of_old_runs_keeps_what_the_kept_ones_share(sqlite_store: SqlStore) -
 
 def test_gc_beside_running_work(sqlite_store: SqlStore) -> None:
     running = finished_run(sqlite_store, b"running", end=False)
-    sqlite_store.db.write(lambda c: c.exec_driver_sql("UPDATE run SET created = created - 7000"))
+    sqlite_store.database.write(lambda c: c.exec_driver_sql("UPDATE run SET created = created - 7000"))
     fresh = put(sqlite_store, b"made by a worker, its pass run not yet written")
     age(sqlite_store, 6000.0)
     assert collect(sqlite_store, dry_run=False, keep_runs=0).runs == ()
-    sqlite_store.db.write(lambda c: c.exec_driver_sql("UPDATE run SET lease = 1.0"))
+    sqlite_store.database.write(lambda c: c.exec_driver_sql("UPDATE run SET lease = 1.0"))
     assert collect(sqlite_store, dry_run=False, keep_runs=0).runs == (), "late, but this process is seen to live"
     assert fresh in digests(sqlite_store), "younger than the run under way"
-    sqlite_store.finish_run(running)
+    sqlite_store.runs.finish(running)
     collect(sqlite_store, dry_run=False)
     assert fresh not in digests(sqlite_store)
 
@@ -146,7 +146,7 @@ def test_gc_spares_what_is_used_at_the_last_moment(sqlite_store: SqlStore) -> No
     digest = put(sqlite_store, b"of no use")
     age(sqlite_store)
     assert collect(sqlite_store).artifacts == (digest,)
-    sqlite_store.artifact_path(digest)
+    sqlite_store.artifacts.path(digest)
     assert collect(sqlite_store, dry_run=False).artifacts == ()
 
 
@@ -154,7 +154,7 @@ def test_gc_on_both_databases(store: Store) -> None:
     finished_run(store, b"old")
     new = finished_run(store, b"new")
     before = canonical(store, new)
-    age(as_sql(store))
+    age(require_sql(store))
     assert len(collect(store, keep_runs=1, dry_run=False).artifacts) == 3
     assert canonical(store, new) == before
 
@@ -164,11 +164,11 @@ def test_gc_on_both_databases(store: Store) -> None:
 
 def test_quota_evicts_the_longest_unused_that_can_be_made_again(sqlite_store: SqlStore, tmp_path: Path) -> None:
     first, second = finished_run(sqlite_store, b"first"), finished_run(sqlite_store, b"second")
-    middles = [sqlite_store.lineage_of_trial(r, 0).steps[1].input.artifact for r in (first, second)]
-    size = sum(a.bytes for a in sqlite_store.artifacts())
+    middles = [sqlite_store.lineage.trace_trial(r, 0).steps[1].input.artifact for r in (first, second)]
+    size = sum(a.bytes for a in sqlite_store.artifacts.all())
     assert evict(sqlite_store, 0).artifacts == (), "in use"
     age(sqlite_store, 7200.0)
-    sqlite_store.artifact_path(middles[0])
+    sqlite_store.artifacts.path(middles[0])
     age(sqlite_store, 7200.0)
     assert evict(sqlite_store, size).artifacts == ()
     assert evict(sqlite_store, size - 1).artifacts == (middles[1],)
@@ -176,12 +176,12 @@ def test_quota_evicts_the_longest_unused_that_can_be_made_again(sqlite_store: Sq
     assert set(done.artifacts) == set(middles), "sources and results stay"
     assert done.left == size - done.bytes
     assert verify(sqlite_store).ok
-    assert len(sqlite_store.lineage_of_trial(first, 0).steps) == 2
+    assert len(sqlite_store.lineage.trace_trial(first, 0).steps) == 2
     with pytest.raises(ArtifactLost):
-        sqlite_store.artifact_path(middles[0])
-    sqlite_store.restorer = lambda *_: write_model(tmp_path / "again", b"first middle")
-    assert sqlite_store.artifact_path(middles[0]).read_bytes() == b"first middle"
-    assert sqlite_store.artifact(middles[0]).present
+        sqlite_store.artifacts.path(middles[0])
+    sqlite_store.artifacts.restorer = lambda *_: write_model(tmp_path / "again", b"first middle")
+    assert sqlite_store.artifacts.path(middles[0]).read_bytes() == b"first middle"
+    assert sqlite_store.artifacts.get(middles[0]).present
 
 
 # stats
@@ -189,11 +189,11 @@ def test_quota_evicts_the_longest_unused_that_can_be_made_again(sqlite_store: Sq
 
 def test_stats_count_everything(store: Store) -> None:
     finished_run(store)
-    store.claim("pass_run", key("claimed"))
+    store.claims.acquire("pass_run", key("claimed"))
     found = stats(store)
     assert found.rows["artifact"] == 3
     assert (found.pass_runs, found.evaluations) == ({"ok": 2, "claimed": 1}, {"ok": 1})
-    assert found.artifact_bytes == sum(a.bytes for a in store.artifacts())
+    assert found.artifact_bytes == sum(a.bytes for a in store.artifacts.all())
     assert found.database_bytes > 0
 
 
@@ -204,14 +204,15 @@ def test_a_run_goes_to_another_machine_as_it_is(store: Store, tmp_path: Path) ->
     finished_run(store, b"another")
     run = finished_run(store)
     export_run(store, run[:6], tmp_path / "run.tar")
-    with Store.open(None, tmp_path / "elsewhere") as other:
+    with open_store(None, tmp_path / "elsewhere") as other:
         assert import_run(other, tmp_path / "run.tar") == run
         assert import_run(other, tmp_path / "run.tar") == run, "again changes nothing"
         assert canonical(other, run) == canonical(store, run)
-        assert (len(other.artifacts()), len(other.runs()), len(other.events())) == (3, 1, 1)
-        assert other.lineage(other.trials(run)[0].candidate or "").to_json()["source"] == store.run(run).model
-        assert other.run(run).created == store.run(run).created
-        assert other.run(run).owner is None
+        assert (len(other.artifacts.all()), len(other.runs.all()), len(other.events.all())) == (3, 1, 1)
+        candidate = other.trials.all(run)[0].candidate
+        assert other.lineage.trace(candidate or "").source == store.runs.get(run).model
+        assert other.runs.get(run).created == store.runs.get(run).created
+        assert other.runs.get(run).owner is None
         assert verify(other).ok
 
 
@@ -219,27 +220,27 @@ def test_a_run_over_several_targets_travels_with_its_parts(sqlite_store: SqlStor
     whole = start_run(sqlite_store, b"a").id
     part = start_run(sqlite_store, b"a", parent=whole).id
     for run in (part, whole):
-        sqlite_store.finish_run(run, "finished", {"best": None})
+        sqlite_store.runs.finish(run, "finished", {"best": None})
     export_run(sqlite_store, whole, tmp_path / "whole.tar")
     export_run(sqlite_store, part, tmp_path / "part.tar")
-    with Store.open(None, tmp_path / "one") as there:
+    with open_store(None, tmp_path / "one") as there:
         assert import_run(there, tmp_path / "whole.tar") == whole
-        assert [r.id for r in there.runs(parent=whole)] == [part]
-    with Store.open(None, tmp_path / "two") as there:
+        assert [r.id for r in there.runs.all(parent=whole)] == [part]
+    with open_store(None, tmp_path / "two") as there:
         assert import_run(there, tmp_path / "part.tar") == part
-        assert there.run("latest").parent is None
+        assert there.runs.get("latest").parent is None
 
 
 def test_chains_and_evicted_artifacts_are_exported_too(sqlite_store: SqlStore, tmp_path: Path) -> None:
     source = start_run(sqlite_store).model
-    record = sqlite_store.run("latest")
-    run = sqlite_store.create_run(
+    record = sqlite_store.runs.get("latest")
+    run = sqlite_store.runs.create(
         type(record)("big", "net", key("big"), source), [ChainRecord(key("c"), "a -> b", points=10**30)]
     )
     export_run(sqlite_store, run.id, tmp_path / "run.tar")
-    with Store.open(None, tmp_path / "elsewhere") as other:
+    with open_store(None, tmp_path / "elsewhere") as other:
         import_run(other, tmp_path / "run.tar")
-        assert other.chains("big") == sqlite_store.chains("big")
+        assert other.runs.chains("big") == sqlite_store.runs.chains("big")
 
 
 def repack(source: Path, target: Path, rows: dict[str, object] | None = None, **extra: tarfile.TarInfo) -> None:
@@ -283,11 +284,11 @@ def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, 
     export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
     repack(tmp_path / "run.tar", tmp_path / "bad.tar", extra=bad)
     home = tmp_path / "elsewhere" / "home"
-    with Store.open(None, home) as other:
+    with open_store(None, home) as other:
         with pytest.raises(InputError) as error:
             import_run(other, tmp_path / "bad.tar")
         assert "bad.tar" in str(error.value)
-        assert other.runs() == ()
+        assert other.runs.all() == ()
     assert {p.name for p in (tmp_path / "elsewhere").iterdir()} == {"home"}
     assert {p.name for p in home.iterdir()} <= {"autoopt.db", "autoopt.db-wal", "autoopt.db-shm", "artifacts"}
 
@@ -310,7 +311,7 @@ def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, 
 def test_wrong_rows_are_refused(sqlite_store: SqlStore, tmp_path: Path, rows: dict[str, object]) -> None:
     export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
     repack(tmp_path / "run.tar", tmp_path / "bad.tar", rows)
-    with Store.open(None, tmp_path / "elsewhere") as other, pytest.raises(InputError):
+    with open_store(None, tmp_path / "elsewhere") as other, pytest.raises(InputError):
         import_run(other, tmp_path / "bad.tar")
 
 

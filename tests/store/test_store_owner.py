@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from autoopt.store.owner import is_gone, lives_here, this_process
+from autoopt.store.owner import is_known_alive, is_known_dead, this_process
 
 
 def changed(part: int, value: str) -> str:
@@ -16,15 +16,15 @@ def changed(part: int, value: str) -> str:
 
 
 def test_this_process_lives() -> None:
-    assert lives_here(this_process())
-    assert not lives_here(changed(4, "1"))
-    assert not lives_here("somebody")
-    assert not is_gone(this_process())
-    assert not is_gone(f"{this_process()}/thread 3")
+    assert is_known_alive(this_process())
+    assert not is_known_alive(changed(4, "1"))
+    assert not is_known_alive("somebody")
+    assert not is_known_dead(this_process())
+    assert not is_known_dead(f"{this_process()}/thread 3")
 
 
 def test_a_pid_that_was_given_to_another_process() -> None:
-    assert is_gone(changed(4, "1"))
+    assert is_known_dead(changed(4, "1"))
 
 
 def test_a_zombie_is_gone() -> None:
@@ -32,23 +32,23 @@ def test_a_zombie_is_gone() -> None:
     if child == 0:
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    assert is_gone(changed(3, str(child)))
+    assert is_known_dead(changed(3, str(child)))
     os.waitpid(child, 0)
-    assert is_gone(changed(3, str(child)))
+    assert is_known_dead(changed(3, str(child)))
 
 
 def test_a_reboot_ends_everyone() -> None:
     if this_process().split("/")[0].endswith("-"):
         pytest.skip("this machine has no id to be recognised by after a reboot")
-    assert is_gone(changed(1, "0" * 32))
+    assert is_known_dead(changed(1, "0" * 32))
 
 
 @pytest.mark.parametrize("owner", ["", "somebody", "a/b/c/d/e", "a/b/c/1/e", "elsewhere.12345678/boot/1/1/1"])
 def test_who_is_elsewhere_may_live(owner: str) -> None:
-    assert not is_gone(owner)
+    assert not is_known_dead(owner)
 
 
 def test_another_container_may_live() -> None:
     parts = this_process().split("/")
     parts[2], parts[3], parts[4] = "1", "999999", "1"
-    assert not is_gone("/".join(parts))
+    assert not is_known_dead("/".join(parts))

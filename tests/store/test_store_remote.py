@@ -12,11 +12,11 @@ from object_store import bucket
 from store_helpers import pass_run, put, start_run
 
 from autoopt.errors import InputError
-from autoopt.store.artifacts import ArtifactLost
-from autoopt.store.gc import collect
-from autoopt.store.quota import evict
-from autoopt.store.sql import SqlStore
-from autoopt.store.verify import verify
+from autoopt.store.files.artifacts import ArtifactLost
+from autoopt.store.maintenance.gc import collect
+from autoopt.store.maintenance.quota import evict
+from autoopt.store.maintenance.verify import verify
+from autoopt.store.sql.store import SqlStore
 
 
 def machine(tmp_path: Path, name: str, url: str) -> SqlStore:
@@ -43,8 +43,8 @@ def test_what_one_machine_makes_another_can_use(tmp_path: Path, kind: str, reque
     urls = {"file": f"file://{tmp_path}/objects", "memory": f"memory://{tmp_path.name}"}
     url = urls.get(kind) or str(request.getfixturevalue("s3"))
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
-        digest = one.put_artifact(model(tmp_path))
-        path = two.artifact_path(digest)
+        digest = one.artifacts.put(model(tmp_path))
+        path = two.artifacts.path(digest)
         assert path.read_bytes() == b"graph"
         assert (path.parent / "weights.bin").read_bytes() == b"weights"
         assert path.is_relative_to(tmp_path / "two")
@@ -54,37 +54,37 @@ def test_what_one_machine_makes_another_can_use(tmp_path: Path, kind: str, reque
 def test_what_is_damaged_on_the_way_is_refused(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/objects"
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
-        digest = one.put_artifact(model(tmp_path))
+        digest = one.artifacts.put(model(tmp_path))
         (tmp_path / "objects" / digest[:2] / digest / "model.onnx").write_bytes(b"other")
         with pytest.raises(ArtifactLost):
-            two.artifact_path(digest)
+            two.artifacts.path(digest)
         assert [(p.digest, p.kind) for p in verify(two).problems] == [(digest, "missing")]
-        two.restorer = lambda *_: model(tmp_path / "again")
-        two.finish_pass_run(pass_run(start_run(two).model, digest))
-        assert two.artifact_path(digest).read_bytes() == b"graph"
+        two.artifacts.restorer = lambda *_: model(tmp_path / "again")
+        two.results.finish_pass_run(pass_run(start_run(two).model, digest))
+        assert two.artifacts.path(digest).read_bytes() == b"graph"
         shutil.rmtree(one.files.folder(digest))
-        assert one.artifact_path(digest).read_bytes() == b"graph", "the shared copy was replaced"
+        assert one.artifacts.path(digest).read_bytes() == b"graph", "the shared copy was replaced"
 
 
 def test_half_an_artifact_is_none(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/objects"
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
-        digest = one.put_artifact(model(tmp_path))
+        digest = one.artifacts.put(model(tmp_path))
         (tmp_path / "objects" / digest[:2] / digest / "manifest.json").unlink()
         with pytest.raises(ArtifactLost):
-            two.artifact_path(digest)
+            two.artifacts.path(digest)
 
 
 @pytest.mark.parametrize("name", ["/outside/model.onnx", "../outside", "a/../../outside", ""])
 def test_a_manifest_that_names_files_elsewhere_is_none(tmp_path: Path, name: str) -> None:
     url = f"file://{tmp_path}/objects"
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
-        digest = one.put_artifact(model(tmp_path))
+        digest = one.artifacts.put(model(tmp_path))
         named = name.replace("/outside", f"{tmp_path}/outside", 1) if name.startswith("/") else name
         manifest = tmp_path / "objects" / digest[:2] / digest / "manifest.json"
         manifest.write_text(json.dumps({named: 3}))
         with pytest.raises(ArtifactLost):
-            two.artifact_path(digest)
+            two.artifacts.path(digest)
     assert not list(tmp_path.rglob("outside*"))
 
 
@@ -99,8 +99,8 @@ def test_gc_and_quota_clean_what_machines_share(
         run = start_run(one)
         made = put(one, b"made")
         last = put(one, b"last")
-        one.finish_pass_runs([pass_run(run.model, made), pass_run(made, last)])
-        one.finish_run(run.id, "finished", {"best": {"artifact": last}})
+        one.results.finish_pass_runs([pass_run(run.model, made), pass_run(made, last)])
+        one.runs.finish(run.id, "finished", {"best": {"artifact": last}})
         unneeded = put(one, b"of no use")
         assert collect(two, dry_run=False).artifacts == (), "machine one has only just made it"
         then = two.remote.written
@@ -112,7 +112,7 @@ def test_gc_and_quota_clean_what_machines_share(
         assert verify(two).ok, "what is not on this machine is there"
         assert evict(two, 0, dry_run=False).artifacts == (made,)
         assert set(then()) == {run.model, last}
-        assert not two.artifact(made).present
+        assert not two.artifacts.get(made).present
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:

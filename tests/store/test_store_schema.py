@@ -18,12 +18,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from autoopt.errors import InputError
-from autoopt.store import Store
-from autoopt.store.database import Database
-from autoopt.store.schema import MIGRATIONS, prepare, upgrade
-from autoopt.store.tables import HEAD, metadata
-from autoopt.store.transfer import import_run
-from autoopt.store.verify import verify
+from autoopt.store import open_store
+from autoopt.store.maintenance.transfer import import_run
+from autoopt.store.maintenance.verify import verify
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.schema import MIGRATIONS, prepare, upgrade
+from autoopt.store.sql.tables import HEAD, metadata
 
 
 def shape(connection: Connection) -> dict[str, Any]:
@@ -75,25 +75,25 @@ def test_a_kept_database_of_every_released_schema_opens(tmp_path: Path) -> None:
         connection = sqlite3.connect(file)
         connection.executescript(dump.read_text())
         connection.close()
-        with Store.open(f"sqlite:///{file}", tmp_path) as store:
-            run = store.run("latest")
+        with open_store(f"sqlite:///{file}", tmp_path) as store:
+            run = store.runs.get("latest")
             assert run.status == "finished"
-            assert len(store.lineage_of_trial(run.id, 0).steps) == 2
-            assert store.evaluation(store.trials(run.id)[0].evaluations[0]) is not None
-            assert len(store.runs(parent=run.id)) == (0 if dump.stem == "0001" else 1)
+            assert len(store.lineage.trace_trial(run.id, 0).steps) == 2
+            assert store.results.evaluation(store.trials.all(run.id)[0].evaluations[0]) is not None
+            assert len(store.runs.all(parent=run.id)) == (0 if dump.stem == "0001" else 1)
 
 
 def test_a_kept_export_of_every_released_schema_is_taken_in(tmp_path: Path) -> None:
     kept = sorted((Path(__file__).parent / "kept").glob("*.tar"))
     assert {p.stem for p in kept} == {p.stem for p in (Path(__file__).parent / "kept").glob("*.sql")}
     for file in kept:
-        with Store.open(None, tmp_path / file.stem) as store:
+        with open_store(None, tmp_path / file.stem) as store:
             run = import_run(store, file)
             assert import_run(store, file) == run
-            assert store.run("latest").status == "finished"
-            assert len(store.lineage_of_trial(run, 0).steps) == 2
-            assert store.trials(run)[0].owner is None
-            assert store.run(run).parent is None
+            assert store.runs.get("latest").status == "finished"
+            assert len(store.lineage.trace_trial(run, 0).steps) == 2
+            assert store.trials.all(run)[0].owner is None
+            assert store.runs.get(run).parent is None
             assert verify(store).ok
             assert verify(store).checked == 3
 
@@ -120,7 +120,7 @@ def test_a_newer_or_broken_export_is_refused_in_one_line(tmp_path: Path, old: st
         entry = tarfile.TarInfo("rows.json")
         entry.size = len(content)
         bad.addfile(entry, io.BytesIO(content))
-    with Store.open(None, tmp_path / "home") as store, pytest.raises(InputError, match=said) as error:
+    with open_store(None, tmp_path / "home") as store, pytest.raises(InputError, match=said) as error:
         import_run(store, tmp_path / "bad.tar")
     assert "\n" not in str(error.value)
 
@@ -132,7 +132,7 @@ def test_a_newer_database_is_refused_in_one_line(url: str, tmp_path: Path, found
     database.write(lambda c: c.execute(text(f"UPDATE alembic_version SET version_num = '{found}'")))
     database.close()
     with pytest.raises(InputError, match=f"schema {found}.*upgrade autoopt") as error:
-        Store.open(url, tmp_path)
+        open_store(url, tmp_path)
     assert "\n" not in str(error.value)
 
 
@@ -140,22 +140,22 @@ def test_somebody_elses_tables_are_left_alone(url: str, tmp_path: Path) -> None:
     database = Database(url)
     database.write(lambda c: c.execute(text("CREATE TABLE artifact (id INTEGER)")))
     with pytest.raises(InputError, match="table 'artifact' that autoopt did not make"):
-        Store.open(url, tmp_path)
+        open_store(url, tmp_path)
     assert database.read(lambda c: inspect(c).get_table_names()) == ["artifact"]
     database.close()
 
 
 def test_opening_a_current_database_does_not_import_alembic(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from autoopt.store import Store;"
+        "import sys; from pathlib import Path; from autoopt.store import open_store;"
         "assert 'sqlalchemy' not in sys.modules;"
-        "[Store.open(None, Path(sys.argv[1])).close() for _ in range(2)];"
+        "[open_store(None, Path(sys.argv[1])).close() for _ in range(2)];"
         "assert 'sqlalchemy' in sys.modules and 'alembic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def test_many_processes_may_make_it_at_once(url: str, tmp_path: Path) -> None:
-    code = "import sys, pathlib, autoopt.store as s; s.Store.open(sys.argv[1], pathlib.Path(sys.argv[2]))"
+    code = "import sys, pathlib, autoopt.store as s; s.open_store(sys.argv[1], pathlib.Path(sys.argv[2]))"
     children = [subprocess.Popen([sys.executable, "-c", code, url, str(tmp_path)]) for _ in range(4)]
     assert [child.wait() for child in children] == [0] * 4

@@ -50,15 +50,15 @@ def convert(store: Store, pool: WorkerPool, name: str, file: Path, scratch: Path
         if script:
             info = replace(info, source_digest=digest_file(kept))
         config = full_config(info, {"model": function or "model"} if script else {})
-        source = Candidate(store.put_artifact(folder))
+        source = Candidate(store.artifacts.put(folder))
         key = pass_run_key(info, config, source, accelerator=Accelerator())
-        known = store.pass_run(key)
+        known = store.results.pass_run(key)
         if known is not None and known.outcome.good and known.output is not None:
             return known.output.artifact
         step = _run(store, pool, name, file if script else kept, source, config, folder / "out")
-        made = Candidate(store.put_artifact(Path(step["path"]), step["digest"]))
-        store.claim("pass_run", key, redo=True)
-        store.finish_pass_run(_record(key, info, config, source, made, step))
+        made = Candidate(store.artifacts.put(Path(step["path"]), step["digest"]))
+        store.claims.acquire("pass_run", key, redo=True)
+        store.results.finish_pass_run(_record(key, info, config, source, made, step))
         return made.artifact
     finally:
         shutil.rmtree(folder, ignore_errors=True)

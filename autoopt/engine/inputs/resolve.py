@@ -125,7 +125,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     target = spec.all_targets[0]
     there = resources.hosts.runtime_of(target.where)
     accelerator = target.accelerator(frozenset((there.get("cpu") or cpu())["flags"]))
-    path = store.artifact_path(source.artifact)
+    path = store.artifacts.path(source.artifact)
     described = describe_data(pool, evaluation, path)
 
     def oddities(data: DataSource, found: Mapping[str, Any] | None) -> list[str]:

@@ -55,13 +55,13 @@ def admit(store: Store, pool: WorkerPool, model: str | Path, scratch: Path) -> t
         digest = convert(store, pool, where, Path(source), scratch)
     else:
         digest = _copied(store, pool, source, where, scratch)
-    known = store.model(digest)
+    known = store.models.get(digest)
     if known is None:
-        payload = {"path": str(store.artifact_path(digest))}
+        payload = {"path": str(store.artifacts.path(digest))}
         called = first_call(store, pool, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
         found = _worked(called, where)
         known = ModelRecord(artifact=digest, name=url_name(name) if is_url(name) else Path(name).name, inspection=found)
-        store.add_model(known)
+        store.models.add(known)
     return Candidate(digest), Inspection.from_json(known.inspection)
 
 
@@ -76,7 +76,7 @@ def _copied(store: Store, pool: WorkerPool, source: str, name: str, scratch: Pat
     try:
         payload = {"source": source, "dest": str(folder), "cache": str(cache)}
         admitted = _worked(first_call(store, pool, ADMIT, payload, subject=content, limit=MODEL_SECONDS), name)
-        return store.put_artifact(folder, admitted["digest"])
+        return store.artifacts.put(folder, admitted["digest"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -16,7 +16,7 @@ from autoopt.model.fetch import url_name
 from autoopt.model.inspection import Inspection
 from autoopt.settings import settings
 from autoopt.spec.proposal_options import ProposalOptions
-from autoopt.store import RunRecord, Store
+from autoopt.store import RunRecord, Store, open_store
 
 
 def model_name(path: str) -> str:
@@ -52,14 +52,14 @@ def proposal_for(given: Given, wish: ProposalOptions, infos: Infos, facts: Facts
 def existing_store() -> Store | None:
     """The store, where there is one already."""
     own = settings()
-    return Store.open(own.db_url, own.home) if own.db_url or (own.home / "autoopt.db").is_file() else None
+    return open_store(own.db_url, own.home) if own.db_url or (own.home / "autoopt.db").is_file() else None
 
 
 def examples(store: Store, inspection: Inspection, provider: str) -> Sequence[Example]:
     """What finished runs on this provider preferred, for models like this one; the newest run of each model counts."""
-    models = {m.artifact: m for m in store.models() if m.inspection}
+    models = {m.artifact: m for m in store.models.all() if m.inspection}
     found: dict[str, Example] = {}
-    for run in store.runs(status="finished"):
+    for run in store.runs.all(status="finished"):
         record = models.get(run.model)
         if record is None or run.model in found or _provider(run) != provider:
             continue

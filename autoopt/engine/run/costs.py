@@ -16,7 +16,7 @@ from autoopt.space import Point
 def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:
     """Whether a point's candidate was there before the run began, and how many of its last passes were not. What the
     run itself adds does not count: a resumed run is to ask what the uninterrupted one would have."""
-    run = ctx.store.run(ctx.run)
+    run = ctx.store.runs.get(ctx.run)
     began = run.created if run else 0.0
     known: dict[str, tuple[bool, int]] = {}
 

@@ -38,7 +38,7 @@ def export(
     Raises:
         InputError: the folder cannot be written.
     """
-    model = store.artifact_path(choice.artifact)
+    model = store.artifacts.path(choice.artifact)
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for file in sorted(model.parent.iterdir(), key=lambda f: f.suffix == ".onnx"):  # external data before the graph

@@ -18,8 +18,8 @@ from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.results import RunResult
-from autoopt.store import EventRecord, RunRecord, Store, TrialRecord
-from autoopt.store.keeping import keeping
+from autoopt.store import EventRecord, RunRecord, Store, TrialRecord, open_store
+from autoopt.store.leases import renewed_claim
 
 RETRIED = "chain retried"
 """Kind of the events that say since when the failures of a chain count as retryable."""
@@ -39,12 +39,14 @@ class Joined:
 
     def claim(self, chain: str) -> TrialRecord | None:
         """The next trial of a chain that has to be done, claimed; None where there is none now."""
-        row = self.store.claim_trial(self.record.id, chain)
+        row = self.store.trials.claim_next(self.record.id, chain)
         if row is not None or not self.session.ctx.redo_before:
             return row
-        for done in self.store.trials(self.record.id):
+        for done in self.store.trials.all(self.record.id):
             retryable = done.chain == chain and done.outcome is not None and done.outcome.retryable
-            if retryable and done.number not in self._redone and self.store.claim("trial", done.key, redo=True):
+            if not retryable or done.number in self._redone:
+                continue
+            if self.store.claims.acquire("trial", done.key, redo=True):
                 self._redone.add(done.number)
                 return done
         return None
@@ -52,28 +54,28 @@ class Joined:
     def redo(self, chain: str) -> None:
         """From now on the chain's failures of before count as retryable, in its trials, pass runs and evaluations."""
         run = self.record.id
-        self.store.add_event(EventRecord(kind=RETRIED, run=run, subject=chain))
-        self.session.ctx.redo_before = self.store.events(run=run, kind=RETRIED, subject=chain)[-1].time
+        self.store.events.add(EventRecord(kind=RETRIED, run=run, subject=chain))
+        self.session.ctx.redo_before = self.store.events.all(run=run, kind=RETRIED, subject=chain)[-1].time
         self.session.ctx.deadline = float("inf")
 
     def carry_out(self, row: TrialRecord) -> TrialRecord:
         """Carry out a claimed trial; its row as it is then. What is given up in the middle is free for others."""
         try:
-            with keeping(self.store, "trial", row.key):
+            with renewed_claim(self.store, "trial", row.key):
                 execute_row(self.session.ctx, self.session.chains[row.chain], replace(row, owner=self.store.owner))
         except BaseException:
-            self.store.release("trial", row.key)
+            self.store.claims.release("trial", row.key)
             raise
-        return next(t for t in self.store.trials(self.record.id) if t.number == row.number)
+        return next(t for t in self.store.trials.all(self.record.id) if t.number == row.number)
 
     @property
     def under_way(self) -> bool:
         """Whether the run goes on."""
-        return self.store.run(self.record.id).status == "running"
+        return self.store.runs.get(self.record.id).status == "running"
 
     def conclude(self) -> RunResult | None:
         """The result of a run that had ended, made anew from its trials; None where somebody else is at it."""
-        if not self.store.claim("run", self.record.id, redo=True):
+        if not self.store.claims.acquire("run", self.record.id, redo=True):
             return None
         return self.session.conclude(self.session.told(), str((self.record.result or {}).get("stopped", "")))
 
@@ -85,9 +87,9 @@ def join(run: str, *, home: Path | None = None, opener: Opener | None = None) ->
     Raises:
         InputError: no such run, or its data or script has changed since it began.
     """
-    with Store.open(home=home) as store:
-        record = store.run(run)
-        model = store.artifact_path(record.model)
+    with open_store(home=home) as store:
+        record = store.runs.get(run)
+        model = store.artifacts.path(record.model)
     request = RunRequest.from_json(record.settings["request"])
     request = replace(request, model=model, workers=1, home=home, opener=opener)
     spec = spec_of(request)
@@ -99,7 +101,7 @@ def join(run: str, *, home: Path | None = None, opener: Opener | None = None) ->
             )
         began = time.monotonic() - spent_seconds(resources.store, record.id)
         ctx = make_context(request, inputs, resources, record.id, began)
-        resources.store.restorer = restorer(
+        resources.store.artifacts.restorer = restorer(
             resources.store, ReplayEnvironment(resources.pool, resources.scratch, **ctx.replay_environment_json())
         )
         yield Joined(make_session(ctx, inputs, record.name), record)

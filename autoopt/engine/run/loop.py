@@ -28,7 +28,7 @@ SPENT = "time spent"
 
 def spent_seconds(store: Store, run: str) -> float:
     """Seconds that a run had taken when it was interrupted; 0 for a new one."""
-    return max((float(event.data["seconds"]) for event in store.events(run=run, kind=SPENT)), default=0.0)
+    return max((float(event.data["seconds"]) for event in store.events.all(run=run, kind=SPENT)), default=0.0)
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Search:
             owner=ctx.owner,
             details=how(self.incumbent(), proposal.upto),
         )
-        ctx.store.add_trials([record])
+        ctx.store.trials.add([record])
         ctx.observer.on_trial_start(proposal.number, chain.name, proposal.point)
         return executor.submit(chain.id, chain.name, proposal.number, lambda: execute_row(ctx, chain, record))
 
@@ -97,7 +97,7 @@ class Search:
         self.told.append(CompletedTrial(proposal.number, self.chains[proposal.chain], result, partial))
         self.strategy.tell(proposal.number, self._feedback(result))
         spent = time.monotonic() - self.ctx.began
-        self.ctx.store.add_event(EventRecord(kind=SPENT, run=self.ctx.run, data={"seconds": spent}))
+        self.ctx.store.events.add(EventRecord(kind=SPENT, run=self.ctx.run, data={"seconds": spent}))
         chain = self.chains[proposal.chain].name
         self.ctx.observer.on_trial_end(proposal.number, chain, proposal.point, result, self.incumbent())
 

@@ -19,7 +19,7 @@ Json: TypeAlias = Mapping[str, Any]
 def account_of(ctx: RunContext, keys: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """`account` from the evaluations of these keys: of several latencies the first is the trial's own, the others are
     the rounds that took its place."""
-    known = ctx.store.evaluations(keys)
+    known = ctx.store.results.evaluations(keys)
     records = [known[key] for key in dict.fromkeys(keys) if key in known]
     latencies = [r for r in records if r.meter == "latency" and r.outcome.good]
     return account(Measured.of(records), Confirmed([Measured.of([r]) for r in latencies[1:] or latencies]))

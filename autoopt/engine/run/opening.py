@@ -79,15 +79,15 @@ def open_session(
         parent: the run over several targets that this is the part of for one.
     """
     store, identity = resources.store, inputs.identity
-    finished = None if request.fresh or request.retry_failed else store.finished_run(identity)
+    finished = None if request.fresh or request.retry_failed else store.runs.latest_finished(identity)
     record = finished or begin(request, _record(request, inputs, parent), store, chains_of(inputs.plan))
     spent = spent_seconds(store, record.id) if finished is None else 0.0
-    if finished is None and (made := sum(t.status == "done" for t in store.trials(record.id))):
+    if finished is None and (made := sum(t.status == "done" for t in store.trials.all(record.id))):
         request.observer.on_note(
             f"run {record.id} was interrupted after {made} trial{'' if made == 1 else 's'} and goes on"
         )
     ctx = make_context(request, inputs, resources, record.id, began - spent)
-    store.restorer = restorer(
+    store.artifacts.restorer = restorer(
         store, ReplayEnvironment(resources.pool, resources.scratch, **ctx.replay_environment_json())
     )
     session = make_session(ctx, inputs, record.name)
@@ -125,14 +125,15 @@ def begin(request: RunRequest, record: RunRecord, store: Store, chains: Sequence
         InputError: the run to be resumed is of other content, or somebody is at it.
     """
     if request.resume is not None:
-        return _taken_up(store, store.run(request.resume), record.identity)
-    for left in store.runs(status="running", identity=record.identity):
-        if store.claim("run", left.id):
+        return _taken_up(store, store.runs.get(request.resume), record.identity)
+    for left in store.runs.all(status="running", identity=record.identity):
+        if store.claims.acquire("run", left.id):
             return left
-    for left in store.runs(status="cancelled", identity=record.identity, sweep=record.sweep) if record.sweep else ():
-        if store.claim("run", left.id, redo=True):
-            return left
-    return store.create_run(record, chains)
+    if record.sweep:
+        for left in store.runs.all(status="cancelled", identity=record.identity, sweep=record.sweep):
+            if store.claims.acquire("run", left.id, redo=True):
+                return left
+    return store.runs.create(record, chains)
 
 
 def _record(request: RunRequest, inputs: ResolvedInputs, parent: RunRecord | None) -> RunRecord:
@@ -173,7 +174,7 @@ def _taken_up(store: Store, record: RunRecord, identity: str) -> RunRecord:
             f"run {record.id} cannot go on: the model, the DAG, the data or the installed versions have changed",
             remedy="'autoopt run' starts a new one and reuses what still holds",
         )
-    claim = store.claim("run", record.id, redo=True)
+    claim = store.claims.acquire("run", record.id, redo=True)
     if not claim:
         raise InputError(f"run {record.id} is under way ({claim.owner})")
     return record

@@ -30,7 +30,7 @@ from autoopt.outcome import Outcome
 from autoopt.results import Choice, RunResult, TrialResult
 from autoopt.search.config import SearchConfig
 from autoopt.search.study import Study
-from autoopt.store.keeping import abandon, keeping
+from autoopt.store.leases import abandon_run, renewed_claim
 
 CONFIRM = 3
 """How many of the best candidates are measured again before one is chosen."""
@@ -58,7 +58,7 @@ class Session:
 
     def __enter__(self) -> Session:
         if self.answer is None:
-            self._lease.enter_context(keeping(self.ctx.store, "run", self.ctx.run))
+            self._lease.enter_context(renewed_claim(self.ctx.store, "run", self.ctx.run))
         return self
 
     def __exit__(
@@ -66,7 +66,7 @@ class Session:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            self.closing.callback(self._say, abandon(self.ctx.store, self.ctx.run, error))
+            self.closing.callback(self._say, abandon_run(self.ctx.store, self.ctx.run, error))
         self.closing.close()
 
     def _say(self, text: str) -> None:
@@ -111,7 +111,7 @@ class Session:
         candidate = Candidate(choice.artifact, choice.session_options)
         if candidate.key == self.ctx.source.key:
             return []
-        return [step.to_json() for step in self.ctx.store.lineage(candidate).steps]
+        return [step.to_json() for step in self.ctx.store.lineage.trace(candidate).steps]
 
     def carry_out(self, search: Callable[[Session], RunResult]) -> RunResult:
         """The result: the answer of an identical finished run, or what `search` finds."""
@@ -132,7 +132,7 @@ class Session:
 
     def told(self) -> list[CompletedTrial]:
         """The trials of this run that are done, from the store."""
-        rows = [row for row in self.ctx.store.trials(self.ctx.run) if row.status == "done"]
+        rows = [row for row in self.ctx.store.trials.all(self.ctx.run) if row.status == "done"]
         return [
             CompletedTrial(r.number, self.chains[r.chain], result_of(r), r.details.get("upto") is not None)
             for r in rows
@@ -161,7 +161,7 @@ class Session:
         if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:
             self.notes.append("the source model's accuracy is 0: are these its labels?")
         result = self._result(told, baseline, stopped)
-        self.ctx.store.finish_run(self.ctx.run, "finished", result.to_json())
+        self.ctx.store.runs.finish(self.ctx.run, "finished", result.to_json())
         return result
 
     def _search_until(self) -> float:
@@ -191,7 +191,7 @@ class Session:
 
     def _anew(self, result: TrialResult, again: Confirmed) -> Measured:
         """What a candidate's evaluations say, with the latencies of its rounds in place of the first one's."""
-        known = self.ctx.store.evaluations(result.evaluations)
+        known = self.ctx.store.results.evaluations(result.evaluations)
         return judged_again(self.ctx.goal, Measured.of(known[k] for k in result.evaluations if k in known), again)
 
     def _note(self, broken: Sequence[Measured], told: Sequence[CompletedTrial]) -> str:

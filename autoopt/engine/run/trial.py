@@ -110,7 +110,7 @@ def how(incumbent: float | None, upto: str | None) -> dict[str, Any]:
 def execute_row(ctx: RunContext, chain: Chain, row: TrialRecord) -> TrialResult:
     """Carry out the trial of a row, and store its end in it."""
     result = execute_trial(ctx, chain, row.point, row.details.get("incumbent"), row.details.get("upto"))
-    ctx.store.finish_trial(ended(row, result))
+    ctx.store.trials.finish(ended(row, result))
     return result
 
 

@@ -29,8 +29,8 @@ from autoopt.results import RunResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
 from autoopt.spec.zoo import ZooSpec, load_zoo
-from autoopt.store import EventRecord, Store, SweepRecord
-from autoopt.store.owner import is_gone, lives_here
+from autoopt.store import EventRecord, Store, SweepRecord, open_store
+from autoopt.store.owner import is_known_alive, is_known_dead
 from autoopt.store.records import RunStatus
 
 Entry = dict[str, Any]
@@ -82,7 +82,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = inline) -> dict[str, A
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
     home = request.home or settings().home
-    with Store.open(request.db_url or settings().db_url, home) as store:
+    with open_store(request.db_url or settings().db_url, home) as store:
         last = _interrupted(request, zoo, store)
         request = _as_before(request, last) if last else request
         found = items(zoo, home, request.only)
@@ -99,7 +99,7 @@ def _identity(zoo: ZooSpec) -> dict[str, Any]:
 
 def _same(zoo: ZooSpec, store: Store) -> Iterator[SweepRecord]:
     """The sweeps of this zoo, newest first."""
-    return (s for s in store.sweeps(zoo.name) if s.settings.get("of") == _identity(zoo))
+    return (s for s in store.sweeps.all(zoo.name) if s.settings.get("of") == _identity(zoo))
 
 
 def _interrupted(request: SweepRequest, zoo: ZooSpec, store: Store) -> SweepRecord | None:
@@ -123,13 +123,13 @@ def _interrupted(request: SweepRequest, zoo: ZooSpec, store: Store) -> SweepReco
 def _owner(store: Store, sweep: SweepRecord) -> str:
     """The process that is known to be at a sweep; empty where there is none. One on another machine is known by the
     leases of its runs."""
-    begun = store.events(kind=BEGUN, subject=sweep.id)
+    begun = store.events.all(kind=BEGUN, subject=sweep.id)
     owner = str(begun[-1].data["owner"]) if begun else ""
-    if sweep.status != "running" or is_gone(owner):
+    if sweep.status != "running" or is_known_dead(owner):
         return ""
-    if lives_here(owner):
+    if is_known_alive(owner):
         return owner
-    claims = (store.claim("run", run.id) for run in store.runs(status="running", sweep=sweep.id))
+    claims = (store.claims.acquire("run", run.id) for run in store.runs.all(status="running", sweep=sweep.id))
     return next((str(claim.owner) for claim in claims if claim.state == "held"), "")
 
 
@@ -176,7 +176,7 @@ class Sweep:
                 if entry is None:
                     entry = self._model(sweep.id, item, dags[item.name], _entries(_names(item), earlier))
                     event = EventRecord(kind=MODEL, subject=f"{sweep.id}/{item.name}", data=entry)
-                    self.store.add_event(event)
+                    self.store.events.add(event)
                 entries.append(entry)
                 self.request.observer.on_model_end(entry)
             for entry in missing:
@@ -190,7 +190,7 @@ class Sweep:
             raise
         finally:
             document = self._document(sweep.id, entries, time.monotonic() - began)
-            self.store.finish_sweep(sweep.id, status, document)
+            self.store.sweeps.finish(sweep.id, status, document)
         if self.request.out is not None:
             leave(document, self.request.out)
         return document
@@ -198,16 +198,16 @@ class Sweep:
     def _begin(self) -> SweepRecord:
         asked = {"of": _identity(self.zoo), **{name: getattr(self.request, name) for name in ASKED}}
         asked["flow_run"] = self.request.flow_run
-        return self.store.create_sweep(SweepRecord(id="", name=self.zoo.name, settings=asked))
+        return self.store.sweeps.create(SweepRecord(id="", name=self.zoo.name, settings=asked))
 
     def _take(self, sweep: str) -> None:
         """Note that this process carries the sweep out; one that was interrupted is running again."""
-        self.store.add_event(EventRecord(kind=BEGUN, subject=sweep, data={"owner": self.store.owner}))
-        self.store.finish_sweep(sweep, "running")
+        self.store.events.add(EventRecord(kind=BEGUN, subject=sweep, data={"owner": self.store.owner}))
+        self.store.sweeps.finish(sweep, "running")
 
     def _done(self, last: SweepRecord) -> dict[str, Entry]:
         """The models that the interrupted sweep had done."""
-        events = self.store.events(kind=MODEL, under=last.id)
+        events = self.store.events.all(kind=MODEL, under=last.id)
         return {e.subject.partition("/")[2]: dict(e.data) for e in events}
 
     def _earlier(self, sweep: str, wanted: Sequence[Names]) -> dict[tuple[str, str], list[tuple[str, Entry]]]:

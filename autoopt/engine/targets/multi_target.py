@@ -28,7 +28,7 @@ from autoopt.errors import InputError
 from autoopt.results import Choice, RunResult, SingleBest, TargetResult
 from autoopt.spec import DagSpec
 from autoopt.store import RunRecord, Store
-from autoopt.store.keeping import abandon, keeping
+from autoopt.store.leases import abandon_run, renewed_claim
 
 SEARCH_SHARE = 0.85
 """How much of the run's minutes the searches may take; the rest is for measuring the best of each on the others."""
@@ -52,7 +52,7 @@ class Targets:
 
     def __enter__(self) -> Targets:
         if self.answer is None:
-            self._lease.enter_context(keeping(self.resources.store, "run", self.record.id))
+            self._lease.enter_context(renewed_claim(self.resources.store, "run", self.record.id))
         return self
 
     def __exit__(
@@ -60,7 +60,7 @@ class Targets:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            said = abandon(self.resources.store, self.record.id, error)
+            said = abandon_run(self.resources.store, self.record.id, error)
             if said:
                 self.request.observer.on_note(said)
         self.resources.close()
@@ -85,7 +85,7 @@ class Targets:
         self.request.observer.on_phase("measuring the best of each target on the others")
         best, single, notes = join_targets(self.parts, until, by_machine)
         result = self._result(best, single, notes)
-        self.resources.store.finish_run(self.record.id, "finished", result.to_json())
+        self.resources.store.runs.finish(self.record.id, "finished", result.to_json())
         return result
 
     @property
@@ -168,7 +168,7 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     first = parts[0].inputs
     named = [[part.name, part.inputs.identity] for part in parts]
     identity = run_identity({"targets": named, **({"left out": left_out} if left_out else {})})
-    finished = None if request.fresh or request.retry_failed else resources.store.finished_run(identity)
+    finished = None if request.fresh or request.retry_failed else resources.store.runs.latest_finished(identity)
     if finished is not None and outdated(finished, resources.store):
         request, finished = replace(request, resume=finished.id), None
     record = finished or begin(request, _record(request, identity, parts, first), resources.store)
@@ -195,7 +195,7 @@ def outdated(record: RunRecord, store: Store) -> bool:
     """Whether a finished run over several targets has a part whose chains were done again since it was joined."""
     parts = {str(part["run"]) for part in (record.result or {}).get("targets") or ()}
     joined = record.finished or 0.0
-    return any((run.finished or 0.0) > joined for run in store.runs(status="finished") if run.id in parts)
+    return any((run.finished or 0.0) > joined for run in store.runs.all(status="finished") if run.id in parts)
 
 
 def _record(request: RunRequest, identity: str, parts: list[TargetPart], first: ResolvedInputs) -> RunRecord:

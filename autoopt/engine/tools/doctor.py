@@ -19,8 +19,8 @@ from typing import Any, Literal
 from autoopt.engine.work.environment import cpu
 from autoopt.errors import AutooptError, one_line
 from autoopt.settings import Settings, without_password
-from autoopt.store import Store
-from autoopt.store.remote import RemoteArtifacts
+from autoopt.store import open_store
+from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.workers import call_once
 
 Status = Literal["ok", "warning", "problem"]
@@ -118,8 +118,8 @@ def _database(settings: Settings) -> Iterator[Finding]:
     if settings.db_url is None and not (settings.home / "autoopt.db").exists():
         yield Finding("database", "ok", f"none yet in {settings.home}; the first run makes it")
         return
-    with Store.open(settings.db_url, settings.home) as store:
-        yield Finding("database", "ok", f"{without_password(store.safe_url)}: {len(store.runs())} runs")
+    with open_store(settings.db_url, settings.home) as store:
+        yield Finding("database", "ok", f"{without_password(store.safe_url)}: {len(store.runs.all())} runs")
         drift = abs(store.clock() - time.time())
         if drift > CLOCK_SECONDS:
             yield Finding("clock", "problem", f"differs from the database's by {drift:.0f} s", "set the clocks (NTP)")

@@ -14,8 +14,8 @@ from autoopt.engine.work.restore import ReplayEnvironment, replay_environment_of
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.model.files import digest_folder
-from autoopt.store import Lineage, Store
-from autoopt.store.verify import Verification, verify
+from autoopt.store import Store
+from autoopt.store.maintenance.verify import Verification, verify
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
 
@@ -26,11 +26,11 @@ def verify_store(store: Store, *, repair: bool = False) -> Verification:
         return verify(store)
     with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory(dir=store.home) as scratch:
 
-        def restore(digest: str, lineage: Lineage) -> Path:
-            made_by = store.pass_run(lineage.steps[-1].key) if lineage.steps else None
-            run = store.run(made_by.run) if made_by is not None and made_by.run else None
-            made: Path = restorer(store, replay_environment_of(run, pool, Path(scratch)))(digest, lineage)
-            return made
+        def restore(digest: str) -> Path:
+            lineage = store.lineage.trace(digest)
+            made_by = store.results.pass_run(lineage.steps[-1].key) if lineage.steps else None
+            run = store.runs.get(made_by.run) if made_by is not None and made_by.run else None
+            return restorer(store, replay_environment_of(run, pool, Path(scratch)))(digest)
 
         return verify(store, restore)
 

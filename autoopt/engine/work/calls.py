@@ -25,11 +25,11 @@ NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Er
 def deaths_of(store: Store) -> Deaths:
     """The quarantine as the store remembers it; deaths in other versions of the libraries do not count."""
     libraries = [library_version("onnx"), library_version("onnxruntime")]
-    events = [e for e in store.events(kind=DEATH) if e.data.get("libraries") == libraries]
+    events = [e for e in store.events.all(kind=DEATH) if e.data.get("libraries") == libraries]
 
     def remember(subject: str, message: str) -> None:
         data = {"message": message, "libraries": libraries}
-        store.add_event(EventRecord(kind=DEATH, subject=subject, data=data))
+        store.events.add(EventRecord(kind=DEATH, subject=subject, data=data))
 
     return Deaths([(event.subject, str(event.data.get("message", ""))) for event in events], remember)
 

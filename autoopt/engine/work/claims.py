@@ -20,7 +20,7 @@ def kept(ctx: RunContext, kind: ClaimKind, key: str) -> Iterator[None]:
     try:
         yield
     except TimeUp:
-        ctx.store.release(kind, key)
+        ctx.store.claims.release(kind, key)
         raise
 
 
@@ -34,7 +34,7 @@ def claim_or_wait(ctx: RunContext, kind: ClaimKind, key: str, limit: float) -> b
         TimeUp: somebody else is still at it after the run's time.
     """
     while True:
-        claim = ctx.store.claim(
+        claim = ctx.store.claims.acquire(
             kind, key, seconds=ctx.seconds_for(limit) + GRACE_SECONDS, redo=ctx.retry_failed or ctx.redo_before > 0
         )
         if claim.state != "held":

@@ -171,7 +171,7 @@ class RunContext:
 
     def path(self, candidate: Candidate) -> str:
         """The model file of a candidate, verified."""
-        return str(self.store.artifact_path(candidate.artifact))
+        return str(self.store.artifacts.path(candidate.artifact))
 
     def payload(self, candidate: Candidate) -> dict[str, Any]:
         """A candidate as workers take it."""

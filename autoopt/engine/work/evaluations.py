@@ -157,9 +157,9 @@ def _evaluation(
         runtime=ctx.measuring_runtime(),
     )
     with ctx.locks.holding(key):
-        record = ctx.lasting(ctx.store.evaluation(key))
+        record = ctx.lasting(ctx.store.results.evaluation(key))
         if record is None and not claim_or_wait(ctx, "evaluation", key, _limit(ctx, meter, settings)):
-            record = ctx.store.evaluation(key)
+            record = ctx.store.results.evaluation(key)
         if record is not None:
             ctx.counts.add("evaluations", executed=False)
             return record
@@ -169,7 +169,7 @@ def _evaluation(
             record = _measure(ctx, meter, wanted, candidate, compare, {**extra, **settings}, data, key)
         if meter.name == "latency" and "latency_p50" in record.source_metrics:
             ctx.source_times.append(record.source_metrics["latency_p50"].value)
-        ctx.store.finish_evaluation(record)
+        ctx.store.results.finish_evaluation(record)
         ctx.counts.add("evaluations", executed=True)
         measured.executed += 1
         return record

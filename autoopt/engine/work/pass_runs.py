@@ -56,7 +56,7 @@ def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> 
     progress = Progress(ctx.source)
     while progress.done < len(nodes) and progress.outcome.good:
         key = _key(ctx, nodes[progress.done], configs, progress.candidate)
-        record = ctx.lasting(ctx.store.pass_run(key))
+        record = ctx.lasting(ctx.store.results.pass_run(key))
         record = record or _of_the_cpu(ctx, nodes[progress.done], configs, progress.candidate)
         if record is None:
             try:
@@ -68,7 +68,7 @@ def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> 
             except TimeUp as error:
                 progress.outcome, progress.message = Outcome.TIMEOUT, f"{nodes[progress.done].info.name}: {error}"
                 break
-            record = ctx.store.pass_run(key)
+            record = ctx.store.results.pass_run(key)
             if record is None:
                 continue
         ctx.counts.add("pass_runs", executed=False)
@@ -102,7 +102,7 @@ def _file_digests(ctx: RunContext, node: ChainNode, config: Mapping[str, Any]) -
 
 def stored_run(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
     """What the store holds of one pass on `candidate`; None where it would have to be run."""
-    return ctx.lasting(ctx.store.pass_run(_key(ctx, node, configs, candidate)))
+    return ctx.lasting(ctx.store.results.pass_run(_key(ctx, node, configs, candidate)))
 
 
 def _of_the_cpu(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
@@ -110,7 +110,7 @@ def _of_the_cpu(ctx: RunContext, node: ChainNode, configs: Configs, candidate: C
     notice of the target."""
     if node.info.target_bound or ctx.accelerator.execution_provider == Accelerator().execution_provider:
         return None
-    record = ctx.store.pass_run(_key(ctx, node, configs, candidate, Accelerator()))
+    record = ctx.store.results.pass_run(_key(ctx, node, configs, candidate, Accelerator()))
     return record if record is not None and record.outcome.good else None
 
 
@@ -175,7 +175,7 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: Progre
     after = None
     if outcome.good:
         artifact = (
-            ctx.store.put_artifact(Path(step["path"]), step.get("digest")) if step.get("path") else before.artifact
+            ctx.store.artifacts.put(Path(step["path"]), step.get("digest")) if step.get("path") else before.artifact
         )
         after = Candidate(artifact, dict(step.get("session_options", before.session_options)))
         if after.key == before.key:
@@ -197,7 +197,7 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: Progre
         reports=dict(step.get("reports", {})),
         run=ctx.run,
     )
-    ctx.store.finish_pass_run(record)
+    ctx.store.results.finish_pass_run(record)
     ctx.counts.add("pass_runs", executed=True)
     ctx.observer.on_pass_end(node.id, outcome, record.seconds, record.message)
     progress.executed += 1

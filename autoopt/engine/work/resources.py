@@ -13,7 +13,7 @@ from pathlib import Path
 from autoopt.engine.work.context import Locks
 from autoopt.engine.work.hosts import Hosts, Opener
 from autoopt.settings import settings
-from autoopt.store import Store
+from autoopt.store import Store, open_store
 from autoopt.workers import WorkerPool
 
 
@@ -47,7 +47,7 @@ def open_resources(
         memory: bytes that one call may use; None for half of this machine's.
         opener: how hosts behind work pools are reached.
     """
-    store = Store.open(db_url or settings().db_url, home or settings().home)
+    store = open_store(db_url or settings().db_url, home or settings().home)
     hosts = Hosts(memory=memory, home=store.home, opener=opener)
     return Resources(store, WorkerPool(max(1, workers), memory=memory), scratch_folder(store.home), hosts)
 

@@ -12,7 +12,7 @@ from typing import Any
 from autoopt.engine.work.context import Limits
 from autoopt.errors import SystemFailure
 from autoopt.json_codec import to_json
-from autoopt.store import Lineage, RunRecord, Store
+from autoopt.store import Restorer, RunRecord, Store
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
 
@@ -61,16 +61,17 @@ class ReplayEnvironment:
         return made
 
 
-def restorer(store: Store, replay_environment: ReplayEnvironment) -> Any:
+def restorer(store: Store, replay_environment: ReplayEnvironment) -> Restorer:
     """A `Restorer`: makes a lost artifact of the store again by its lineage."""
 
-    def restore(digest: str, lineage: Lineage) -> Path:
+    def restore(digest: str) -> Path:
+        lineage = store.lineage.trace(digest)
         if not lineage.steps:
             raise SystemFailure(
                 f"artifact {digest[:12]} is a source model and cannot be made again", remedy="bring it back"
             )
         steps = [{"pass": s.pass_name, "params": s.params} for s in lineage.steps]
-        return replay_environment.make(store.artifact_path(lineage.source), steps)
+        return replay_environment.make(store.artifacts.path(lineage.source), steps)
 
     return restore
 

@@ -23,12 +23,12 @@ ROWS = 200
 @only_shown
 def show_chain(store: Store, run: str, chain: str) -> None:
     """The trials of a chain that are done: a table, a plot of the best so far, and one of its Pareto front."""
-    rows = [row for row in store.trials(run) if row.chain == chain and row.status == "done"]
+    rows = [row for row in store.trials.all(run) if row.chain == chain and row.status == "done"]
     if not rows:
         return
     described = f"Trials of run {run}; autoopt lineage and apply take the artifacts' ids"
     _make(create_table_artifact, key="trials", table=[_row(row) for row in rows[:ROWS]], description=described)
-    trials = _trials(rows, {c.id: c.name for c in store.chains(run)})
+    trials = _trials(rows, {c.id: c.name for c in store.runs.chains(run)})
     _image("best-so-far", picture(best_so_far(trials)), "Latency ratio of each trial, and the best so far")
     document = RunDocument.from_json({"run": run, "pareto": _front(trials)})
     _image("pareto", picture(trade_off(document, trials, "size")), "Latency and size ratios; the front stands out")
@@ -50,8 +50,8 @@ def _front(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 @only_shown
 def show_result(store: Store, result: RunResult) -> None:
     """What a run found: its best model and front, the best so far, and what was traded."""
-    names = {chain.id: chain.name for chain in store.chains(result.run)}
-    trials = _trials([t for t in store.trials(result.run) if t.status == "done"], names)
+    names = {chain.id: chain.name for chain in store.runs.chains(result.run)}
+    trials = _trials([t for t in store.trials.all(result.run) if t.status == "done"], names)
     document = RunDocument.from_json(result.to_json())
     _make(create_markdown_artifact, key="result", markdown=result_markdown(result), description="What the run found")
     _image("best-so-far", picture(best_so_far(trials)), "Latency ratio of each trial, and the best so far")

@@ -134,7 +134,7 @@ class DeployedExecutor:
             wanted = {number for c in self._chains.values() for number in c.waiting}
         if not wanted:
             return
-        rows = self._ctx.store.trials(self._ctx.run)
+        rows = self._ctx.store.trials.all(self._ctx.run)
         for row in rows:
             if row.number in wanted and row.status == "done":
                 chain = self._chains[row.chain]
@@ -146,8 +146,8 @@ class DeployedExecutor:
 
     def _count(self, row: TrialRecord) -> None:
         """Book what another process executed or reused for a trial."""
-        passes = {k: r.run for k, r in self._ctx.store.pass_runs(row.pass_runs).items()}
-        measured = {k: r.run for k, r in self._ctx.store.evaluations(row.evaluations).items()}
+        passes = {k: r.run for k, r in self._ctx.store.results.pass_runs(row.pass_runs).items()}
+        measured = {k: r.run for k, r in self._ctx.store.results.evaluations(row.evaluations).items()}
         for kind, keys, runs in (("pass_runs", row.pass_runs, passes), ("evaluations", row.evaluations, measured)):
             for key in keys:
                 fresh = runs.get(key) == self._ctx.run and key not in self._counted
@@ -186,11 +186,11 @@ class DeployedExecutor:
         with self._lock:
             waiting = dict(chain.waiting)
         store, run = self._ctx.store, self._ctx.run
-        for row in store.trials(run):
-            if row.number in waiting and store.claim("trial", row.key):
+        for row in store.trials.all(run):
+            if row.number in waiting and store.claims.acquire("trial", row.key):
                 message = f"the flow run of the chain ended {state.value.lower()}"
                 result = TrialResult(chain=key, point=row.point, outcome=Outcome.CRASHED, message=message)
-                store.finish_trial(ended(row, result), owner=store.owner)
+                store.trials.finish(ended(row, result), owner=store.owner)
 
 
 _ENDED = (StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED)

@@ -36,7 +36,7 @@ def tune(run: str, chain: str) -> State[Any]:
             redone = _trials(joined, chain)
             if retried and redone and not joined.under_way:
                 joined.conclude()
-            rows = [r for r in joined.store.trials(run) if r.chain == chain and r.status == "done"]
+            rows = [r for r in joined.store.trials.all(run) if r.chain == chain and r.status == "done"]
             show_chain(joined.store, run, chain)
     except AutooptError as error:
         return Failed(message=str(error))

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from autoopt.store import EventRecord, Store
-from autoopt.store.owner import is_gone
+from autoopt.store.owner import is_known_dead
 
 BEGUN, CLOSED = "flow run", "flow run closed"
 """Kinds of the events that say which flow run carried a run out, in which process, and that it was seen to its end."""
@@ -20,16 +20,16 @@ def remember(store: Store, run: str) -> Callable[[str], None]:
     """Notes the flow run that carries `run` out in this process; to be called with the flow run's id."""
 
     def note(flow_run: str) -> None:
-        store.add_event(EventRecord(kind=BEGUN, run=run, subject=flow_run, data={"owner": store.owner}))
+        store.events.add(EventRecord(kind=BEGUN, run=run, subject=flow_run, data={"owner": store.owner}))
 
     return note
 
 
 def left_behind(store: Store, run: str | None = None) -> dict[str, str]:
     """Flow runs, of one run or of all, whose process has ended and that nobody has closed; each with its run."""
-    closed = {event.subject for event in store.events(run=run, kind=CLOSED)}
-    begun = [event for event in store.events(run=run, kind=BEGUN) if event.subject not in closed]
-    return {event.subject: str(event.run) for event in begun if is_gone(str(event.data.get("owner", "")))}
+    closed = {event.subject for event in store.events.all(run=run, kind=CLOSED)}
+    begun = [event for event in store.events.all(run=run, kind=BEGUN) if event.subject not in closed]
+    return {event.subject: str(event.run) for event in begun if is_known_dead(str(event.data.get("owner", "")))}
 
 
 def close(store: Store, run: str | None = None) -> int:
@@ -48,7 +48,7 @@ def close(store: Store, run: str | None = None) -> int:
             found = _crash(client, UUID(flow_run))
             if found is not None:
                 count += found
-                store.add_event(EventRecord(kind=CLOSED, run=of, subject=flow_run))
+                store.events.add(EventRecord(kind=CLOSED, run=of, subject=flow_run))
     return count
 
 

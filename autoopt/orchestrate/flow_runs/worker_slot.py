@@ -54,8 +54,8 @@ class Place:
         except (httpx.HTTPError, PrefectException):
             return False
         for flow_run in map(str, waiting):
-            if not self._store.events(kind=GAVE_WAY, subject=flow_run):
-                self._store.add_event(EventRecord(kind=GAVE_WAY, run=self._run, subject=flow_run))
+            if not self._store.events.all(kind=GAVE_WAY, subject=flow_run):
+                self._store.events.add(EventRecord(kind=GAVE_WAY, run=self._run, subject=flow_run))
                 return True
         return False
 

@@ -7,9 +7,9 @@ from collections.abc import Set
 
 from sqlalchemy import Connection, select
 
-from autoopt.store import tables
-from autoopt.store.claims import run_abandoned
-from autoopt.store.database import Database
+from autoopt.store.leases import is_run_abandoned
+from autoopt.store.sql import tables
+from autoopt.store.sql.database import Database
 
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
@@ -43,7 +43,7 @@ def living_since(connection: Connection, db: Database) -> float:
     """For how many seconds the longest of the runs under way has been running; 0 where there is none."""
     run = tables.run.c
     query = select(run.created, run.lease, run.owner, db.now.label("now")).where(run.status == "running")
-    ages = [r.now - r.created for r in connection.execute(query) if not run_abandoned(r.lease, r.owner, r.now)]
+    ages = [r.now - r.created for r in connection.execute(query) if not is_run_abandoned(r.lease, r.owner, r.now)]
     return max(ages, default=0.0)
 
 

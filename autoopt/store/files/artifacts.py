@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from autoopt.errors import SystemFailure
 from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.store.faults import reached
-from autoopt.store.filesystem import sync_file, sync_folder
+from autoopt.store.files.filesystem import sync_file, sync_folder
 from autoopt.store.records import ArtifactRecord
 
 Print: TypeAlias = tuple[tuple[str, int, int, int], ...]
@@ -51,7 +51,7 @@ class ArtifactFiles:
         return self.root / digest[:2] / digest
 
     def put(self, source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
-        """Store the files of `source`; see `Store.put_artifact`. What is there already, and intact, stays."""
+        """Store the files of `source`; see `ArtifactStore.put`. What is there already, and intact, stays."""
         try:
             found = self._put(source, digest, consume)
         except OSError as error:

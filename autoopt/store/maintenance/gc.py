@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, delete, select
 
-from autoopt.store import tables
-from autoopt.store.base import Store
-from autoopt.store.claims import run_abandoned
-from autoopt.store.forget import delete_run_rows
-from autoopt.store.needed import living_since, referenced
-from autoopt.store.part import batches
-from autoopt.store.sql import SqlStore, as_sql
+from autoopt.store.contracts import Store
+from autoopt.store.leases import is_run_abandoned
+from autoopt.store.maintenance.references import living_since, referenced
+from autoopt.store.sql import tables
+from autoopt.store.sql.deletion import delete_run_rows
+from autoopt.store.sql.rows import batches
+from autoopt.store.sql.store import SqlStore, require_sql
 
 GRACE: Final = 3600.0
 """Seconds since its last use for which an artifact stays in any case."""
@@ -56,7 +56,7 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
     Args:
         keep_runs: how many of the newest ended runs are kept; all where not given. Runs under way are always kept.
     """
-    sql = as_sql(store)
+    sql = require_sql(store)
     shared = sql.remote.written() if sql.remote else {}
     with sql.files.alone():
         runs, digests = _rows(sql, dry_run, keep_runs, shared)
@@ -85,9 +85,9 @@ def _rows(
         runs = _old_runs(sql, connection, keep_runs)
         for run in runs:
             delete_run_rows(connection, run)
-        age = living_since(connection, sql.db)
+        age = living_since(connection, sql.database)
         limit = max(GRACE, age + MARGIN) if age else GRACE
-        now = connection.execute(select(sql.db.now)).scalar_one()
+        now = connection.execute(select(sql.database.now)).scalar_one()
         artifact = tables.artifact.c
         made = {row.digest: row.created for row in connection.execute(select(artifact.digest, artifact.created))}
         free = (set(made) | sql.files.digests() | set(shared)) - referenced(connection)
@@ -98,7 +98,7 @@ def _rows(
         return runs, free
 
     try:
-        return sql.db.write(work)
+        return sql.database.write(work)
     except _DryRun as told:
         return told.answer
 
@@ -119,9 +119,11 @@ def _old_runs(sql: SqlStore, connection: Connection, keep: int | None) -> list[s
     if keep is None:
         return []
     run = tables.run.c
-    query = select(run.id, run.status, run.lease, run.owner, sql.db.now.label("now")).order_by(run.number.desc())
+    query = select(run.id, run.status, run.lease, run.owner, sql.database.now.label("now")).order_by(run.number.desc())
     query = query.where(run.parent.is_(None))  # parts go with the whole
-    ended = [r.id for r in connection.execute(query) if r.status != "running" or run_abandoned(r.lease, r.owner, r.now)]
+    ended = [
+        r.id for r in connection.execute(query) if r.status != "running" or is_run_abandoned(r.lease, r.owner, r.now)
+    ]
     return ended[keep:]
 
 
@@ -130,7 +132,7 @@ def _delete_rows(sql: SqlStore, connection: Connection, digests: set[str]) -> No
         connection.execute(delete(tables.model).where(tables.model.c.artifact.in_(batch)))
         connection.execute(delete(tables.artifact).where(tables.artifact.c.digest.in_(batch)))
     for work in (tables.pass_run, tables.evaluation):  # claims that nobody will finish
-        connection.execute(delete(work).where(work.c.outcome.is_(None), work.c.lease <= sql.db.now))
+        connection.execute(delete(work).where(work.c.outcome.is_(None), work.c.lease <= sql.database.now))
     _delete_unused(connection, tables.chain, "plan", [(tables.run, "plan")])
     _delete_unused(connection, tables.plan, "digest", [(tables.run, "plan")])
     uses = [(tables.pass_run, "environment"), (tables.evaluation, "environment")]

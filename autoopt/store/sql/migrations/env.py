@@ -1,8 +1,8 @@
-"""Run by Alembic, with the connection (and its open transaction) that `autoopt.store.schema` hands over."""
+"""Run by Alembic, with the connection (and its open transaction) that `autoopt.store.sql.schema` hands over."""
 
 from alembic import context
 
-from autoopt.store.tables import metadata
+from autoopt.store.sql.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql import ColumnElement
 
 from autoopt.errors import InputError, SystemFailure, one_line
-from autoopt.store.filesystem import refuse_network_filesystem
+from autoopt.store.files.filesystem import refuse_network_filesystem
 
 Result = TypeVar("Result")
 

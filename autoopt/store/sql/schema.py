@@ -7,8 +7,8 @@ from pathlib import Path
 from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
 
 from autoopt.errors import InputError
-from autoopt.store.database import Database, safe
-from autoopt.store.tables import HEAD, metadata
+from autoopt.store.sql.database import Database, safe
+from autoopt.store.sql.tables import HEAD, metadata
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _version = Table(

@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from autoopt.store import tables
-from autoopt.store.base import Store
-from autoopt.store.gc import GRACE, MARGIN, idle
-from autoopt.store.needed import chosen, living_since, recomputable, sources
-from autoopt.store.part import batches
-from autoopt.store.sql import SqlStore, as_sql
+from autoopt.store.contracts import Store
+from autoopt.store.maintenance.gc import GRACE, MARGIN, idle
+from autoopt.store.maintenance.references import chosen, living_since, recomputable, sources
+from autoopt.store.sql import tables
+from autoopt.store.sql.rows import batches
+from autoopt.store.sql.store import SqlStore, require_sql
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ def evict(store: Store, limit: int, *, dry_run: bool = True) -> Evicted:
     Kept in any case: source models, what a run's result names, and what was used within `GRACE` seconds or since the
     oldest run under way began.
     """
-    sql = as_sql(store)
+    sql = require_sql(store)
     shared = sql.remote.written() if sql.remote else {}
     with sql.files.alone():
-        sizes, candidates = sql.db.read(lambda connection: _candidates(sql, connection, shared))
+        sizes, candidates = sql.database.read(lambda connection: _candidates(sql, connection, shared))
         left, gone = sum(sizes.values()), []
         for digest in candidates:
             if left <= limit:
@@ -61,10 +61,10 @@ def evict(store: Store, limit: int, *, dry_run: bool = True) -> Evicted:
 def _candidates(sql: SqlStore, connection: Connection, shared: Mapping[str, float]) -> tuple[dict[str, int], list[str]]:
     """Bytes of all present artifacts, and those that may go, the longest unused first."""
     artifact = tables.artifact.c
-    query = select(artifact.digest, artifact.bytes, artifact.created, sql.db.now.label("now"))
+    query = select(artifact.digest, artifact.bytes, artifact.created, sql.database.now.label("now"))
     rows = connection.execute(query.where(artifact.present == 1)).all()
     sizes: dict[str, int] = {row.digest: row.bytes for row in rows}
-    age = living_since(connection, sql.db)
+    age = living_since(connection, sql.database)
     limit = max(GRACE, age + MARGIN) if age else GRACE
     free = (recomputable(connection, sources(connection)) - chosen(connection)) & set(sizes)
     now = max((row.now for row in rows), default=0.0)
@@ -79,4 +79,4 @@ def _mark(sql: SqlStore, digests: Sequence[str]) -> None:
         for batch in batches(digests):
             connection.execute(update(table).where(table.c.digest.in_(batch)).values(present=0))
 
-    sql.db.write(work)
+    sql.database.write(work)

@@ -41,18 +41,18 @@ class RemoteArtifacts:
         self._root = PurePosixPath(root)
         self._there: set[str] = set()
 
-    def push(self, digest: str, folder: Path, *, anew: bool = False) -> None:
+    def push(self, digest: str, folder: Path, *, replace: bool = False) -> None:
         """Copy an artifact's files there, unless it is there already; its manifest says when it was last wanted.
-        `anew`: copy them in any case.
+        `replace`: copy them in any case.
 
         Raises:
             SystemFailure: it cannot be written.
         """
-        if digest in self._there and not anew:
+        if digest in self._there and not replace:
             return
         try:
             files = files_in(folder)
-            if anew or not self._system.exists(self._at(digest, MANIFEST)):
+            if replace or not self._system.exists(self._at(digest, MANIFEST)):
                 for name, path in files.items():
                     target = self._at(digest, name)
                     self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)

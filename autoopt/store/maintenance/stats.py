@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from autoopt.store import tables
-from autoopt.store.base import Store
-from autoopt.store.sql import as_sql
-from autoopt.store.tables import HEAD, metadata
+from autoopt.store.contracts import Store
+from autoopt.store.sql import tables
+from autoopt.store.sql.store import require_sql
+from autoopt.store.sql.tables import HEAD, metadata
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Stats:
 
 def stats(store: Store) -> Stats:
     """Count everything."""
-    sql = as_sql(store)
+    sql = require_sql(store)
 
     def query(connection: Connection) -> Stats:
         rows = {
@@ -41,7 +41,7 @@ def stats(store: Store) -> Stats:
         artifact = tables.artifact.c
         size = connection.execute(select(func.sum(artifact.bytes)).where(artifact.present == 1)).scalar()
         evicted = connection.execute(select(func.count()).where(artifact.present == 0)).scalar_one()
-        if sql.db.sqlite:
+        if sql.database.sqlite:
             pages, page = (connection.exec_driver_sql(f"PRAGMA {p}").scalar_one() for p in ("page_count", "page_size"))
             taken = pages * page
         else:
@@ -52,4 +52,4 @@ def stats(store: Store) -> Stats:
             outcomes.append({r[0]: r[1] for r in connection.execute(select(name, func.count()).group_by(name))})
         return Stats(sql.safe_url, HEAD, rows, outcomes[0], outcomes[1], int(size or 0), evicted, int(taken))
 
-    return sql.db.read(query)
+    return sql.database.read(query)

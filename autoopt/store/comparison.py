@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autoopt.metrics import METRICS, Estimate
-from autoopt.store.base import Store
+from autoopt.store.contracts import Store
 from autoopt.store.records import TrialRecord
 
 
@@ -16,17 +16,17 @@ def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, Any]:
     Args:
         timed: whether the values of times and of memory belong to it, which differ from one measurement to the next.
     """
-    record = store.run(run)
-    trials = store.trials(record.id)
-    passes = store.pass_runs(key for t in trials for key in t.pass_runs)
-    judged = store.evaluations(key for t in trials for key in t.evaluations)
+    record = store.runs.get(run)
+    trials = store.trials.all(record.id)
+    passes = store.results.pass_runs(key for t in trials for key in t.pass_runs)
+    judged = store.results.evaluations(key for t in trials for key in t.evaluations)
     made = {c.artifact for p in passes.values() for c in (p.input, p.output) if c} | {record.model}
     return {
         "identity": record.identity,
         "status": record.status,
         "model": record.model,
         "plan": record.plan,
-        "chains": [[c.id, c.name, c.points] for c in store.chains(record.id)],
+        "chains": [[c.id, c.name, c.points] for c in store.runs.chains(record.id)],
         "trials": [_trial(t, timed) for t in trials],
         "pass_runs": {
             key: [p.pass_name, dict(p.params), p.input.key, str(p.outcome), p.output.key if p.output else None]
@@ -36,7 +36,7 @@ def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, Any]:
             key: [e.meter, e.candidate.key, str(e.outcome), _values(e.metrics, timed)]
             for key, e in sorted(judged.items())
         },
-        "artifacts": {digest: dict(store.artifact(digest).files) for digest in sorted(made)},
+        "artifacts": {digest: dict(store.artifacts.get(digest).files) for digest in sorted(made)},
     }
 
 

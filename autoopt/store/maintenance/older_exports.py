@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, MetaData, Table, insert, select
 
-from autoopt.store.database import Database
-from autoopt.store.schema import revisions, upgrade
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.schema import revisions, upgrade
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 

@@ -23,12 +23,12 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
-from autoopt.store import codec, tables
-from autoopt.store.base import Store
-from autoopt.store.older import is_older, migrated
-from autoopt.store.part import batches
-from autoopt.store.sql import SqlStore, as_sql
-from autoopt.store.tables import HEAD, metadata
+from autoopt.store.contracts import Store
+from autoopt.store.maintenance.older_exports import is_older, migrated
+from autoopt.store.sql import columns, tables
+from autoopt.store.sql.rows import batches, insert_if_absent
+from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.store.sql.tables import HEAD, metadata
 
 FORMAT: Final = 1
 MAX_ROWS_BYTES: Final = 1 << 30
@@ -46,17 +46,17 @@ def export_run(store: Store, run: str, file: Path) -> None:
     """
     if file.is_dir() or not file.absolute().parent.is_dir():
         raise InputError("must be a file in a folder that exists", where=str(file))
-    sql = as_sql(store)
-    name = sql.run(run).id
-    rows = sql.db.read(lambda connection: _rows_of(connection, name))
+    sql = require_sql(store)
+    name = sql.runs.get(run).id
+    rows = sql.database.read(lambda connection: _rows_of(connection, name))
     document = {"format": FORMAT, "schema": HEAD, "run": name, "tables": rows}
     temporary = Path(f"{file}.{os.getpid()}.tmp")
     try:
         with tarfile.open(temporary, "w") as archive:
-            _add_bytes(archive, "rows.json", codec.dumps(document).encode())
+            _add_bytes(archive, "rows.json", columns.dumps(document).encode())
             for row in rows["artifact"]:
                 if row["present"]:
-                    folder = sql.artifact_path(row["digest"]).parent
+                    folder = sql.artifacts.path(row["digest"]).parent
                     for part in sorted(p for p in folder.rglob("*") if p.is_file()):
                         _add_file(archive, f"artifacts/{row['digest']}/{part.relative_to(folder).as_posix()}", part)
         os.replace(temporary, file)
@@ -70,7 +70,7 @@ def import_run(store: Store, file: Path) -> str:
     Raises:
         InputError: not such a file, of another version, or its artifacts are not what they claim to be.
     """
-    sql = as_sql(store)
+    sql = require_sql(store)
     try:
         with tarfile.open(file, "r:") as archive:
             document = _document(archive, file)
@@ -79,19 +79,19 @@ def import_run(store: Store, file: Path) -> str:
                 for digest, folder in folders.items():
                     if digest_folder(folder) != digest:
                         raise InputError(f"artifact {digest} is damaged", where=str(file))
-                    sql.put_artifact(folder, digest, consume=True)
+                    sql.artifacts.put(folder, digest, consume=True)
     except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
     except SQLAlchemyError:
         raise InputError("its rows are not of the schema that it names", where=str(file)) from None
-    have = {a.digest for a in sql.artifacts()}
+    have = {a.digest for a in sql.artifacts.all()}
     for row in rows["artifact"]:
         row["present"] = int(row["digest"] in have)
     try:
-        sql.db.write(lambda connection: _insert(sql, connection, rows))
+        sql.database.write(lambda connection: _insert(sql, connection, rows))
     except (IntegrityError, StatementError):
         raise InputError("its rows do not fit together", where=str(file)) from None
-    return sql.run(str(document["run"])).id
+    return sql.runs.get(str(document["run"])).id
 
 
 def _rows_of(connection: Connection, run: str) -> dict[str, list[dict[str, Any]]]:
@@ -112,7 +112,7 @@ def _rows_of(connection: Connection, run: str) -> dict[str, list[dict[str, Any]]
     if runs[0]["parent"] is not None:
         runs[0]["parent"] = None  # a part travels alone
     trials = rows(tables.trial, "run", ids)
-    keys = {c: {k for t in trials for k in codec.loads(t[c])} for c in ("pass_runs", "evaluations")}
+    keys = {c: {k for t in trials for k in columns.loads(t[c])} for c in ("pass_runs", "evaluations")}
     own = {t: set(connection.execute(select(t.c.key).where(t.c.run.in_(ids))).scalars()) for t in _WORK}
     passes = _finished(rows(tables.pass_run, "key", keys["pass_runs"] | own[tables.pass_run]))
     judged = _finished(rows(tables.evaluation, "key", keys["evaluations"] | own[tables.evaluation]))
@@ -153,15 +153,15 @@ def _public(table: str, row: dict[str, Any], runs: Set[str]) -> dict[str, Any]:
 
 def _checked(table: str, row: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """A row from a file as it may go into the database: known columns, right types, clean text."""
-    columns = metadata.tables[table].c
+    schema = metadata.tables[table].c
     clean: dict[str, Any] = {}
     for name, value in row.items():
-        column = columns.get(name)
+        column = schema.get(name)
         kinds = (str,) if column is not None and isinstance(column.type, String) else (int, float)
         if column is None or isinstance(value, bool) or (value is not None and not isinstance(value, kinds)):
             raise InputError(f"table {table!r} has a wrong field {name!r}", where=str(file))
         if isinstance(value, str):
-            value = codec.dumps(json.loads(value)) if column.info.get("json") else codec.text(value)
+            value = columns.dumps(json.loads(value)) if column.info.get("json") else columns.text(value)
         clean[name] = value
     return clean
 
@@ -170,7 +170,7 @@ def _insert(sql: SqlStore, connection: Connection, rows: Mapping[str, list[dict[
     for table in metadata.sorted_tables:
         for row in rows.get(table.name, []):
             if table.name != "event" or row.get("id"):
-                sql._insert_new(connection, table, row)
+                insert_if_absent(connection, table, row)
 
 
 def _document(archive: tarfile.TarFile, file: Path) -> dict[str, Any]:

@@ -1,0 +1,394 @@
+"""The contracts of the store: one small abstract class for each kind of thing it keeps, put together in `Store`.
+
+Promises that all of them make:
+
+- A result is stored completely or not at all, and only after the artifacts it names are durable on disk. Killing a
+  process at any instant loses at most the work that this process was doing.
+- A result is written once. The first good result for a key stays and later ones are refused. An outcome that is
+  `retryable` may be replaced by a later result.
+- One owner at a time holds a claim, until the owner finishes or releases it or its lease ends on the database's clock.
+  The claim of a process that has ended on this machine is free at once. An owner that lost a claim can no longer
+  finish the work.
+- All methods are thread-safe and each is one transaction. They wait for other writers and reconnect to a database that
+  restarts. A failure that persists raises `SystemFailure` with one line that shows no password.
+
+An `owner` argument names who makes a claim; the default is this process. Threads that must exclude each other use
+owners of their own: `f"{store.owner}/{name}"`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+from autoopt.model.candidate import Candidate
+from autoopt.store.records import (
+    ArtifactRecord,
+    ChainRecord,
+    ClaimKind,
+    ClaimState,
+    EvaluationRecord,
+    EventRecord,
+    Json,
+    Lineage,
+    ModelRecord,
+    PassRunRecord,
+    RunRecord,
+    RunStatus,
+    SweepRecord,
+    TrialRecord,
+)
+
+Restorer: TypeAlias = Callable[[str], Path]
+"""Makes a lost artifact again: takes its digest, returns a folder with its files."""
+
+LEASE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer to a claim; true if the work is the caller's.
+
+    `mine`: do the work. `held`: `owner` is doing it. `done`: the result exists, look it up.
+    """
+
+    state: ClaimState
+    owner: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.state == "mine"
+
+
+class ArtifactStore(ABC):
+    """Model files, named by the digest of their bytes."""
+
+    restorer: Restorer | None = None
+    """If set, `path` uses it to make lost artifacts again."""
+
+    @abstractmethod
+    def put(self, folder: Path, digest: str | None = None, *, consume: bool = False) -> str:
+        """Store the model in `folder` (`model.onnx` and its external data). Equal bytes are one artifact.
+
+        Args:
+            folder: Contains only the files of the model.
+            digest: The digest that the files are expected to have.
+            consume: Allow moving the files instead of copying them.
+
+        Returns:
+            The digest of the artifact.
+
+        Raises:
+            InputError: The folder is empty or contains something other than regular files.
+            SystemFailure: The files do not have the expected digest.
+        """
+
+    @abstractmethod
+    def path(self, digest: str) -> Path:
+        """The model file of an artifact.
+
+        The bytes are verified once per process and again whenever the files look different.
+
+        Raises:
+            ArtifactLost: The files are missing or damaged, and no `restorer` made the same bytes again.
+        """
+
+    @abstractmethod
+    def get(self, digest: str) -> ArtifactRecord:
+        """The artifact with this digest or with this unique beginning of a digest.
+
+        Raises:
+            InputError: No artifact matches, or several do.
+        """
+
+    @abstractmethod
+    def all(self) -> tuple[ArtifactRecord, ...]:
+        """All artifacts, oldest first, including evicted ones."""
+
+
+class ModelStore(ABC):
+    """Source models: the artifacts that runs start from."""
+
+    @abstractmethod
+    def add(self, record: ModelRecord) -> None:
+        """Add a source model. Adding it again replaces its name and inspection."""
+
+    @abstractmethod
+    def get(self, artifact: str) -> ModelRecord | None:
+        """The model with exactly this digest."""
+
+    @abstractmethod
+    def all(self) -> tuple[ModelRecord, ...]:
+        """All source models, oldest first."""
+
+
+class ResultStore(ABC):
+    """Finished pass runs and evaluations: work that is done once for everyone."""
+
+    def pass_run(self, key: str) -> PassRunRecord | None:
+        """The finished pass run with this key, whatever its outcome."""
+        return self.pass_runs([key]).get(key)
+
+    @abstractmethod
+    def pass_runs(self, keys: Iterable[str]) -> dict[str, PassRunRecord]:
+        """The finished pass runs among `keys`."""
+
+    def evaluation(self, key: str) -> EvaluationRecord | None:
+        """The finished evaluation with this key, whatever its outcome."""
+        return self.evaluations([key]).get(key)
+
+    @abstractmethod
+    def evaluations(self, keys: Iterable[str]) -> dict[str, EvaluationRecord]:
+        """The finished evaluations among `keys`."""
+
+    def finish_pass_run(self, record: PassRunRecord, owner: str | None = None) -> bool:
+        """Store a result, claimed before or not.
+
+        Returns:
+            False if the store refused it, because another result exists or is under way.
+        """
+        return self.finish_pass_runs([record], owner)[0]
+
+    @abstractmethod
+    def finish_pass_runs(self, records: Sequence[PassRunRecord], owner: str | None = None) -> list[bool]:
+        """Store several results in one transaction."""
+
+    def finish_evaluation(self, record: EvaluationRecord, owner: str | None = None) -> bool:
+        """Store a result like `finish_pass_run`."""
+        return self.finish_evaluations([record], owner)[0]
+
+    @abstractmethod
+    def finish_evaluations(self, records: Sequence[EvaluationRecord], owner: str | None = None) -> list[bool]:
+        """Store several results in one transaction."""
+
+
+class ClaimStore(ABC):
+    """Claims with leases on pass runs, evaluations, trials and runs.
+
+    The key of a claim is that of the pass run or evaluation, the id of the run, or `TrialRecord.key`.
+    """
+
+    @abstractmethod
+    def acquire(
+        self,
+        kind: ClaimKind,
+        key: str,
+        owner: str | None = None,
+        seconds: float = LEASE_SECONDS,
+        *,
+        redo: bool = False,
+    ) -> Claim:
+        """Claim a piece of work. Claiming again what the owner already holds renews the lease.
+
+        Args:
+            kind: The kind of work.
+            key: The key of the work.
+            owner: Who claims it.
+            seconds: The length of the lease.
+            redo: Allow claiming a finished result with a retryable outcome, or a run that has ended.
+        """
+
+    @abstractmethod
+    def renew(self, kind: ClaimKind, key: str, owner: str | None = None, seconds: float = LEASE_SECONDS) -> bool:
+        """Extend the owner's lease; False if the owner no longer holds the claim."""
+
+    @abstractmethod
+    def release(self, kind: ClaimKind, key: str, owner: str | None = None) -> None:
+        """Give a claim back unfinished. Does nothing if the owner does not hold it."""
+
+
+class RunStore(ABC):
+    """Runs with the chains of their plans."""
+
+    @abstractmethod
+    def create(self, record: RunRecord, chains: Sequence[ChainRecord] = ()) -> RunRecord:
+        """Store a new run and the chains of its plan. Its model must have been added before.
+
+        Returns:
+            The run as stored: an empty id is filled in, and the default owner is this process with a lease.
+        """
+
+    @abstractmethod
+    def finish(
+        self, run: str, status: RunStatus = "finished", result: Json | None = None, owner: str | None = None
+    ) -> bool:
+        """End a run; False if it has already ended or belongs to another owner."""
+
+    @abstractmethod
+    def get(self, name: str) -> RunRecord:
+        """The run with this id or this unique beginning of an id; `latest` is the newest that is no part of another.
+
+        Raises:
+            InputError: No run matches, or several do.
+        """
+
+    @abstractmethod
+    def all(
+        self,
+        *,
+        status: RunStatus | None = None,
+        identity: str | None = None,
+        sweep: str | None = None,
+        parent: str | None = None,
+    ) -> tuple[RunRecord, ...]:
+        """The runs that match, newest first. The parts of a run over several targets are runs of their own."""
+
+    def latest_finished(self, identity: str) -> RunRecord | None:
+        """The newest finished run with this identity key."""
+        return next(iter(self.all(status="finished", identity=identity)), None)
+
+    @abstractmethod
+    def chains(self, run: str) -> tuple[ChainRecord, ...]:
+        """The chains stored with a run, in the plan's order."""
+
+    @abstractmethod
+    def delete(self, run: str) -> None:
+        """Delete a run, its parts, trials and events, and the results that no other run's trials use.
+
+        Raises:
+            InputError: The run is still running under a living owner.
+        """
+
+
+class SweepStore(ABC):
+    """Sweeps: plans executed over a zoo of models."""
+
+    @abstractmethod
+    def create(self, record: SweepRecord) -> SweepRecord:
+        """Store a new sweep; an empty id is filled in."""
+
+    @abstractmethod
+    def finish(self, sweep: str, status: RunStatus = "finished", result: Json | None = None) -> None:
+        """Set the status and the result of a sweep."""
+
+    @abstractmethod
+    def get(self, name: str) -> SweepRecord:
+        """The sweep with this id or this unique beginning of an id, or the `latest`.
+
+        Raises:
+            InputError: No sweep matches, or several do.
+        """
+
+    @abstractmethod
+    def all(self, name: str | None = None) -> Iterator[SweepRecord]:
+        """All sweeps, or those with this name, newest first.
+
+        Each is read when the iterator reaches it: the results of many nights need not fit into memory.
+        """
+
+
+class TrialStore(ABC):
+    """The trials of runs."""
+
+    @abstractmethod
+    def add(self, records: Sequence[TrialRecord]) -> None:
+        """Add trials to do. An existing trial stays if it is done or runs under a living owner, else it is replaced."""
+
+    @abstractmethod
+    def claim_next(
+        self, run: str, chain: str | None = None, owner: str | None = None, seconds: float = LEASE_SECONDS
+    ) -> TrialRecord | None:
+        """Claim the next trial: an abandoned one, else the pending one with the lowest number; None without either."""
+
+    def finish(self, record: TrialRecord, owner: str | None = None) -> bool:
+        """Store the end of a trial; False if it is already done or claimed by another owner."""
+        return self.finish_all([record], owner)[0]
+
+    @abstractmethod
+    def finish_all(self, records: Sequence[TrialRecord], owner: str | None = None) -> list[bool]:
+        """Store the ends of several trials in one transaction."""
+
+    @abstractmethod
+    def get(self, run: str, number: int) -> TrialRecord:
+        """One trial of a run.
+
+        Raises:
+            InputError: The run has no such trial.
+        """
+
+    @abstractmethod
+    def all(self, run: str) -> tuple[TrialRecord, ...]:
+        """The trials of a run by number."""
+
+
+class EventStore(ABC):
+    """Events: facts worth keeping that no result depends on."""
+
+    @abstractmethod
+    def add(self, record: EventRecord) -> None:
+        """Add an event; the store sets its time."""
+
+    @abstractmethod
+    def all(
+        self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None
+    ) -> tuple[EventRecord, ...]:
+        """The events that match, oldest first.
+
+        Args:
+            run: The run they belong to.
+            kind: Their kind.
+            subject: Their exact subject.
+            under: The first part of their subject, before a slash.
+        """
+
+
+class LineageStore(ABC):
+    """The way from a source model to a candidate."""
+
+    @abstractmethod
+    def trace(self, target: Candidate | str) -> Lineage:
+        """The steps from a source model to a candidate, or to an artifact given by (the beginning of) its digest.
+
+        If several ways lead there, the shortest counts, and of equally short ones the one that was finished first.
+
+        Raises:
+            InputError: The store does not have that artifact.
+        """
+
+    @abstractmethod
+    def trace_trial(self, run: str, number: int) -> Lineage:
+        """The pass runs of a trial in order, including unchanged and failed ones.
+
+        Raises:
+            InputError: The run has no such trial.
+        """
+
+
+class Store(ABC):
+    """Results, artifacts and work of any number of threads, processes and machines."""
+
+    home: Path
+    """The folder of the store on this machine."""
+    owner: str
+    """This process, as the default owner of claims."""
+    safe_url: str
+    """The address of the database without its password."""
+
+    artifacts: ArtifactStore
+    models: ModelStore
+    results: ResultStore
+    claims: ClaimStore
+    runs: RunStore
+    sweeps: SweepStore
+    trials: TrialStore
+    events: EventStore
+    lineage: LineageStore
+
+    @abstractmethod
+    def clock(self) -> float:
+        """The time of the database, in seconds since 1970."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections. The store can be used again afterwards."""
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""Artifacts as files: `artifacts` on this machine, `remote` where machines share them."""

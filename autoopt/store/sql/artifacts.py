@@ -1,0 +1,152 @@
+"""The rows of `artifact` and `model`, with the files of the artifacts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from sqlalchemy import Connection, RowMapping, select, update
+
+from autoopt.errors import InputError
+from autoopt.model.files import digest_folder
+from autoopt.store.contracts import ArtifactStore, ModelStore
+from autoopt.store.faults import reached
+from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
+from autoopt.store.files.remote import RemoteArtifacts
+from autoopt.store.records import ArtifactRecord, ModelRecord
+from autoopt.store.sql import columns, tables
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.rows import Lookup, fetch_all, insert_if_absent
+
+_T = tables.artifact.c
+_LOOKUP = Lookup(tables.artifact, "digest", "artifact")
+
+
+class SqlArtifacts(ArtifactStore):
+    """See `ArtifactStore`. Files are on this machine, and optionally also where other machines can fetch them."""
+
+    def __init__(self, database: Database, files: ArtifactFiles, remote: RemoteArtifacts | None, scratch: Path) -> None:
+        """Put rows and files together.
+
+        Args:
+            database: Holds the rows.
+            files: The files on this machine.
+            remote: The copies that machines share.
+            scratch: A folder for downloads; created when needed.
+        """
+        self._database = database
+        self._scratch = scratch
+        self.files = files
+        self.remote = remote
+
+    def put(self, folder: Path, digest: str | None = None, *, consume: bool = False) -> str:
+        record = self.files.put(Path(folder), digest, consume=consume)
+        if self.remote is not None:
+            self.remote.push(record.digest, self.files.folder(record.digest))
+        row = {
+            "digest": record.digest,
+            "bytes": record.bytes,
+            "files": columns.dumps(record.files),
+            "present": 1,
+            "created": self._database.now,
+        }
+        mark_present = update(tables.artifact).where(_T.digest == record.digest, _T.present == 0).values(present=1)
+
+        def work(connection: Connection) -> None:
+            if not insert_if_absent(connection, tables.artifact, row):
+                connection.execute(mark_present)
+            reached("before commit")
+
+        self._database.write(work)
+        reached("after commit")
+        return record.digest
+
+    def path(self, digest: str) -> Path:
+        try:
+            return self.files.path(digest)
+        except ArtifactLost:
+            copy = self.fetch(digest)
+            if copy is None and self.restorer is None:
+                raise
+        if copy is not None:
+            self.put_back(digest, copy)
+        elif self.restorer is not None:
+            self.put_back(digest, self.restorer(digest), replace_remote=True)
+        return self.files.path(digest)
+
+    def put_back(self, digest: str, folder: Path, *, replace_remote: bool = False) -> None:
+        """Store a lost artifact again and remove `folder`.
+
+        Args:
+            digest: The digest of the artifact.
+            folder: Its files.
+            replace_remote: Overwrite the copy for other machines.
+        """
+        try:
+            self.put(folder, digest)
+            if replace_remote and self.remote is not None:
+                self.remote.push(digest, self.files.folder(digest), replace=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def fetch(self, digest: str) -> Path | None:
+        """Download the copy that machines share.
+
+        Returns:
+            A folder that the caller removes; None if there is no intact copy.
+        """
+        if self.remote is None:
+            return None
+        folder = self._scratch / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        folder.mkdir(parents=True)
+        try:
+            if self.remote.pull(digest, folder) and digest_folder(folder) == digest:
+                return folder
+        except InputError:  # the copy has no file at all
+            pass
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+
+    def get(self, digest: str) -> ArtifactRecord:
+        return _artifact(_LOOKUP.find(self._database, digest))
+
+    def all(self) -> tuple[ArtifactRecord, ...]:
+        query = select(tables.artifact).order_by(_T.created, _T.digest)
+        return tuple(_artifact(row) for row in fetch_all(self._database, query))
+
+
+class SqlModels(ModelStore):
+    """See `ModelStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, record: ModelRecord) -> None:
+        table = tables.model
+        values = {"name": columns.text(record.name), "inspection": columns.dumps(record.inspection)}
+
+        def work(connection: Connection) -> None:
+            row = {"artifact": record.artifact, "created": self._database.now, **values}
+            if not insert_if_absent(connection, table, row):
+                connection.execute(update(table).where(table.c.artifact == record.artifact).values(values))
+
+        self._database.write(work)
+
+    def get(self, artifact: str) -> ModelRecord | None:
+        rows = fetch_all(self._database, select(tables.model).where(tables.model.c.artifact == artifact))
+        return _model(rows[0]) if rows else None
+
+    def all(self) -> tuple[ModelRecord, ...]:
+        query = select(tables.model).order_by(tables.model.c.created, tables.model.c.artifact)
+        return tuple(_model(row) for row in fetch_all(self._database, query))
+
+
+def _artifact(row: RowMapping) -> ArtifactRecord:
+    files = columns.loads(row["files"])
+    return ArtifactRecord(row["digest"], row["bytes"], files, bool(row["present"]), row["created"])
+
+
+def _model(row: RowMapping) -> ModelRecord:
+    return ModelRecord(row["artifact"], row["name"], columns.loads(row["inspection"]), row["created"])

@@ -1,0 +1,113 @@
+"""Claims as columns: every row that can be claimed has an `owner` and a `lease`."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, Update, and_, select, update
+
+from autoopt.errors import InputError
+from autoopt.outcome import Outcome
+from autoopt.store.contracts import LEASE_SECONDS, Claim, ClaimStore
+from autoopt.store.owner import is_known_dead
+from autoopt.store.records import ClaimKind
+from autoopt.store.sql import tables
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.rows import insert_if_absent
+
+REPLACEABLE = tuple(str(outcome) for outcome in Outcome if outcome.retryable)
+"""Outcomes that a later result may replace."""
+
+
+class SqlClaims(ClaimStore):
+    """See `ClaimStore`."""
+
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._owner = owner
+
+    def acquire(
+        self,
+        kind: ClaimKind,
+        key: str,
+        owner: str | None = None,
+        seconds: float = LEASE_SECONDS,
+        *,
+        redo: bool = False,
+    ) -> Claim:
+        claimant = owner or self._owner
+        lease = self._database.now + seconds
+
+        def work(connection: Connection) -> Claim:
+            table = _table(kind)
+            # Nobody creates pass runs and evaluations before they are claimed: their keys say what they are.
+            if kind in ("pass_run", "evaluation"):
+                row = {"key": key, "owner": claimant, "lease": lease}
+                if insert_if_absent(connection, table, row):
+                    return Claim("mine", claimant)
+            return self._acquire_existing(connection, kind, key, claimant, lease, redo)
+
+        return self._database.write(work)
+
+    def renew(self, kind: ClaimKind, key: str, owner: str | None = None, seconds: float = LEASE_SECONDS) -> bool:
+        renewal = self._held(kind, key, owner).values(lease=self._database.now + seconds)
+        return self._database.write(lambda connection: connection.execute(renewal).rowcount == 1)
+
+    def release(self, kind: ClaimKind, key: str, owner: str | None = None) -> None:
+        values: dict[str, object] = {"owner": None, "lease": None}
+        if kind == "trial":
+            values["status"] = "pending"
+        release = self._held(kind, key, owner).values(values)
+        self._database.write(lambda connection: connection.execute(release))
+
+    def _held(self, kind: ClaimKind, key: str, owner: str | None) -> Update:
+        table = _table(kind)
+        return update(table).where(_is(kind, key), table.c.owner == (owner or self._owner), table.c.lease.is_not(None))
+
+    def _acquire_existing(
+        self, connection: Connection, kind: ClaimKind, key: str, claimant: str, lease: ColumnElement[float], redo: bool
+    ) -> Claim:
+        table, is_this = _table(kind), _is(kind, key)
+        query = select(table, self._database.now.label("now")).where(is_this).with_for_update()
+        row = connection.execute(query).mappings().first()
+        if row is None:
+            what = kind.replace("_", " ")
+            raise InputError(f"there is no {what} {key!r} to claim", where=self._database.safe_url)
+        if _is_done(kind, row) and not (redo and _may_be_redone(kind, row)):
+            return Claim("done", row["owner"])
+        if _is_held_by_another(row, claimant):
+            return Claim("held", row["owner"])
+        values: dict[str, object] = {"owner": claimant, "lease": lease}
+        if kind in ("trial", "run"):
+            values["status"] = "running"
+        connection.execute(update(table).where(is_this).values(values))
+        return Claim("mine", claimant)
+
+
+def _table(kind: ClaimKind) -> Table:
+    return tables.metadata.tables[kind]
+
+
+def _is(kind: ClaimKind, key: str) -> ColumnElement[bool]:
+    if kind == "trial":
+        run, _, number = key.rpartition("/")
+        return and_(tables.trial.c.run == run, tables.trial.c.number == int(number))
+    if kind == "run":
+        return tables.run.c.id == key
+    return _table(kind).c.key == key
+
+
+def _is_held_by_another(row: RowMapping, claimant: str) -> bool:
+    if row["lease"] is None or row["owner"] == claimant or row["lease"] <= row["now"]:
+        return False
+    return not is_known_dead(row["owner"])
+
+
+def _is_done(kind: ClaimKind, row: RowMapping) -> bool:
+    if kind == "trial":
+        return bool(row["status"] == "done")
+    if kind == "run":
+        return bool(row["status"] != "running")
+    return row["outcome"] is not None and row["lease"] is None
+
+
+def _may_be_redone(kind: ClaimKind, row: RowMapping) -> bool:
+    return kind == "run" or row["outcome"] in REPLACEABLE

@@ -1,0 +1,48 @@
+"""The rows of `event`."""
+
+from __future__ import annotations
+
+import uuid
+
+from sqlalchemy import select
+
+from autoopt.store.contracts import EventStore
+from autoopt.store.records import EventRecord
+from autoopt.store.sql import columns, tables
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.rows import fetch_all, insert_if_absent
+
+_T = tables.event.c
+
+
+class SqlEvents(EventStore):
+    """See `EventStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, record: EventRecord) -> None:
+        row = {
+            "id": uuid.uuid4().hex,  # a repeated transaction adds the event only once
+            "time": self._database.now,
+            "kind": record.kind,
+            "run": record.run,
+            "subject": columns.text(record.subject),
+            "content": columns.dumps(record.data),
+        }
+        self._database.write(lambda connection: insert_if_absent(connection, tables.event, row))
+
+    def all(
+        self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None
+    ) -> tuple[EventRecord, ...]:
+        query = select(tables.event).order_by(_T.number)
+        for column, value in ((_T.run, run), (_T.kind, kind), (_T.subject, subject)):
+            if value is not None:
+                query = query.where(column == value)
+        if under is not None:
+            query = query.where(_T.subject.startswith(f"{under}/", autoescape=True))
+        events = []
+        for row in fetch_all(self._database, query):
+            data = columns.loads(row["content"])
+            events.append(EventRecord(row["kind"], row["run"], row["subject"], data, row["time"]))
+        return tuple(events)

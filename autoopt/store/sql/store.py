@@ -1,0 +1,66 @@
+"""The store in an SQL database and a folder. SQLite and PostgreSQL run the same code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import select
+
+from autoopt.store.contracts import Store
+from autoopt.store.files.artifacts import ArtifactFiles
+from autoopt.store.files.remote import RemoteArtifacts
+from autoopt.store.owner import this_process
+from autoopt.store.sql.artifacts import SqlArtifacts, SqlModels
+from autoopt.store.sql.claims import SqlClaims
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.events import SqlEvents
+from autoopt.store.sql.lineage import SqlLineage
+from autoopt.store.sql.results import SqlResults
+from autoopt.store.sql.runs import SqlRuns
+from autoopt.store.sql.schema import prepare
+from autoopt.store.sql.sweeps import SqlSweeps
+from autoopt.store.sql.trials import SqlTrials
+
+
+class SqlStore(Store):
+    """See `Store`. Maintenance also uses the database and the files directly."""
+
+    artifacts: SqlArtifacts
+
+    def __init__(self, url: str, home: Path, *, artifacts_url: str | None = None) -> None:
+        """Open a store; create or upgrade its tables.
+
+        Args:
+            url: Address of the database.
+            home: Folder for artifacts and temporary files on this machine.
+            artifacts_url: Where machines share artifacts, if they do.
+        """
+        self.home = home
+        self.owner = this_process()
+        self.database = Database(url)
+        self.safe_url = self.database.safe_url
+        self.files = ArtifactFiles(home / "artifacts")
+        self.remote = RemoteArtifacts(artifacts_url) if artifacts_url else None
+        self.artifacts = SqlArtifacts(self.database, self.files, self.remote, home / "work")
+        self.models = SqlModels(self.database)
+        self.results = SqlResults(self.database, self.owner)
+        self.claims = SqlClaims(self.database, self.owner)
+        self.runs = SqlRuns(self.database, self.owner)
+        self.sweeps = SqlSweeps(self.database)
+        self.trials = SqlTrials(self.database, self.owner)
+        self.events = SqlEvents(self.database)
+        self.lineage = SqlLineage(self, self.database)
+        prepare(self.database)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def clock(self) -> float:
+        return float(self.database.read(lambda connection: connection.execute(select(self.database.now)).scalar_one()))
+
+
+def require_sql(store: Store) -> SqlStore:
+    """`store` as an SQL store, for maintenance that works on rows and folders."""
+    if not isinstance(store, SqlStore):
+        raise TypeError(f"{type(store).__name__} has no tables")
+    return store

@@ -1,0 +1,64 @@
+"""The rows of `sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import RowMapping, select, update
+
+from autoopt.store.contracts import SweepStore
+from autoopt.store.records import Json, RunStatus, SweepRecord, new_id
+from autoopt.store.sql import columns, tables
+from autoopt.store.sql.database import Database
+from autoopt.store.sql.rows import Lookup, fetch_all, insert_if_absent
+
+_T = tables.sweep.c
+_LOOKUP = Lookup(tables.sweep, "id", "sweep", newest_by="number")
+
+
+class SqlSweeps(SweepStore):
+    """See `SweepStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, record: SweepRecord) -> SweepRecord:
+        sweep = record.id or new_id()
+        row = {
+            "id": sweep,
+            "name": columns.text(record.name),
+            "settings": columns.dumps(record.settings),
+            "status": record.status,
+            "created": self._database.now,
+        }
+        self._database.write(lambda connection: insert_if_absent(connection, tables.sweep, row))
+        return self.get(sweep)
+
+    def finish(self, sweep: str, status: RunStatus = "finished", result: Json | None = None) -> None:
+        end = update(tables.sweep).where(_T.id == sweep)
+        end = end.values(status=status, result=columns.dumps_optional(result), finished=self._database.now)
+        self._database.write(lambda connection: connection.execute(end))
+
+    def get(self, name: str) -> SweepRecord:
+        return _record(_LOOKUP.find(self._database, name))
+
+    def all(self, name: str | None = None) -> Iterator[SweepRecord]:
+        query = select(_T.id).order_by(_T.number.desc())
+        if name is not None:
+            query = query.where(_T.name == columns.text(name))
+        for row in fetch_all(self._database, query):
+            # A sweep that was deleted in the meantime is left out.
+            for sweep in fetch_all(self._database, select(tables.sweep).where(_T.id == row["id"])):
+                yield _record(sweep)
+
+
+def _record(row: RowMapping) -> SweepRecord:
+    return SweepRecord(
+        id=row["id"],
+        name=row["name"],
+        settings=columns.loads(row["settings"]),
+        status=row["status"],
+        result=columns.loads(row["result"]),
+        created=row["created"],
+        finished=row["finished"],
+    )
