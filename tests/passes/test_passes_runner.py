@@ -154,7 +154,7 @@ def test_retries_are_recorded_and_bounded(tmp_path: Path, script: str) -> None:
     assert len(given_up["attempts"]) == 4
     (stuck,) = steps(tmp_path / "c", "relu_only", "stuck", script=script)
     assert stuck["outcome"] == "failed"
-    assert "parameters it had before" in stuck["message"]
+    assert "parameters that it gave up before" in stuck["message"]
 
 
 def test_an_analysis_runs_once_per_artifact(tmp_path: Path, script: str) -> None:
@@ -200,7 +200,7 @@ def test_without_checks_the_result_is_taken_as_it_is(tmp_path: Path, script: str
         ("simplify", {"engine": "onnxsmi"}, "did you mean 'onnxsim'?"),
         ("sequence", {}, "needs parameter 'passes'"),
         ("constant_folding", {"input_size_limit": "9"}, "must be int"),
-        ("packing_mode", {}, "is for CUDAExecutionProvider"),
+        ("packing_mode", {}, "supports only CUDAExecutionProvider"),
         ("uses", {"how": "absent"}, "the user script has no 'absent'"),
         ("uses", {"how": "chosen"}, "called the chosen one"),
     ],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Feed: TypeAlias = "dict[str, np.ndarray]"
 
 
-def calibration_of(config: Any, model: ModelProto, path: Path) -> Callable[[], Iterator[Feed]]:
+def calibration_source(config: Any, model: ModelProto, path: Path) -> Callable[[], Iterator[Feed]]:
     """A function that gives the feeds of the data `config` from the start, fitted to the inputs of `model` (at `path`).
 
     One item a feed, unless the data or the model's fixed batch size say otherwise; a last feed that is too short for

@@ -1,13 +1,14 @@
-"""One candidate taken through passes, one step at a time."""
+"""A model taken through passes, one at a time, with a check after each."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
@@ -16,6 +17,7 @@ from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
 from autoopt.passes.base.lifecycle import LifecycleResult, describe_error, outcome_of, run_lifecycle
 from autoopt.passes.execution.user_code import UserCode
+from autoopt.passes.request import Attempt, PassStep, StepReply
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator
 
@@ -25,220 +27,233 @@ if TYPE_CHECKING:
 
     from autoopt.passes.verification.equivalence import Reference
 
+MAX_RETRIES: Final = 3
+"""Number of times a pass may ask for other parameters in one step."""
 
-RETRIES: Final = 3
-"""How often a pass that asks for other parameters is tried again."""
 
+@dataclass(frozen=True)
+class _PassRun:
+    """One run of a pass, retries included."""
 
-@dataclass
-class StepResult:
-    """What became of one step; JSON values only. See `runner.run`."""
-
-    params: dict[str, Any]
-    outcome: Outcome = Outcome.UNCHANGED
-    message: str = ""
-    path: str | None = None
-    digest: str | None = None
-    bytes: int | None = None
-    session_options: dict[str, Any] = field(default_factory=dict)
-    reports: dict[str, Any] = field(default_factory=dict)
-    attempts: list[dict[str, Any]] = field(default_factory=list)
-    equivalence: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    node: str = ""
-    name: str = ""
+    pass_: Pass
+    context: PassContext
+    result: LifecycleResult
+    params: Mapping[str, object]
+    attempts: tuple[Attempt, ...]
 
 
 @dataclass
-class Stepper:
-    """The candidate at hand and what passes may use. `step` moves it on; it stays where a step is not good."""
+class PassExecutor:
+    """Executes passes on a current model, which each successful step replaces."""
 
     path: Path
-    session_options: dict[str, Any]
+    """The current model as a file."""
+    session_options: Mapping[str, object]
     accelerator: Accelerator
     script: UserCode
-    data: Any
+    data: object
     """Configuration of the calibration data, or None."""
     work: Path
+    """Folder for temporary files."""
     check: bool = True
     data_root: str = ""
-    reports: dict[str, Any] = field(default_factory=dict)
-    """Reports on the model at hand; those of its predecessors are gone."""
+    reports: dict[str, object] = field(default_factory=dict)
+    """Reports on the current model. A new model starts without any."""
     _model: ModelProto | None = None
     _fingerprints: dict[tuple[Touch, ...], str] = field(default_factory=dict)
     _reference: Reference | None = None
+    _reply: StepReply = field(init=False)
+    """The reply to the current step, completed as it proceeds."""
 
     @property
     def model(self) -> ModelProto:
-        """The model at hand, loaded once; never handed to a pass itself, only copies of it."""
+        """The current model, loaded once. Passes get copies of it."""
         if self._model is None:
             from autoopt.model import io
 
             if self.path.suffix == ".ort":
-                raise Refused("the model is in ORT format, which no graph pass takes")
+                raise Refused("the model is in ORT format, which graph passes cannot read")
             self._model = io.load(self.path)
         return self._model
 
-    def step(self, name: str, params: Mapping[str, Any], folder: Path) -> StepResult:
-        """Run one pass; a new model goes to `folder`.
+    def execute(self, step: PassStep, folder: Path) -> StepReply:
+        """Run one pass. A new model is written to `folder`; without one, `folder` does not exist afterwards.
 
         Raises:
-            InputError: unknown pass.
+            InputError: the pass is unknown.
         """
-        info = self.script.info(name, self.accelerator)
-        result = StepResult(dict(params), session_options=dict(self.session_options), name=info.name)
+        started = time.monotonic()
+        info = self.script.info(step.pass_name, self.accelerator)
+        self._reply = StepReply(
+            info.name, Outcome.UNCHANGED, step.params, step.node, session_options=dict(self.session_options)
+        )
         try:
-            result.params = full_config(info, params)
-            self._refuse_early(info)
-            self._analyse(info)
-            ended, pass_, context = self._try(info, result)
-            result.outcome, result.message = ended.outcome, ended.message
-            if ended.outcome is Outcome.FAILED:
-                self._excuse(result)
-            if ended.outcome.good:
-                self._accept(ended, info, pass_, context, folder, result)
+            self._execute(info, step.params, folder)
         except InputError as error:
-            result.outcome, result.message = Outcome.REFUSED, str(error)
-        except Exception as error:  # of the libraries that load, save and check: a value like any other failure
-            result.outcome, result.message = outcome_of(error), describe_error(error)
-        if result.outcome is not Outcome.OK or result.path is None:
+            self._update_reply(outcome=Outcome.REFUSED, message=str(error))
+        except Exception as error:  # raised by libraries that load, save or check: a value like any other failure
+            self._update_reply(outcome=outcome_of(error), message=describe_error(error))
+        if self._reply.path is None:
             shutil.rmtree(folder, ignore_errors=True)
-            result.path = result.digest = result.bytes = None
-        return result
+        return replace(self._reply, seconds=time.monotonic() - started)
 
-    def _excuse(self, result: StepResult) -> None:
-        """A pass that fails on a model which the runtime does not take either has refused it."""
+    def _execute(self, info: PassInfo, params: Mapping[str, object], folder: Path) -> None:
+        config = full_config(info, params)
+        self._update_reply(params=config)
+        self._check_usable(info)
+        self._run_required_analyses(info)
+        run = self._run_with_retries(info, config)
+        self._update_reply(
+            params=run.params, attempts=run.attempts, outcome=run.result.outcome, message=run.result.message
+        )
+        if run.result.outcome is Outcome.FAILED:
+            self._refuse_unrunnable_input()
+        elif run.result.outcome.good:
+            self._accept(run, info, folder)
+
+    def _update_reply(self, **changes: object) -> None:
+        self._reply = replace(self._reply, **changes)  # type: ignore[arg-type]  # fields of StepReply
+
+    def _refuse_unrunnable_input(self) -> None:
+        """Turn a failure into a refusal if the runtime cannot run the input model either."""
         if not self.check or self.path.suffix != ".onnx":
             return
+        reference = self._input_reference()
+        reference.run()
+        if reference.outputs is None:
+            self._update_reply(
+                outcome=Outcome.REFUSED,
+                message=f"the runtime cannot run the input model: {reference.failure}; "
+                f"the pass reports: {self._reply.message}",
+            )
+
+    def _input_reference(self) -> Reference:
         from autoopt.passes.verification.equivalence import Reference
 
-        before = self._reference or Reference(self.path, self.model)
-        before.run()
-        if before.outputs is None:
-            result.outcome = Outcome.REFUSED
-            result.message = f"the runtime does not run the model: {before.failure}; the pass says: {result.message}"
+        if self._reference is None:
+            return Reference(self.path, self.model)
+        return self._reference
 
-    def _refuse_early(self, info: PassInfo) -> None:
+    def _check_usable(self, info: PassInfo) -> None:
         if info.missing:
             raise Refused(info.missing)
         if info.accelerators and self.accelerator.execution_provider not in info.accelerators:
-            raise Refused(f"pass {info.name!r} is for {', '.join(info.accelerators)}")
+            raise Refused(f"pass {info.name!r} supports only {', '.join(info.accelerators)}")
         if info.needs_data and self.data is None:
-            raise Refused(f"pass {info.name!r} needs calibration data, and none is given")
+            raise Refused(f"pass {info.name!r} needs calibration data")
 
-    def _analyse(self, info: PassInfo) -> None:
-        """Run the analyses that the pass requires and that the model at hand does not have yet."""
+    def _run_required_analyses(self, info: PassInfo) -> None:
+        """Run the analyses that the pass requires and whose reports on the current model are missing."""
         for name in info.requires:
-            needed = self.script.info(name, self.accelerator)
-            if needed.analysis and needed.name not in self.reports:
-                ended, _, context = self._try(needed, StepResult(full_config(needed, {})))
-                if not ended.outcome.good:
-                    raise Refused(f"the analysis {needed.name!r} ended {ended.outcome}: {ended.message}")
-                self.reports.update(context.reports)
+            required = self.script.info(name, self.accelerator)
+            if not required.analysis or required.name in self.reports:
+                continue
+            run = self._run_with_retries(required, full_config(required, {}))
+            if not run.result.outcome.good:
+                raise Refused(f"analysis {required.name!r} {run.result.outcome}: {run.result.message}")
+            self.reports.update(run.context.reports)
 
-    def _try(self, info: PassInfo, result: StepResult) -> tuple[LifecycleResult, Pass, PassContext]:
-        """Run the pass, again with other parameters where it asks for that; `result` keeps parameters and attempts."""
+    def _run_with_retries(self, info: PassInfo, params: Mapping[str, object]) -> _PassRun:
+        """Run a pass, again with other parameters each time it asks for them."""
+        attempts: list[Attempt] = []
         while True:
-            pass_ = build_pass(info, result.params, self.script.objects, self.data_root)
+            pass_ = build_pass(info, params, self.script.objects, self.data_root)
             context = PassContext(
                 model_path=self.path,
                 work=Path(tempfile.mkdtemp(dir=self.work)),
                 accelerator=self.accelerator,
                 session_options=dict(self.session_options),
                 reports=dict(self.reports),
-                calibration=self._feeds,
+                calibration=self._calibration_source(),
                 objects=self.script.objects,
             )
             pass_.context = context
-            ended = run_lifecycle(pass_, self._input(pass_))
-            if ended.retry is None:
-                return ended, pass_, context
-            result.attempts.append({"params": result.params, "reason": ended.retry.reason})
-            result.params = full_config(info, {**result.params, **ended.retry.params})
-            if any(result.params == attempt["params"] for attempt in result.attempts):
-                return (
-                    LifecycleResult(Outcome.FAILED, message=f"asks for parameters it had before: {ended.message}"),
-                    pass_,
-                    context,
-                )
-            if len(result.attempts) > RETRIES:
-                return (
-                    LifecycleResult(Outcome.FAILED, message=f"gave up after {RETRIES} retries: {ended.message}"),
-                    pass_,
-                    context,
-                )
+            result = run_lifecycle(pass_, self._input_of(pass_))
+            if result.retry is None:
+                return _PassRun(pass_, context, result, params, tuple(attempts))
+            attempts.append(Attempt(params, result.retry.reason))
+            params = full_config(info, {**params, **result.retry.params})
+            failure = ""
+            if any(params == attempt.params for attempt in attempts):
+                failure = f"asks for parameters that it gave up before: {result.message}"
+            elif len(attempts) > MAX_RETRIES:
+                failure = f"gave up after {MAX_RETRIES} retries: {result.message}"
+            if failure:
+                failed = LifecycleResult(Outcome.FAILED, message=failure)
+                return _PassRun(pass_, context, failed, params, tuple(attempts))
 
-    @property
-    def _feeds(self) -> Callable[[], Iterator[dict[str, np.ndarray]]] | None:
+    def _calibration_source(self) -> Callable[[], Iterator[dict[str, np.ndarray]]] | None:
         if self.data is None:
             return None
 
         def feeds() -> Iterator[dict[str, np.ndarray]]:
-            from autoopt.passes.execution.calibration import calibration_of
+            # Late: most passes never read the data, and opening it loads the model.
+            from autoopt.passes.execution.calibration import calibration_source
 
-            return calibration_of(self.data, self.model, self.path)()
+            return calibration_source(self.data, self.model, self.path)()
 
         return feeds
 
-    def _input(self, pass_: Pass) -> Any:
+    def _input_of(self, pass_: Pass) -> ModelProto | Path:
         if pass_.takes == "path":
             return self.path
         copy = type(self.model)()
         copy.CopyFrom(self.model)
         return copy
 
-    def _accept(
-        self,
-        ended: LifecycleResult,
-        info: PassInfo,
-        pass_: Pass,
-        context: PassContext,
-        folder: Path,
-        result: StepResult,
-    ) -> None:
-        result.reports = {k: v for k, v in context.reports.items() if k not in self.reports or k == info.name}
+    def _accept(self, run: _PassRun, info: PassInfo, folder: Path) -> None:
+        """Take over what a good run left: reports, session options and the new model."""
+        context = run.context
+        new_reports = {
+            name: report for name, report in context.reports.items() if name not in self.reports or name == info.name
+        }
+        self._update_reply(reports=new_reports)
         options_changed = context.session_options != self.session_options
         if options_changed:
             from autoopt.model.session import check_session_options
 
             check_session_options(context.session_options, self.accelerator.execution_provider)
-        moved = False
-        if ended.model is not None and not info.analysis and not info.session_only:
-            moved = self._take(ended.model, pass_, folder, result)
-        if not result.outcome.good:
+        replaced = False
+        if run.result.model is not None and not info.analysis and not info.session_only:
+            replaced = self._replace_model(run.result.model, run.pass_, folder)
+        if not self._reply.outcome.good:
             return
         self.session_options = dict(context.session_options)
-        result.session_options = dict(context.session_options)
-        result.outcome = Outcome.OK if moved or options_changed else Outcome.UNCHANGED
-        if not moved:
+        outcome = Outcome.UNCHANGED
+        if replaced or options_changed:
+            outcome = Outcome.OK
+        self._update_reply(outcome=outcome, session_options=dict(context.session_options))
+        if not replaced:
             self.reports.update(context.reports)
 
-    def _take(self, made: Any, pass_: Pass, folder: Path, result: StepResult) -> bool:
-        """Make `made` the model at hand if it differs and passes the checks; whether it did."""
+    def _replace_model(self, result: ModelProto | Path, pass_: Pass, folder: Path) -> bool:
+        """Make `result` the current model; False if it equals the current one or fails the checks."""
         from autoopt.model import io
         from autoopt.model.files import bytes_in, digest_folder
 
-        model = made
-        if isinstance(made, Path):
-            model = io.load(made) if made.suffix == ".onnx" else None
+        model: ModelProto | None = result
+        if isinstance(result, Path):
+            model = None
+            if result.suffix == ".onnx":
+                model = io.load(result)
         if model is None or pass_.layout:
-            path = _keep_files(made, folder)
+            path = _move_model(result, folder)
             if digest_folder(folder) == digest_folder(self.path.parent):
                 return False
-        elif not pass_.makes_model and self._same(model, pass_):
+        elif not pass_.makes_model and self._is_unchanged(model, pass_):
             return False
         else:
             path = io.save(model, folder)
-        reference = self._checked(path, model, pass_, result)
-        if not result.outcome.good:
+        reference = self._verify(path, model, pass_)
+        if not self._reply.outcome.good:
             return False
-        result.path, result.digest, result.bytes = str(folder), digest_folder(folder), bytes_in(folder)
+        self._update_reply(path=folder, digest=digest_folder(folder), bytes=bytes_in(folder))
         self.path, self._model, self._reference = path, model, reference
         self._fingerprints, self.reports = {}, {}
         return True
 
-    def _same(self, model: ModelProto, pass_: Pass) -> bool:
-        """Whether `model` is the model at hand, but for what the pass does not touch; notes are stripped from it."""
+    def _is_unchanged(self, model: ModelProto, pass_: Pass) -> bool:
+        """Compare `model` with the current one; strips producer notes from `model`, in place."""
         from autoopt.passes.verification.fingerprint import allow_constants, fingerprint, strip_notes
 
         strip_notes(model, self.model)
@@ -248,28 +263,32 @@ class Stepper:
             self._fingerprints[kinds] = fingerprint(self.model, kinds)
         return fingerprint(model, kinds) == self._fingerprints[kinds]
 
-    def _checked(self, path: Path, model: ModelProto | None, pass_: Pass, result: StepResult) -> Reference | None:
+    def _verify(self, path: Path, model: ModelProto | None, pass_: Pass) -> Reference | None:
+        """Check the new model and note the findings in the reply. Returns the reference for the next step."""
         if not self.check:
             return None
         from autoopt.passes.verification.checker import verify
         from autoopt.passes.verification.equivalence import Reference
 
         if pass_.makes_model:
-            before = Reference(self.path, model, failure="it is no ONNX model")
+            before = Reference(self.path, model, failure="it is not an ONNX model")
         else:
-            before = self._reference or Reference(self.path, self.model)
+            before = self._input_reference()
         elsewhere = self.accelerator.execution_provider != "CPUExecutionProvider"
         verdict, after = verify(before, path, model, pass_, elsewhere)
-        result.equivalence = verdict.details
+        self._update_reply(equivalence=verdict.details)
         if verdict.problem:
-            result.outcome, result.message = Outcome.FAILED, verdict.problem
+            self._update_reply(outcome=Outcome.FAILED, message=verdict.problem)
         return after
 
 
-def _keep_files(made: Path, folder: Path) -> Path:
-    """Move the model file a pass wrote, and what lies beside it, to `folder`."""
+def _move_model(model: Path, folder: Path) -> Path:
+    """Move a model file that a pass wrote, and the files beside it, to `folder`."""
     folder.mkdir(parents=True)
-    for file in made.parent.iterdir():
-        if file.is_file():
-            shutil.move(file, folder / (f"model{made.suffix}" if file == made else file.name))
-    return folder / f"model{made.suffix}"
+    moved = folder / f"model{model.suffix}"
+    for file in model.parent.iterdir():
+        if file == model:
+            shutil.move(file, moved)
+        elif file.is_file():
+            shutil.move(file, folder / file.name)
+    return moved

@@ -1,0 +1,79 @@
+"""The JSON of a pass request and of its reply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoopt.json_codec import JsonTypeError
+from autoopt.outcome import Outcome
+from autoopt.passes.request import Attempt, ModelFile, PassReply, PassRequest, PassStep, StepReply
+from autoopt.target import Accelerator
+
+REQUEST = PassRequest(
+    model=ModelFile(Path("/models/model.onnx"), {"intra_op_num_threads": 2}),
+    steps=(PassStep("simplify", {"engine": "onnxsim"}, node="a"), PassStep("float16")),
+    output=Path("/out"),
+    accelerator=Accelerator(isa=frozenset({"avx2", "avx512_vnni"})),
+    data={"path": "/data.npz", "limit": 8},
+    user_script="/script.py",
+    check=False,
+    reports={"layer_sensitivity": {"ranking": [{"node": "n", "sqnr_db": 3.5}]}},
+)
+REPLY = PassReply(
+    (
+        StepReply(
+            "simplify",
+            Outcome.OK,
+            params={"engine": "onnxsim"},
+            node="a",
+            seconds=0.5,
+            path=Path("/out/0"),
+            digest="abc",
+            bytes=12,
+            attempts=(Attempt({"engine": "onnxslim"}, "too small"),),
+            equivalence={"status": "same", "max_abs_error": 0.0},
+        ),
+        StepReply("float16", Outcome.REFUSED, message="no floats"),
+    )
+)
+
+
+def test_a_request_survives_json() -> None:
+    assert PassRequest.from_json(json.loads(json.dumps(REQUEST.to_json()))) == REQUEST
+
+
+def test_a_reply_survives_json() -> None:
+    assert PassReply.from_json(json.loads(json.dumps(REPLY.to_json()))) == REPLY
+
+
+def test_the_pass_of_a_step_has_the_key_pass() -> None:
+    steps = json.loads(json.dumps(REQUEST.to_json()))["steps"]
+    assert steps[0] == {"node": "a", "pass": "simplify", "params": {"engine": "onnxsim"}}
+    assert [step["pass"] for step in json.loads(json.dumps(REPLY.to_json()))["steps"]] == ["simplify", "float16"]
+
+
+def test_all_but_model_steps_and_output_may_be_missing() -> None:
+    request = PassRequest.from_json({"model": {"path": "/m.onnx"}, "steps": [{"pass": "name_fix"}], "output": "/out"})
+    assert request == PassRequest(ModelFile(Path("/m.onnx")), (PassStep("name_fix"),), Path("/out"))
+    assert request.check
+
+
+@pytest.mark.parametrize("key", ["model", "steps", "output"])
+def test_a_request_without_a_required_field_is_rejected(key: str) -> None:
+    payload = REQUEST.to_json()
+    del payload[key]
+    with pytest.raises(JsonTypeError, match=key):
+        PassRequest.from_json(payload)
+
+
+def test_a_field_of_the_wrong_type_is_named() -> None:
+    with pytest.raises(JsonTypeError, match="steps.0.pass_name: expected str"):
+        PassRequest.from_json({**REQUEST.to_json(), "steps": [{"pass": 3}]})
+
+
+def test_lists_in_parameters_stay_lists() -> None:
+    request = PassRequest.from_json({**REQUEST.to_json(), "steps": [{"pass": "p", "params": {"ops": ["Conv"]}}]})
+    assert request.steps[0].params == {"ops": ["Conv"]}
