@@ -70,7 +70,7 @@ def test_a_request_without_a_required_field_is_rejected(key: str) -> None:
 
 
 def test_a_field_of_the_wrong_type_is_named() -> None:
-    with pytest.raises(JsonTypeError, match="steps.0.pass_name: expected str"):
+    with pytest.raises(JsonTypeError, match=r"steps\.0\.pass_name: expected str"):
         PassRequest.from_json({**REQUEST.to_json(), "steps": [{"pass": 3}]})
 
 
