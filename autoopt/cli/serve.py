@@ -33,12 +33,12 @@ def serve(
 ) -> None:
     """Bring up the Prefect server (or use the one in PREFECT_API_URL), workers and deployments; Ctrl-C ends all."""
     from autoopt.orchestrate.deployments import check_queues
-    from autoopt.orchestrate.server.supervisor import Served
+    from autoopt.orchestrate.server.supervisor import Supervisor
 
     check_queues(queue or ())
 
     say = _say
-    with Served(settings().home, host, port, say, queues=tuple(queue or ())) as served:
+    with Supervisor(settings().home, host, port, say, queues=tuple(queue or ())) as served:
         served.server()
         _deploy(served, limit, zoo, cron, timezone)
         say(f"store: {settings().home}")
@@ -58,7 +58,7 @@ def _deploy(served: Any, limit: int | None, zoo: Path | None, cron: str, timezon
     names = deploy_all(served.queues)
     if zoo is not None:
         request, first = SweepRequest(zoo=zoo, out=Path("out").absolute()), next(iter(served.queues), None)
-        names.append(schedule_sweep(request, cron, first, timezone)["deployment"])
+        names.append(schedule_sweep(request, cron, first, timezone).deployment)
     served.say(f"deployments: {', '.join(names)}")
     served.worker(MODELS)
     served.worker(CHAINS, limit or PLACES * (os.cpu_count() or 2))

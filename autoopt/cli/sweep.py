@@ -12,6 +12,7 @@ import typer
 from autoopt.cli.output import AsJson, print_json, stdout_kept
 from autoopt.cli.run import DataRoot, EngineName, Quiet, Workers
 from autoopt.errors import InputError
+from autoopt.json_codec import to_json
 
 
 def sweep(
@@ -101,9 +102,9 @@ def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
 def _schedule(request: Any, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
     from autoopt.orchestrate.deployments import schedule_sweep
 
-    made = schedule_sweep(request, cron, queue, timezone)
+    schedule = schedule_sweep(request, cron, queue, timezone)
     if as_json:
-        print_json(made)
+        print_json(to_json(schedule))
     else:
-        typer.echo(f"deployed {made['deployment']}, {made['cron']} {made['timezone']}; see {made['url']}")
+        typer.echo(f"deployed {schedule.deployment}, {schedule.cron} {schedule.timezone}; see {schedule.url}")
     return 0

@@ -11,7 +11,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.targets.multi_target import Targets, prepare_targets
 from autoopt.engine.work.resources import closed_on_error
 from autoopt.workers import Gate
-from autoopt.workers.gate import said
+from autoopt.workers.gate import report_waiting
 
 WARM = ["onnx", "onnxruntime", "autoopt.measure.latency.profiles", "autoopt.measure.quality.meters"]
 """Modules that workers import before the first call, so that its time limit does not include them."""
@@ -28,7 +28,7 @@ def prepare(request: RunRequest) -> Session | Targets:
     spec = spec_of(request)
     spec.check_files(model=request.model is None, data=request.data is None)
     with closed_on_error(request.open_resources(spec)) as resources:
-        with Gate(waiting=said).working():
+        with Gate(waiting=report_waiting).working():
             resources.pool.warm(WARM)
         if len(spec.all_targets) > 1:
             return prepare_targets(request, spec, resources, began)

@@ -1,6 +1,6 @@
-"""Work pools, deployments and automations: what has to be known to a Prefect server before it can run autoopt's flows.
+"""Work pools, deployments and automations: all that a Prefect server has to know before it can run autoopt's flows.
 
-Models and chains have pools of their own: a model's run waits for its chains, and must not take their place.
+Models and chains have pools of their own: a model's run waits for its chains and must not take their slots.
 """
 
 from __future__ import annotations
@@ -9,234 +9,268 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.sweep import SweepRequest
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.server.connection import DEFAULTS, api_url, check_password, without_userinfo
+from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automation
 from autoopt.settings import root_of_data, settings
 from autoopt.spec.zoo import load_zoo
 
+if TYPE_CHECKING:
+    from prefect import Flow
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
+    from prefect.schedules import Schedule
+
 MODELS, CHAINS = "autoopt-models", "autoopt-chains"
 POOLS: Final[Mapping[str, str]] = {
-    MODELS: "Runs of models and sweeps: they ask and tell, and wait",
-    CHAINS: "Runs of chains: they work",
+    MODELS: "Runs of models and sweeps: they choose the trials and wait for them",
+    CHAINS: "Runs of chains: they execute the trials",
 }
 NAME = "autoopt"
-"""Of the deployments of `optimize_model`, `tune_chain` and `nightly_sweep`."""
+"""Name of the deployments of `optimize_model`, `tune_chain` and `nightly_sweep`."""
 NIGHT = "0 2 * * *"
 
 
+@dataclass(frozen=True)
+class SweepSchedule:
+    """A nightly sweep that has been deployed."""
+
+    deployment: str
+    cron: str
+    timezone: str
+    url: str
+    """The server's page of deployments."""
+
+
+@dataclass(frozen=True)
+class _Deployment:
+    """A flow of `flows/` with the settings of its deployment."""
+
+    flow: Flow[..., object]
+    pool: str
+    name: str = NAME
+    queue: str | None = None
+    schedule: Schedule | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    one_at_a_time: bool = False
+    """A flow run that comes due while another one runs is cancelled."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.flow.name}/{self.name}"
+
+
 def deploy_all(queues: Sequence[str] = ()) -> list[str]:
-    """Make or renew the pools, deployments and the automation that marks dead runs; returns the deployments' names.
-    Parameters and schedules that a deployment has by now stay.
+    """Create or update the pools, the deployments and the automation that marks dead runs.
+
+    Parameters and schedules of a deployment that exists stay as they are.
 
     Args:
-        queues: work queues to make in both pools, such as `cuda`, each with a deployment `optimize_model/cuda`. The
+        queues: work queues to create in both pools, such as `cuda`, each with a deployment `optimize_model/cuda`. The
             chains of a model go to the queue of the model's own run.
+
+    Returns:
+        The names of the deployments.
     """
-    from prefect.client.orchestration import get_client
     from prefect.schedules import Cron
 
     from flows.nightly_sweep import nightly_sweep
     from flows.optimize_model import optimize_model
     from flows.tune_chain import tune_chain
 
-    with get_client(sync_client=True) as client:
-        for pool in POOLS:
-            _ensure_pool(client, pool)
-            for queue in queues:
-                _ensure_queue(client, pool, queue)
-    names = [_deploy(optimize_model, MODELS, keep=True), _deploy(tune_chain, CHAINS, keep=True)]
-    names += [_deploy(optimize_model, MODELS, name=queue, queue=queue, keep=True) for queue in queues]
+    _ensure_pools(queues)
     schedule = Cron(NIGHT, timezone="UTC", active=False)
-    names.append(_deploy(nightly_sweep, MODELS, schedule=schedule, given={"zoo": "zoo.yaml"}, alone=True, keep=True))
+    deployments = [_Deployment(optimize_model, MODELS), _Deployment(tune_chain, CHAINS)]
+    deployments += [_Deployment(optimize_model, MODELS, name=queue, queue=queue) for queue in queues]
+    deployments.append(
+        _Deployment(nightly_sweep, MODELS, schedule=schedule, parameters={"zoo": "zoo.yaml"}, one_at_a_time=True)
+    )
+    for deployment in deployments:
+        _deploy(deployment, keep_changes=True)
     ensure_automation()
-    return names
+    return [deployment.full_name for deployment in deployments]
 
 
-def _ensure_pool(client: Any, pool: str) -> None:
-    from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectAlreadyExists
-    from prefect.workers.process import ProcessWorker
-
-    template = ProcessWorker.get_default_base_job_template()
-    made = WorkPoolCreate(name=pool, type="process", base_job_template=template, description=POOLS[pool])
-    with suppress(ObjectAlreadyExists):
-        client.create_work_pool(made)
-
-
-def _ensure_queue(client: Any, pool: str, queue: str) -> None:
-    from prefect.exceptions import ObjectAlreadyExists
-
-    with suppress(ObjectAlreadyExists):
-        client.create_work_queue(name=queue, work_pool_name=pool)
-
-
-def _deploy(
-    made: Any,
-    pool: str,
-    *,
-    name: str = NAME,
-    schedule: Any = None,
-    given: Any = None,
-    queue: str | None = None,
-    alone: bool = False,
-    keep: bool = False,
-) -> str:
-    """Deploy a flow of `flows/` by its module, to run in the current folder; returns `flow/name`.
+def schedule_sweep(
+    request: SweepRequest, cron: str, queue: str | None = None, timezone: str | None = None
+) -> SweepSchedule:
+    """Deploy a zoo as nightly sweep, under its name and the tag that it is restricted to.
 
     Args:
-        alone: one run at a time; what comes due meanwhile is cancelled.
-        keep: the parameters and schedules of a deployment that is there stay.
-    """
-    from prefect.client.schemas.actions import DeploymentScheduleCreate
-    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
-    from prefect.deployments.runner import RunnerDeployment
-    from prefect.types.entrypoint import EntrypointType
-
-    limit = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
-
-    deployment = RunnerDeployment.from_flow(
-        made,
-        name=name,
-        schedule=schedule,
-        concurrency_limit=limit if alone else None,
-        work_pool_name=pool,
-        work_queue_name=queue,
-        tags=["autoopt"],
-        job_variables={"working_dir": os.getcwd()},
-        entrypoint_type=EntrypointType.MODULE_PATH,
-        parameters=dict(given or {}),
-    )
-    known = _known(deployment.full_name) if keep else None
-    if known is not None:
-        deployment.parameters = known.parameters
-        deployment.schedules = [
-            DeploymentScheduleCreate(schedule=s.schedule, active=s.active, parameters=s.parameters, slug=s.slug)
-            for s in known.schedules
-        ]
-    deployment.apply()
-    return deployment.full_name
-
-
-def _known(name: str) -> Any:
-    """The deployment `flow/name` as the server has it; None where there is none."""
-    from prefect.client.orchestration import get_client
-    from prefect.exceptions import ObjectNotFound
-
-    with get_client(sync_client=True) as client, suppress(ObjectNotFound):
-        return client.read_deployment_by_name(name)
-    return None
-
-
-def _timezone(given: str | None) -> str:
-    """The time zone that is given, else that of TZ, else this machine's by name, UTC where it cannot be told.
+        request: the zoo and the settings of the sweep.
+        cron: a cron expression.
+        queue: run it on the machines with this label.
+        timezone: IANA name of the time zone of `cron`; by default that of TZ or of this machine.
 
     Raises:
-        InputError: it is no name of the IANA time zone database.
+        InputError: no server is known, it rejects the password, the cron expression or the zoo file is wrong, or the
+            deployment of that name belongs to another zoo file or tag.
+        SystemFailure: the server does not answer.
     """
-    named = given or os.environ.get("TZ", "").removeprefix(":")
-    if not named or named.startswith("/"):
-        named = str(Path(named or "/etc/localtime").resolve()).partition("zoneinfo/")[2] or "UTC"
-    if named not in available_timezones():
-        remedy = "give one such as --timezone Europe/Berlin, or set TZ to one"
-        where = "--timezone" if given else "TZ"
-        raise InputError(f"{named!r} is no name of a time zone", where=where, remedy=remedy)
-    return named
+    zoo = load_zoo(request.zoo)
+    name = zoo.name
+    if request.only:
+        name += f"-{request.only}"
+    if name == NAME:
+        message = f"{NAME!r} is the name of the default deployment"
+        raise InputError(message, where=zoo.source.file, remedy="give the zoo another name")
+    queues = []
+    if queue is not None:
+        queues.append(queue)
+    check_queues(queues)
+    zone = _timezone(timezone)
+    url = use_server(settings().home, "a schedule")
+    _check_cron(cron)
+    import httpx
+    from prefect.schedules import Cron
+
+    from flows.nightly_sweep import nightly_sweep
+
+    parameters = {
+        "zoo": str(Path(request.zoo).absolute()),
+        "dag": _absolute(request.dag),
+        "only": request.only,
+        "out": _absolute(request.out),
+        "workers": request.workers,
+        "data_root": root_of_data(request.data_root),
+    }
+    deployment = _Deployment(
+        nightly_sweep, MODELS, name, queue, Cron(cron, timezone=zone), parameters, one_at_a_time=True
+    )
+    try:
+        _ensure_pools(queues)
+        _check_same_zoo(deployment)
+        _deploy(deployment, keep_changes=False)
+    except httpx.TransportError as error:
+        raise SystemFailure(f"the Prefect server does not answer ({error})", where=without_userinfo(url)) from None
+    pages = without_userinfo(url).removesuffix("/api") + "/deployments"
+    return SweepSchedule(deployment.full_name, cron, zone, pages)
 
 
 def check_queues(queues: Sequence[str]) -> None:
-    """That these can be names of work queues and deployments.
+    """Check that these can be names of work queues and deployments.
 
     Raises:
         InputError: one cannot.
     """
     for queue in queues:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", queue) or queue in (NAME, "default"):
-            remedy = "write a label of letters, digits, '.', '_' and '-', such as cuda"
+            remedy = "use a label of letters, digits, '.', '_' and '-', such as cuda"
             raise InputError(f"{queue!r} cannot be the name of a work queue", remedy=remedy)
 
 
-def schedule_sweep(
-    request: SweepRequest, cron: str, queue: str | None = None, timezone: str | None = None
-) -> dict[str, Any]:
-    """Deploy a zoo as nightly sweep on the server at hand, under its name and the tag that it is restricted to.
+def _ensure_pools(queues: Sequence[str]) -> None:
+    """Create the work pools and their queues unless they exist."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    with get_client(sync_client=True) as client:
+        for pool, description in POOLS.items():
+            work_pool = WorkPoolCreate(name=pool, type="process", base_job_template=template, description=description)
+            with suppress(ObjectAlreadyExists):
+                client.create_work_pool(work_pool)
+            for queue in queues:
+                with suppress(ObjectAlreadyExists):
+                    client.create_work_queue(name=queue, work_pool_name=pool)
+
+
+def _deploy(deployment: _Deployment, keep_changes: bool) -> None:
+    """Deploy a flow by its module, to run in the current folder.
 
     Args:
-        queue: on machines with this label.
-        timezone: of `cron`, by its IANA name; else that of TZ or of this machine.
-
-    Returns:
-        `deployment`, `cron`, `timezone`, `url` of the server's pages.
-
-    Raises:
-        InputError: no server is known, it wants another password, or the cron expression or the zoo file is wrong.
-            Or the deployment is that of another zoo file or tag.
-        SystemFailure: the server does not answer.
+        deployment: the flow and its settings.
+        keep_changes: keep the parameters and schedules of a deployment that exists.
     """
-    zoo = load_zoo(request.zoo)
-    night = f"{zoo.name}-{request.only}" if request.only else zoo.name
-    if night == NAME:
-        remedy = "give the zoo another name"
-        raise InputError(f"{NAME!r} is the name of the default deployment", where=zoo.source.file, remedy=remedy)
-    check_queues([queue] if queue is not None else [])
-    zone = _timezone(timezone)
-    url = api_url(settings().home)
-    if url is None:
-        remedy = "start 'autoopt serve' in this folder, or set PREFECT_API_URL"
-        raise InputError("a schedule needs a Prefect server that stays", remedy=remedy)
-    os.environ["PREFECT_API_URL"] = url  # before Prefect is first imported, which reads its settings
-    for name, value in DEFAULTS.items():
-        os.environ.setdefault(name, value)
-    _check_cron(cron)
-    check_password(url)
-    import httpx
     from prefect.client.orchestration import get_client
-    from prefect.schedules import Cron
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+    from prefect.deployments.runner import RunnerDeployment
+    from prefect.types.entrypoint import EntrypointType
 
-    from flows.nightly_sweep import nightly_sweep
-
-    given = {
-        "zoo": str(Path(request.zoo).absolute()),
-        "dag": str(Path(request.dag).absolute()) if request.dag else None,
-        "only": request.only,
-        "out": str(request.out.absolute()) if request.out else None,
-        "workers": request.workers,
-        "data_root": root_of_data(request.data_root),
-    }
-    try:
+    limit = None
+    if deployment.one_at_a_time:
+        limit = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
+    runner = RunnerDeployment.from_flow(
+        deployment.flow,
+        name=deployment.name,
+        schedule=deployment.schedule,
+        concurrency_limit=limit,
+        work_pool_name=deployment.pool,
+        work_queue_name=deployment.queue,
+        tags=["autoopt"],
+        job_variables={"working_dir": os.getcwd()},
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        parameters=dict(deployment.parameters),
+    )
+    existing = None
+    if keep_changes:
         with get_client(sync_client=True) as client:
-            for pool in POOLS:
-                _ensure_pool(client, pool)
-                if queue is not None:
-                    _ensure_queue(client, pool, queue)
-        _check_same(f"{nightly_sweep.name}/{night}", given)
-        schedule = Cron(cron, timezone=zone)
-        made = _deploy(nightly_sweep, MODELS, name=night, schedule=schedule, given=given, queue=queue, alone=True)
-    except httpx.TransportError as error:
-        raise SystemFailure(f"the Prefect server does not answer ({error})", where=without_userinfo(url)) from None
-    pages = without_userinfo(url).removesuffix("/api") + "/deployments"
-    return {"deployment": made, "cron": cron, "timezone": zone, "url": pages}
+            existing = _read(client, deployment)
+    if existing is not None:
+        runner.parameters = existing.parameters
+        runner.schedules = [
+            DeploymentScheduleCreate(schedule=s.schedule, active=s.active, parameters=s.parameters, slug=s.slug)
+            for s in existing.schedules
+        ]
+    runner.apply()
 
 
-def _check_same(deployment: str, given: Mapping[str, Any]) -> None:
-    """That a deployment, if it is there, is that of the same zoo file and tag.
+def _read(client: SyncPrefectClient, deployment: _Deployment) -> DeploymentResponse | None:
+    """The deployment of this name as the server has it."""
+    from prefect.exceptions import ObjectNotFound
+
+    with suppress(ObjectNotFound):
+        return client.read_deployment_by_name(deployment.full_name)
+    return None
+
+
+def _check_same_zoo(deployment: _Deployment) -> None:
+    """Refuse to replace the deployment of another zoo file or tag.
 
     Raises:
-        InputError: it is not.
+        InputError: the deployment exists and belongs to another one.
     """
-    known = _known(deployment)
-    if known is None:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        existing = _read(client, deployment)
+    if existing is None:
         return
-    zoo, only = known.parameters.get("zoo"), known.parameters.get("only")
-    if (zoo, only) != (given["zoo"], given["only"]):
-        of = f"{zoo} --only {only}" if only else zoo
-        remedy = f"give this zoo another name, or 'prefect deployment delete {deployment}' first"
-        raise InputError(f"{deployment} is the deployment of {of}", remedy=remedy)
+    zoo, only = existing.parameters.get("zoo"), existing.parameters.get("only")
+    if (zoo, only) == (deployment.parameters["zoo"], deployment.parameters["only"]):
+        return
+    owner = str(zoo)
+    if only:
+        owner += f" --only {only}"
+    remedy = f"give this zoo another name, or delete it with 'prefect deployment delete {deployment.full_name}'"
+    raise InputError(f"{deployment.full_name} is the deployment of {owner}", remedy=remedy)
+
+
+def _timezone(name: str | None) -> str:
+    """The given time zone, else that of TZ, else this machine's; UTC if its name is unknown.
+
+    Raises:
+        InputError: the name is not in the IANA time zone database.
+    """
+    zone = name or os.environ.get("TZ", "").removeprefix(":")
+    if not zone or zone.startswith("/"):
+        zone = str(Path(zone or "/etc/localtime").resolve()).partition("zoneinfo/")[2] or "UTC"
+    if zone not in available_timezones():
+        where = "TZ"
+        if name:
+            where = "--timezone"
+        remedy = "use a name such as Europe/Berlin, with --timezone or TZ"
+        raise InputError(f"{zone!r} is not the name of a time zone", where=where, remedy=remedy)
+    return zone
 
 
 def _check_cron(cron: str) -> None:
@@ -246,4 +280,10 @@ def _check_cron(cron: str) -> None:
     try:
         CronSchedule(cron=cron)
     except ValidationError:
-        raise InputError(f"{cron!r} is no cron expression", remedy="write for example '0 2 * * *'") from None
+        raise InputError(f"{cron!r} is not a cron expression", remedy="write for example '0 2 * * *'") from None
+
+
+def _absolute(path: str | Path | None) -> str | None:
+    if not path:
+        return None
+    return str(Path(path).absolute())

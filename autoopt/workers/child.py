@@ -1,8 +1,8 @@
-"""The worker process. Run as a program by the pool, with any Python 3.11 or newer: `child.py <pool's process id>`;
-or, from within a worker, for one call in a fresh process: `child.py <module:function>`.
+"""The worker process. A pool starts it as a program: `child.py POOL_PID`, in any Python 3.11 or newer.
 
-Needs only the standard library and the modules that it is asked to call. What native code or anybody prints goes to
-the error pipe, never into the replies.
+It imports only the standard library and the modules of the functions that it is asked to call. What native code or
+anybody else prints goes to the error pipe and never into the replies. A worker starts it once more for one call in a
+fresh process: `child.py MODULE:FUNCTION`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,78 +25,99 @@ if "autoopt" not in sys.modules:  # run by path: another interpreter need not ha
 
 import importlib
 import json
+import threading
 import time
 import traceback
-from typing import Any
+from dataclasses import replace
 
+from autoopt.errors import ErrorRecord
+from autoopt.json_codec import from_json
+from autoopt.outcome import Outcome
 from autoopt.workers import environ, keeper, limits, protocol
+from autoopt.workers.protocol import CallRequest, Reply
 
 
 def main() -> None:
-    """Divide into keeper and worker; the worker serves calls until the pool closes the pipe."""
-    keeper.divide(int(sys.argv[1]))
-    environ.borrow()
-    with suppress(OSError):  # if the kernel must kill somebody for memory, then a worker
+    """Split into keeper and worker, then serve calls until the pool closes the pipe."""
+    keeper.split(int(sys.argv[1]))
+    environ.use_lent_modules()
+    with suppress(OSError):  # if the kernel has to kill a process to free memory, it should be a worker
         Path("/proc/self/oom_score_adj").write_text("500")
-    requests, replies = os.dup(0), os.dup(1)
+    requests = os.dup(0)
+    pipe = _ReplyPipe(os.dup(1))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    _send(replies, protocol.encode({"pid": os.getpid()}))
-    for line in _lines(requests):
-        request = json.loads(line)
-        if "warm" in request:
-            _warm(request["warm"])
-        else:
-            _send(replies, _reply(request))
+    pipe.send(protocol.encode({"pid": os.getpid()}))
+    log_level = 0
+    with os.fdopen(requests, "rb") as lines:
+        for line in lines:
+            message = json.loads(line)
+            if "warm" in message:
+                _import_all(message["warm"])
+                continue
+            request = from_json(CallRequest, message)
+            if request.log_level != log_level:
+                # Imported here: most workers never log.
+                from autoopt.workers.log_relay import send_records
+
+                log_level = request.log_level
+                send_records(log_level, pipe.send)
+            pipe.send(_answer(request))
 
 
-def once(function: str) -> None:
-    """One call in a process of its own, with the modules of the worker that started it: the payload on standard input,
-    the answer on standard output, and an exception ends it."""
-    environ.borrow()
-    reply = os.dup(1)
+def run_once(function: str) -> None:
+    """Make one call: payload on standard input, value on standard output. An exception ends the process."""
+    environ.use_lent_modules()
+    pipe = _ReplyPipe(os.dup(1))
     os.dup2(2, 1)
-    _send(reply, protocol.encode(protocol.resolve(function)(json.load(sys.stdin))))
+    value = protocol.resolve(function)(json.load(sys.stdin))
+    pipe.send(json.dumps(value).encode() + b"\n")
 
 
-def _lines(fd: int) -> Iterator[bytes]:
-    with os.fdopen(fd, "rb") as file:
-        yield from file
+class _ReplyPipe:
+    """Lines to the pool. Threads of a worker function may log while the reply is written."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lock = threading.Lock()
+
+    def send(self, line: bytes) -> None:
+        view = memoryview(line)
+        with self._lock:
+            while view:
+                view = view[os.write(self._fd, view) :]
 
 
-def _send(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _warm(modules: list[str]) -> None:
+def _import_all(modules: list[str]) -> None:
     for module in modules:
-        with suppress(Exception):  # merely an attempt: whoever needs the module will say what is wrong with it
+        # A call that needs the module will report what is wrong with it.
+        with suppress(Exception):
             importlib.import_module(module)
 
 
-def _reply(request: dict[str, Any]) -> bytes:
+def _answer(request: CallRequest) -> bytes:
     started = time.perf_counter()
-    reply: dict[str, Any] = {"outcome": "ok", "value": None, "message": "", "details": ""}
     try:
-        with limits.memory_cap(request.get("memory")):
-            value = protocol.resolve(request["call"])(request["payload"])
-            return _finished({**reply, "value": value}, started)
+        with limits.memory_cap(request.memory):
+            value = protocol.resolve(request.call)(request.payload)
+            return _finish(Reply(Outcome.OK, value), started)
     except BaseException as error:
         outcome, message = protocol.judge(error)
-        details = "".join(traceback.format_exception(error))[-protocol.LONGEST_DETAILS :]
-        reply |= {"outcome": str(outcome), "message": message, "details": details}
-    return _finished(reply, started)
+        details = "".join(traceback.format_exception(error))[-protocol.MAX_DETAILS_CHARS :]
+        reply = Reply(outcome, message=message, error=ErrorRecord.of(error), details=details)
+    return _finish(reply, started)
 
 
-def _finished(reply: dict[str, Any], started: float) -> bytes:
+def _finish(reply: Reply, started: float) -> bytes:
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    return protocol.encode({**reply, "seconds": time.perf_counter() - started, "data": limits.data_size()})
+    return replace(reply, seconds=time.perf_counter() - started, data=limits.data_size()).encode()
 
 
 if __name__ == "__main__":
-    once(sys.argv[1]) if ":" in sys.argv[1] else main()
+    if ":" in sys.argv[1]:
+        run_once(sys.argv[1])
+    else:
+        main()

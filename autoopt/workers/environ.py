@@ -1,4 +1,4 @@
-"""What a worker finds in its environment."""
+"""The environment variables of a worker, and modules that another interpreter borrows from this one."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-LENT = "AUTOOPT_LENT_MODULES"
-"""Set for a worker: `3.11:folder:folder`, the minor version that the folders' modules are for, and the folders."""
-_WITHHELD = ("AUTOOPT_DB_URL", "PGPASSWORD", LENT)
-_QUIET = (
-    ("TOKENIZERS_PARALLELISM", "false"),
-    ("HF_HUB_DISABLE_TELEMETRY", "1"),
-    ("ORT_DISABLE_TELEMETRY", "1"),
-    ("DO_NOT_TRACK", "1"),
-)
+LENT_MODULES = "AUTOOPT_LENT_MODULES"
+"""Variable of a worker: `3.11:folder:folder`, the minor version that the folders' modules are for, and the folders."""
+_WITHHELD = ("AUTOOPT_DB_URL", "PGPASSWORD", LENT_MODULES)
+_OWN_INTERPRETER = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+_QUIET = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+}
+_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def child_environment(python: str, extra: Mapping[str, str] | None = None, lend: bool = False) -> dict[str, str]:
-    """The environment of a worker: ours without what is not its business, and reproducible."""
-    env = {k: v for k, v in os.environ.items() if k not in _WITHHELD and not k.startswith("PREFECT_")}
-    if python != sys.executable:  # our own module paths mean nothing to another interpreter
-        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
-            env.pop(name, None)
+    """Build the environment of a worker: this process's variables without secrets, and with a fixed hash seed.
+
+    Args:
+        python: the worker's interpreter.
+        extra: variables to set on top.
+        lend: let the worker import the modules installed here that its own interpreter lacks.
+    """
+    withheld = set(_WITHHELD)
+    if python != sys.executable:  # module paths of this interpreter mean nothing to another one
+        withheld.update(_OWN_INTERPRETER)
+    public = [name for name in os.environ if name not in withheld and not name.startswith("PREFECT_")]
+    env = _QUIET | {name: os.environ[name] for name in public}
     env["PYTHONHASHSEED"] = "0"
-    for name, value in _QUIET:
-        env.setdefault(name, value)
     if lend:
-        folders = [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
-        env[LENT] = os.pathsep.join([_version(), *folders])
-    return env | dict(extra or {})
+        folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+        env[LENT_MODULES] = os.pathsep.join([_VERSION, *folders])
+    env.update(extra or {})
+    return env
 
 
-def borrow() -> None:
-    """In a worker, and in a process that it starts: make lent modules importable, after all of the interpreter's
-    own."""
-    version, *folders = os.environ.get(LENT, "").split(os.pathsep)
-    if version == _version():
+def use_lent_modules() -> None:
+    """In a worker: make lent modules importable, after all of the interpreter's own."""
+    version, *folders = os.environ.get(LENT_MODULES, "").split(os.pathsep)
+    if version == _VERSION:
         sys.path += folders
-
-
-def _version() -> str:
-    return f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -1,183 +1,287 @@
 """A worker call as files on a shared folder or object store (fsspec), for a worker on another machine.
 
-<root>/blobs/<sha256>              every file that a call reads or makes, once
-<root>/calls/<id>/asked.json       {"call", "payload", "seconds", "memory", "alone"}
-<root>/calls/<id>/begun.json       {}, once nothing there is waited for any more
-<root>/calls/<id>/answer.json      {"outcome", "value", "message", "seconds", "environment"}
+<root>/blobs/<sha256>              each file that a call reads or creates, once
+<root>/calls/<id>/asked.json       a `RemoteCall`
+<root>/calls/<id>/begun.json       {}, written when the call no longer waits for anything there
+<root>/calls/<id>/answer.json      a `RemoteAnswer`
 
-Paths travel as `{"$file": digest, "name": …}` and `{"$folder": {name: digest, …}, "pick": name}`; the folder that a
-call writes into as `{"$output": {name: digest, …}}`.
+Paths travel as `{"$file": digest, "name": ...}` and `{"$folder": {name: digest, ...}, "pick": name}`; the folder that a
+call writes into travels as `{"$output": {}}`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import ErrorRecord, InputError, SystemFailure
+from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file
 from autoopt.model.filesystems import open_filesystem
+from autoopt.outcome import Outcome
 from autoopt.settings import without_password
 
 MODELS: Final = ("candidate", "source", "model")
-"""Where a payload names a model: its folder goes along, for external data."""
+"""Fields that name a model: its folder travels with it, for external data."""
 FOLDERS: Final = ("path", "labels", "tokenizer", "vocabulary", "data_name", "params")
 """Fields that may name folders; `params`, of a pass or of a data component, at any depth."""
+MAX_PATH_CHARS = 4096
+CALL, BEGUN, ANSWER = "asked.json", "begun.json", "answer.json"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RemoteCall:
+    """A call as the caller leaves it in the exchange."""
+
+    call: str
+    """`module:function`."""
+    payload: dict[str, object]
+    """Packed, see `pack`."""
+    seconds: float | None = None
+    memory: int | None = None
+    alone: bool = False
+    """True if nothing else of autoopt may run on that machine meanwhile."""
+
+
+@dataclass(frozen=True)
+class RemoteAnswer:
+    """The end of a call as the worker leaves it in the exchange."""
+
+    outcome: Outcome
+    value: object = None
+    """Packed, see `pack_answer`."""
+    output: dict[str, str] = field(default_factory=dict)
+    """Files in the output folder: digest by relative name."""
+    message: str = ""
+    seconds: float = 0.0
+    details: str = ""
+    machine: dict[str, object] = field(default_factory=dict)
+    """CPU and versions of the worker's machine."""
+    error: ErrorRecord | None = None
 
 
 class Exchange:
-    """The place that both sides reach."""
+    """A folder or object store that both sides reach.
+
+    Raises:
+        InputError: the file system is unknown, or a package that it needs is not installed.
+    """
 
     def __init__(self, url: str) -> None:
-        """
-        Raises:
-            InputError: no such file system, or what it needs is not installed.
-        """
         self.safe_url = without_password(url)
         try:
             self._system, root = open_filesystem(url)
         except (ImportError, ValueError) as error:
-            raise InputError(f"calls cannot be exchanged there ({error})", where=self.safe_url) from None
+            raise InputError(f"cannot exchange calls there ({error})", where=self.safe_url) from None
         self._root = PurePosixPath(root)
 
     def put(self, file: Path) -> str:
-        """Copy a file there unless it is there; returns its digest."""
+        """Upload a file unless it is there already; returns its digest."""
         digest = digest_file(file)
-        self._done("written", lambda: self._put(file, self._at("blobs", digest)))
+        target = self._path("blobs", digest)
+
+        def upload() -> None:
+            if not self._system.exists(target):
+                self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
+                self._system.put_file(str(file), target)
+
+        self._attempt("write", upload)
         return digest
 
-    def _put(self, file: Path, target: str) -> None:
-        if not self._system.exists(target):
-            self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
-            self._system.put_file(str(file), target)
-
     def get(self, digest: str, file: Path) -> None:
-        """Copy a file here; its digest is checked."""
+        """Download a blob and check its digest."""
         if len(digest) != 64 or not digest.isalnum():
-            raise SystemFailure(f"{digest!r} is no digest", where=self.safe_url)
+            raise SystemFailure(f"{digest!r} is not a digest", where=self.safe_url)
         file.parent.mkdir(parents=True, exist_ok=True)
-        self._done("read", lambda: self._system.get_file(self._at("blobs", digest), str(file)))
+        self._attempt("read", lambda: self._system.get_file(self._path("blobs", digest), str(file)))
         if digest_file(file) != digest:
             raise SystemFailure(f"blob {digest[:12]} is damaged", where=self.safe_url)
 
-    def write(self, call: str, name: str, value: Mapping[str, Any]) -> None:
-        """Leave a JSON document with a call."""
+    def write_call(self, call_id: str, call: RemoteCall) -> None:
+        """Leave a call for the worker."""
+        self._write(call_id, CALL, call)
 
-        def work() -> None:
-            target = self._at("calls", call, name)
-            self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
-            self._system.pipe_file(target, json.dumps(value).encode())
+    def read_call(self, call_id: str) -> RemoteCall | None:
+        """The call; None if there is none with this id."""
+        return self._read(call_id, CALL, RemoteCall)
 
-        self._done("written", work)
+    def mark_begun(self, call_id: str) -> None:
+        """Report that the call's time counts from now on."""
+        self._write(call_id, BEGUN, {})
 
-    def read(self, call: str, name: str) -> dict[str, Any] | None:
-        """The JSON document; None where it is not there."""
-        target = self._at("calls", call, name)
-        found: dict[str, Any] | None = self._done(
-            "read", lambda: json.loads(self._system.cat_file(target)) if self._system.exists(target) else None
-        )
-        return found
+    def has_begun(self, call_id: str) -> bool:
+        """True once the worker has reported that."""
+        return self._attempt("read", lambda: bool(self._system.exists(self._path("calls", call_id, BEGUN))))
+
+    def write_answer(self, call_id: str, answer: RemoteAnswer) -> None:
+        """Leave the answer for the caller."""
+        self._write(call_id, ANSWER, answer)
+
+    def read_answer(self, call_id: str) -> RemoteAnswer | None:
+        """The answer; None while there is none."""
+        return self._read(call_id, ANSWER, RemoteAnswer)
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all calls and blobs."""
 
-        def work() -> None:
+        def remove() -> None:
             if self._system.exists(str(self._root)):
                 self._system.rm(str(self._root), recursive=True)
 
-        self._done("removed", work)
+        self._attempt("remove", remove)
 
-    def _at(self, *names: str) -> str:
+    def _write(self, call_id: str, name: str, document: object) -> None:
+        target = self._path("calls", call_id, name)
+        data = json.dumps(to_json(document)).encode()
+
+        def upload() -> None:
+            self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
+            self._system.pipe_file(target, data)
+
+        self._attempt("write", upload)
+
+    def _read(self, call_id: str, name: str, kind: type[T]) -> T | None:
+        target = self._path("calls", call_id, name)
+
+        def download() -> T | None:
+            if not self._system.exists(target):
+                return None
+            return from_json(kind, json.loads(self._system.cat_file(target)))
+
+        return self._attempt("read", download)
+
+    def _path(self, *names: str) -> str:
         return str(self._root.joinpath(*names))
 
-    def _done(self, what: str, work: Callable[[], Any]) -> Any:
+    def _attempt(self, verb: str, work: Callable[[], T]) -> T:
         try:
             return work()
-        except Exception as error:  # any file system's own family of errors
-            raise SystemFailure(f"a call cannot be {what} ({error})", where=self.safe_url) from None
+        except Exception as error:  # each file system has its own family of errors
+            raise SystemFailure(f"cannot {verb} the files of a call ({error})", where=self.safe_url) from None
 
 
-def pack(payload: Mapping[str, Any], exchange: Exchange) -> dict[str, Any]:
-    """A payload whose files lie in the exchange; an `output` folder is left to be made there."""
-    return {k: {"$output": {}} if k == "output" else _packed(v, k, exchange) for k, v in payload.items()}
+def pack(payload: Mapping[str, object], exchange: Exchange) -> dict[str, object]:
+    """Upload the files that a payload names and replace their paths; an `output` folder will be created there."""
+    packed: dict[str, object] = {}
+    for name, value in payload.items():
+        if name == "output":
+            packed[name] = {"$output": {}}
+        else:
+            packed[name] = _pack_value(value, name, exchange)
+    return packed
 
 
-def _packed(value: Any, key: str, exchange: Exchange) -> Any:
-    if key in MODELS and isinstance(value, Mapping) and isinstance(value.get("path"), str):
-        path = Path(value["path"])
-        return {**value, "path": {**_folder(path.parent, exchange), "pick": path.name}}
-    if isinstance(value, Mapping):  # the names of parameters mean nothing here
-        return {name: _packed(item, key if key == "params" else str(name), exchange) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_packed(item, key, exchange) for item in value]
-    if isinstance(value, str) and value.startswith("/") and len(value) < 4096 and "\n" not in value:
-        path = Path(value)
-        if path.is_file():
-            return {"$file": exchange.put(path), "name": path.name}
-        if key in FOLDERS and path.is_dir() and path.name:
-            return {**_folder(path, exchange), "pick": ""}
-    return value
-
-
-def _folder(folder: Path, exchange: Exchange) -> dict[str, Any]:
-    files = [f for f in sorted(folder.rglob("*")) if f.is_file()]
-    return {"$folder": {f.relative_to(folder).as_posix(): exchange.put(f) for f in files}}
-
-
-def unpack(value: Any, exchange: Exchange, folder: Path) -> Any:
-    """The reverse of `pack`: the same with paths of files below `folder`; the output folder is `folder/output`."""
+def _pack_value(value: object, key: str, exchange: Exchange) -> object:
     if isinstance(value, Mapping):
-        if "$output" in value:
-            (folder / "output").mkdir(parents=True, exist_ok=True)
-            return str(folder / "output")
-        if "$file" in value:
-            file = folder / "files" / str(value["$file"])[:16] / Path(str(value["name"])).name
-            exchange.get(str(value["$file"]), file)
-            return str(file)
-        if "$folder" in value:
-            here = folder / "folders" / str(len(list((folder / "folders").glob("*"))))
-            here.mkdir(parents=True)
-            fetch(value["$folder"], exchange, here)
-            return str(here / Path(str(value["pick"])).name) if value["pick"] else str(here)
-        return {name: unpack(item, exchange, folder) for name, item in value.items()}
-    if isinstance(value, list):
-        return [unpack(item, exchange, folder) for item in value]
+        model = value.get("path")
+        if key in MODELS and isinstance(model, str):
+            path = Path(model)
+            return {**value, "path": {"$folder": _put_folder(path.parent, exchange), "pick": path.name}}
+        packed = {}
+        for name, item in value.items():
+            # The names of parameters mean nothing here: inside `params`, all fields count as `params`.
+            item_key = str(name)
+            if key == "params":
+                item_key = key
+            packed[name] = _pack_value(item, item_key, exchange)
+        return packed
+    if isinstance(value, list | tuple):
+        return [_pack_value(item, key, exchange) for item in value]
+    if isinstance(value, str) and value.startswith("/") and len(value) < MAX_PATH_CHARS and "\n" not in value:
+        return _pack_path(value, key, exchange)
     return value
+
+
+def _pack_path(value: str, key: str, exchange: Exchange) -> object:
+    path = Path(value)
+    if path.is_file():
+        return {"$file": exchange.put(path), "name": path.name}
+    if key in FOLDERS and path.is_dir() and path.name:
+        return {"$folder": _put_folder(path, exchange), "pick": ""}
+    return value
+
+
+def _put_folder(folder: Path, exchange: Exchange) -> dict[str, str]:
+    """Upload all files of a folder; their digests by relative name."""
+    digests = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            digests[file.relative_to(folder).as_posix()] = exchange.put(file)
+    return digests
+
+
+def unpack(payload: Mapping[str, object], exchange: Exchange, folder: Path) -> dict[str, object]:
+    """Reverse `pack`: download the files below `folder` and put their paths in.
+
+    The output folder becomes `folder/output`.
+    """
+    return {name: _unpack_value(value, exchange, folder) for name, value in payload.items()}
+
+
+def _unpack_value(value: object, exchange: Exchange, folder: Path) -> object:
+    if isinstance(value, list):
+        return [_unpack_value(item, exchange, folder) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if "$output" in value:
+        (folder / "output").mkdir(parents=True, exist_ok=True)
+        return str(folder / "output")
+    if "$file" in value:
+        digest = str(value["$file"])
+        file = folder / "files" / digest[:16] / Path(str(value["name"])).name
+        exchange.get(digest, file)
+        return str(file)
+    if "$folder" in value:
+        count = len(list((folder / "folders").glob("*")))
+        target = folder / "folders" / str(count)
+        target.mkdir(parents=True)
+        fetch(value["$folder"], exchange, target)
+        return str(target / Path(str(value["pick"])).name)
+    return {name: _unpack_value(item, exchange, folder) for name, item in value.items()}
 
 
 def fetch(files: Mapping[str, str], exchange: Exchange, folder: Path) -> None:
-    """Files by relative name and digest, into `folder` and nowhere else.
+    """Download files, given as digest by relative name, into `folder`.
 
     Raises:
         SystemFailure: a name leads out of the folder.
     """
     for name, digest in files.items():
         if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute():
-            raise SystemFailure(f"a file is named {name!r}", where=exchange.safe_url)
+            raise SystemFailure(f"unsafe file name {name!r}", where=exchange.safe_url)
         exchange.get(digest, folder / name)
 
 
-def pack_answer(value: Any, folder: Path, exchange: Exchange) -> dict[str, Any]:
-    """`{"value", "output"}`: an answer whose paths below `folder/output` are marked, and the files that lie there."""
+def pack_answer(value: object, folder: Path, exchange: Exchange) -> tuple[object, dict[str, str]]:
+    """Upload the files in `folder/output`.
+
+    Returns:
+        The value, with the marker `$output` in place of that folder, and the digest of each file by relative name.
+    """
     output = folder / "output"
-    made = _folder(output, exchange)["$folder"] if output.is_dir() else {}
-    return {"value": _moved(value, str(output), "$output"), "output": made}
+    files: dict[str, str] = {}
+    if output.is_dir():
+        files = _put_folder(output, exchange)
+    return _move_paths(value, str(output), "$output"), files
 
 
-def unpack_answer(answer: Mapping[str, Any], output: str, exchange: Exchange) -> Any:
-    """The answer's value, with the files it made in the folder `output`."""
-    if answer["output"]:
-        fetch(answer["output"], exchange, Path(output))
-    return _moved(answer["value"], "$output", output)
+def unpack_answer(answer: RemoteAnswer, output: str, exchange: Exchange) -> object:
+    """Download the files of an answer into the folder `output`; returns the value, with paths there."""
+    if answer.output:
+        fetch(answer.output, exchange, Path(output))
+    return _move_paths(answer.value, "$output", output)
 
 
-def _moved(value: Any, old: str, new: str) -> Any:
+def _move_paths(value: object, old: str, new: str) -> object:
     if isinstance(value, Mapping):
-        return {name: _moved(item, old, new) for name, item in value.items()}
+        return {name: _move_paths(item, old, new) for name, item in value.items()}
     if isinstance(value, list):
-        return [_moved(item, old, new) for item in value]
+        return [_move_paths(item, old, new) for item in value]
     if isinstance(value, str) and (value == old or value.startswith(old + "/")):
         return new + value[len(old) :]
     return value

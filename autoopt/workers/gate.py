@@ -1,8 +1,8 @@
 """The measurement gate: while one process measures a latency, no other work of autoopt runs on this machine.
 
-A reader-writer lock on two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers take the gate
-shared, a measurer takes it alone. Everybody passes the turnstile first, and a waiting measurer stands in it, so that
-new work cannot starve it. The kernel lets go of the locks of a process that ends, in whatever way.
+A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold the
+gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
+that new work cannot starve it. The kernel releases the locks of a process that ends in any way.
 """
 
 from __future__ import annotations
@@ -16,64 +16,69 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
 
-if TYPE_CHECKING:
-    from autoopt.workers.pool import WorkerPool
-    from autoopt.workers.process import CallResult
-
 FOREVER = float("inf")
 NOTICE_SECONDS = 3.0
-"""How long a command waits at the gate before it says so."""
+"""A command waits this long at the gate before it reports that."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def machine_folder() -> Path:
     """The one folder for locks of this machine: `AUTOOPT_GATE`, else /tmp; not TMPDIR, which differs between users."""
-    given = settings().gate
-    if given is not None:
-        return given
+    folder = settings().gate
+    if folder is not None:
+        return folder
     shared = Path("/tmp")
-    return shared if shared.is_dir() else Path(tempfile.gettempdir())
+    if shared.is_dir():
+        return shared
+    return Path(tempfile.gettempdir())
 
 
-def said() -> AbstractContextManager[None]:
-    """Within: waiting, of which standard error tells after some seconds."""
+def report_waiting() -> AbstractContextManager[None]:
+    """For commands: a context to wait in, which reports a long wait on standard error."""
 
-    def tell() -> bool:
-        with suppress(OSError, ValueError):  # nobody listens
-            print("waits while another run measures a latency", file=sys.stderr, flush=True)
+    def report() -> bool:
+        with suppress(OSError, ValueError):  # standard error may be closed
+            print("waiting while another run measures a latency", file=sys.stderr, flush=True)
         return True
 
-    return _after_some_seconds(tell)
+    return _after_notice_time(report)
 
 
-def told_of_others(tell: Callable[[str], None]) -> Callable[[], AbstractContextManager[None]]:
-    """For a run, whose threads wait for each other all the time: `tell` is called, once, in a thread of its own, when
-    one has waited for some seconds and it is another process that is inside."""
-    told = threading.Event()
+def report_other_runs(report: Callable[[str], None]) -> Callable[[], AbstractContextManager[None]]:
+    """For a run, whose own threads wait for each other all the time: contexts to wait in.
 
-    def notice() -> bool:
-        if not Gate.entered and not told.is_set():
-            told.set()
-            tell("another run is at work on this machine; this one takes turns with it")
-        return told.is_set()
+    `report` is called once, in a thread of its own, when a thread has waited for a while and another process is inside.
+    """
+    reported = threading.Event()
 
-    return lambda: nullcontext() if told.is_set() else _after_some_seconds(notice)
+    def report_once() -> bool:
+        if not Gate.entered and not reported.is_set():
+            reported.set()
+            report("another autoopt run is working on this machine; the two take turns")
+        return reported.is_set()
+
+    def context() -> AbstractContextManager[None]:
+        if reported.is_set():
+            return nullcontext()
+        return _after_notice_time(report_once)
+
+    return context
 
 
 @contextmanager
-def _after_some_seconds(tell: Callable[[], bool]) -> Iterator[None]:
-    """Within: `tell` is called after NOTICE_SECONDS, and again and again until it has told."""
+def _after_notice_time(report: Callable[[], bool]) -> Iterator[None]:
+    """Call `report` every NOTICE_SECONDS within the context, until it returns True."""
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(NOTICE_SECONDS) and not tell():
+        while not over.wait(NOTICE_SECONDS) and not report():
             pass
 
     threading.Thread(target=watch, name="gate notice", daemon=True).start()
@@ -84,53 +89,54 @@ def _after_some_seconds(tell: Callable[[], bool]) -> Iterator[None]:
 
 
 class Gate:
-    """Usable from many threads and processes. A thread that is inside may not enter again, by whichever object."""
+    """The gate, usable from many threads and processes. A thread inside may not enter again, through any object.
+
+    Args:
+        folder: folder of the lock files, by default that of the machine.
+        waiting: makes a context to be in while waiting: `report_waiting` for commands, `report_other_runs` for runs.
+    """
 
     entered: ClassVar[set[int]] = set()
-    """The open locks of this process's threads that are inside."""
+    """The open locks of those threads of this process that are inside."""
     _inside = threading.local()
 
     def __init__(
         self, folder: Path | None = None, *, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        """`waiting`: a context to be in while there is waiting, `said` for commands, `told_of_others` for runs."""
-        where = folder or machine_folder()
-        self._turnstile = where / "autoopt-turnstile.lock"
-        self._gate = where / "autoopt-gate.lock"
+        folder = folder or machine_folder()
+        self._turnstile = folder / "autoopt-turnstile.lock"
+        self._gate = folder / "autoopt-gate.lock"
         self._waiting = waiting
 
     @contextmanager
     def working(self, until: float = FOREVER) -> Iterator[None]:
-        """Within: ordinary work; many may be here at once, but none while somebody measures or waits for it.
+        """Do ordinary work within: many may be inside at once, but none while somebody measures or waits for it.
 
         Args:
             until: how long to wait for that, on `time.monotonic`.
 
         Raises:
-            TimeUp: the gate did not open until then.
+            TimeUp: the gate did not open in time.
         """
         with self._once():
-            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX, until)
-            try:
+            with self._locked(self._turnstile, fcntl.LOCK_EX, until):
                 gate = self._lock(self._gate, fcntl.LOCK_SH, until)
-            finally:
-                os.close(turnstile)
             with self._within(gate):
                 yield
 
     @contextmanager
     def measuring(self, until: float = FOREVER) -> Iterator[None]:
-        """Within: nobody else works or measures. Waits for the work that runs; keeps new work out meanwhile.
+        """Measure within, while nobody else works or measures.
 
-        Args and errors as of `working`.
+        Waits for work that is running and keeps new work out meanwhile. Args and errors as of `working`.
         """
-        with self._once():
-            turnstile = self._lock(self._turnstile, fcntl.LOCK_EX, until)
-            try:
-                with self._within(self._lock(self._gate, fcntl.LOCK_EX, until)):
-                    yield
-            finally:
-                os.close(turnstile)
+        exclusive = fcntl.LOCK_EX
+        with (
+            self._once(),
+            self._locked(self._turnstile, exclusive, until),
+            self._within(self._lock(self._gate, exclusive, until)),
+        ):
+            yield
 
     @contextmanager
     def _within(self, gate: int) -> Iterator[None]:
@@ -152,76 +158,62 @@ class Gate:
         finally:
             held.remove(self._gate)
 
+    @contextmanager
+    def _locked(self, path: Path, kind: int, until: float) -> Iterator[None]:
+        fd = self._lock(path, kind, until)
+        try:
+            yield
+        finally:
+            os.close(fd)
+
     def _lock(self, path: Path, kind: int, until: float) -> int:
-        """An open descriptor that holds the lock; again if the file was replaced while waiting."""
+        """Open and lock the file; once more if it was replaced while waiting."""
         while True:
-            with ExitStack() as otherwise:
-                fd = _open(path)
-                otherwise.callback(os.close, fd)
-                try:
-                    fcntl.flock(fd, kind | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    with self._waiting():
-                        if until == FOREVER:
-                            fcntl.flock(fd, kind)
-                        else:
-                            otherwise.pop_all()  # the waiter's own now
-                            if not _Waiter(fd, kind).came_in(until):
-                                raise TimeUp("the run's time was up before the machine was free for it") from None
-                            otherwise.callback(os.close, fd)
-                if _same_file(fd, path):
-                    otherwise.pop_all()
+            fd = _open(path)
+            try:
+                fcntl.flock(fd, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                with self._waiting():
+                    if not _Waiter(fd, kind).acquire(until):
+                        raise TimeUp("the run's time was up before the machine was free") from None
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), os.lstat(path)):
                     return fd
+            os.close(fd)
 
 
 class _Waiter:
-    """Waits for a lock in a thread of its own, in the kernel's queue as everybody else, and can be left there."""
+    """Waits for a lock in a thread of its own, in the kernel's queue, and can be abandoned there."""
 
     def __init__(self, fd: int, kind: int) -> None:
-        self._fd, self._kind = fd, kind
-        self._in, self._left, self._guard = threading.Event(), False, threading.Lock()
+        self._fd = fd
+        self._kind = kind
+        self._acquired = threading.Event()
+        self._abandoned = False
+        self._guard = threading.Lock()
         threading.Thread(target=self._wait, name="gate", daemon=True).start()
 
-    def came_in(self, until: float) -> bool:
-        """Whether it has the lock; if not it goes on waiting, and closes the descriptor when it has."""
+    def acquire(self, until: float) -> bool:
+        """Wait for the lock; if it does not come in time, the waiting thread closes the descriptor when it has it."""
         try:
-            self._in.wait(max(0.0, until - time.monotonic()))
+            self._acquired.wait(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
         finally:  # also when interrupted
             with self._guard:
-                self._left = not self._in.is_set()
-        return not self._left
+                self._abandoned = not self._acquired.is_set()
+        return not self._abandoned
 
     def _wait(self) -> None:
         fcntl.flock(self._fd, self._kind)
         with self._guard:
-            if self._left:
+            if self._abandoned:
                 os.close(self._fd)
-            self._in.set()
-
-
-def gated_call(
-    pool: WorkerPool,
-    function: str,
-    payload: dict[str, Any],
-    timeout: float | None = 60.0,
-    memory: int | None = None,
-) -> CallResult:
-    """`pool.call` behind the gate, for work outside of a run's trials; says so where it waits for long."""
-    with Gate(waiting=said).working():
-        return pool.call(function, payload, timeout, memory)
-
-
-def _same_file(fd: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except FileNotFoundError:
-        return False
+            self._acquired.set()
 
 
 def _open(path: Path) -> int:
-    """Open the lock file for reading, all that flock needs, and make it first where there is none.
+    """Open the lock file for reading, all that flock needs; create it if it does not exist.
 
-    In a folder that everybody may write to, a link or another kind of file could be somebody's trap: refused.
+    In a folder that everybody may write to, a link or another kind of file could be a trap, so it is refused.
     """
     while True:
         try:
@@ -232,14 +224,17 @@ def _open(path: Path) -> int:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise SystemFailure(f"cannot make the lock file: {error.strerror}", where=str(path)) from error
-            os.fchmod(fd, 0o644)  # for all users, whatever the umask
+                raise SystemFailure(f"cannot create the lock file: {error.strerror}", where=str(path)) from error
+            os.fchmod(fd, 0o644)  # readable by all users, whatever the umask
             return fd
         except OSError as error:
-            reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+            reason = error.strerror
+            if error.errno == errno.ELOOP:
+                reason = "it is a link"
             raise SystemFailure(f"unusable lock file: {reason}", where=str(path), remedy="remove it") from error
         status = os.fstat(fd)
         if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
             return fd
         os.close(fd)
-        raise SystemFailure("unusable lock file: not a regular file of one name", where=str(path), remedy="remove it")
+        reason = "not a regular file with one name"
+        raise SystemFailure(f"unusable lock file: {reason}", where=str(path), remedy="remove it")

@@ -11,8 +11,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Literal, Protocol, TypeAlias
 
-from autoopt.workers.gate import gated_call
-from autoopt.workers.pool import WorkerPool
+from autoopt.workers.pool import WorkerPool, gated_call
 from autoopt.workers.process import CallResult
 
 Kind: TypeAlias = Literal["local", "python_env", "isolated_ort"]

@@ -1,8 +1,8 @@
-"""The keeper: the small process between the pool and a worker that leaves nothing behind.
+"""The keeper: a small process between the pool and a worker that leaves no process behind.
 
-The pool starts one process; it divides into the keeper, which never runs anyone's code, and its child, the worker.
-When the pool is gone (its end of the request pipe closes, also by kill -9), when it says so (SIGTERM), or when the
-worker has died, the keeper kills the worker's process group and everything that came to it as an orphan, then ends
+The pool starts one process, which splits into the keeper and its child, the worker. The keeper never runs anyone's
+code. It kills the worker's process group, and every orphan that was handed to it, when the pool is gone (its end of the
+request pipe closes, even after kill -9), when the pool asks for it (SIGTERM), or when the worker has died. Then it ends
 the way the worker ended.
 """
 
@@ -21,10 +21,13 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def divide(pool: int) -> None:
-    """Split this process; returns in the worker only. `pool` is the process id of the pool.
+def split(pool: int) -> None:
+    """Split this process; returns in the worker only.
 
-    The request pipe is expected at descriptor 0. Must be called before any thread is started.
+    Expects the request pipe at descriptor 0. Call it before any thread is started.
+
+    Args:
+        pool: process id of the pool.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -57,11 +60,11 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _keep(worker: int, wake: int) -> NoReturn:
-    """Wait for the end of the pool or of the worker, clear up, and end."""
-    with suppress(OSError):  # the worker does the same; whoever comes first
+    """Wait until the pool or the worker ends, clean up, and end."""
+    with suppress(OSError):  # the worker does the same; either may be first
         os.setpgid(worker, worker)
     null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 1)  # the pool must see the worker's end of these pipes close
+    os.dup2(null, 1)  # otherwise the pool would not see the worker's end of these pipes close
     os.dup2(null, 2)
     events = select.poll()
     events.register(0, 0)  # reports only that the other end was closed
@@ -72,12 +75,19 @@ def _keep(worker: int, wake: int) -> NoReturn:
         for fd, _ in events.poll():
             ending = ending or fd == 0 or signal.SIGTERM in os.read(wake, 64)
         status = _reap(worker)
-    last = _end_all(worker)
-    _end_like(status if status is not None else last)
+    final_status = _kill_all(worker)
+    if status is None:
+        status = final_status
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
 def _reap(worker: int) -> int | None:
-    """Collect ended children; the worker's wait status if it was among them."""
+    """Collect children that have ended; the worker's wait status if it is among them."""
     status = None
     with suppress(ChildProcessError):
         while True:
@@ -89,8 +99,8 @@ def _reap(worker: int) -> int | None:
     return status
 
 
-def _end_all(worker: int) -> int:
-    """Kill the worker, its group, and whatever orphan reaches the keeper, until none is left."""
+def _kill_all(worker: int) -> int:
+    """Kill the worker, its group, and each orphan handed to the keeper, until none is left; the worker's status."""
     status = 0
     while True:
         with suppress(ProcessLookupError, PermissionError):
@@ -112,12 +122,3 @@ def _children() -> list[int]:
             return [int(pid) for pid in file.read().split()]
     except OSError:
         return []
-
-
-def _end_like(status: int) -> NoReturn:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        with suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

@@ -1,8 +1,8 @@
-"""Memory: how much there is, how much a process has, and how it is capped.
+"""Memory of the machine and of a process, and its cap.
 
-The cap is on private writable memory (RLIMIT_DATA): onnxruntime and numpy reserve far more address space than they
-ever use, so a cap on address space would fail ordinary work. What that does not count (shared memory) the pool sees
-in the resident set.
+The cap applies to private writable memory (RLIMIT_DATA): onnxruntime and numpy reserve far more address space than they
+ever use, so a cap on address space would fail ordinary work. Shared memory is not counted by it; the pool sees that in
+the resident set.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PROMISE = 5.0
-"""Seconds within which a worker is gone after its limit, a cancellation or the end of its pool."""
+KILL_SECONDS = 5.0
+"""A worker is gone within this time after its limit, a cancellation or the end of its pool."""
 RESIDENT_SLACK = 1.1
-"""A worker is killed when its resident set is beyond the cap times this."""
+"""A worker is killed when its resident set exceeds the cap times this."""
+_RESIDENT, _DATA = 1, 5
+"""Columns of /proc/PID/statm."""
 
 
 def machine_memory() -> int:
-    """Bytes of memory of this machine or of the control group that we live in, whichever is less."""
+    """Bytes of memory of this machine or of the control group of this process, whichever is smaller."""
     amounts = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
@@ -30,25 +32,25 @@ def machine_memory() -> int:
 
 
 def resident(pid: int) -> int:
-    """The resident set of a process in bytes; 0 where it cannot be told."""
-    try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
-        return 0
+    """The resident set of a process in bytes; 0 if unknown."""
+    return _statm(str(pid), _RESIDENT)
 
 
 def data_size() -> int:
-    """This process's private writable memory in bytes, what RLIMIT_DATA counts; 0 where it cannot be told."""
+    """This process's private writable memory in bytes, as counted by RLIMIT_DATA; 0 if unknown."""
+    return _statm("self", _DATA)
+
+
+def _statm(process: str, column: int) -> int:
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[5]) * resource.getpagesize()
+        with open(f"/proc/{process}/statm", encoding="ascii") as file:
+            return int(file.read().split()[column]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
         return 0
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since it started; 0 where it cannot be told."""
+    """Number of processes that the kernel has killed since it started, to free memory; 0 if unknown."""
     with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as file:
         for line in file:
             if line.startswith("oom_kill "):
@@ -58,12 +60,14 @@ def oom_kills() -> int:
 
 @contextmanager
 def memory_cap(memory: int | None) -> Iterator[None]:
-    """Within: this process and those it starts may have `memory` bytes each; None means no cap."""
+    """Limit this process, and each process it starts meanwhile, to `memory` bytes; no limit for None or 0."""
     if not memory or sys.platform != "linux":
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (memory if hard < 0 else min(memory, hard), hard))
+    if hard >= 0:  # negative: unlimited
+        memory = min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
     try:
         yield
     finally:

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
-from autoopt.workers.gate import gated_call
+from autoopt.workers.gate import Gate, report_waiting
+from autoopt.workers.log_relay import requested_level
 from autoopt.workers.process import CallResult, Cancelled, WorkerProcess
+from autoopt.workers.protocol import CallRequest
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+logger = logging.getLogger(__name__)
 
 
 class WorkerPool:
     """Up to `size` worker processes. Thread-safe; as many calls run at once as there are workers.
 
     Each worker has a process group of its own, which is killed at the time or memory limit, on cancellation, and when
-    this process ends in whatever way. A death costs the one call, which says so; the next gets a fresh worker.
+    this process ends in any way. A death fails only the call that was running; the next call gets a fresh worker.
 
-    python: the interpreter of the workers, default this one; another needs only what the called functions import.
-    memory: bytes that a call may use, unless it says otherwise; None: half of the machine's, 0: no limit.
-    env: environment variables set on top of ours.
-    lend: whether modules that another interpreter of the same minor version lacks are taken from this one.
+    Args:
+        size: number of workers.
+        python: the workers' interpreter, by default this one; another one needs only what the called functions import.
+        memory: default limit of a call in bytes; None for half of the machine's memory, 0 for no limit.
+        env: environment variables set on top of those of this process.
+        lend: let another interpreter of the same minor version import modules that it lacks from this one.
     """
 
     def __init__(
@@ -40,13 +46,16 @@ class WorkerPool:
     ) -> None:
         self.size = size
         self.python = python or sys.executable
-        self.memory = limits.machine_memory() // 2 if memory is None else memory
+        self.memory = memory
+        if memory is None:
+            self.memory = limits.machine_memory() // 2
         self._env = child_environment(self.python, env, lend)
         self._idle: list[WorkerProcess] = []
         self._busy = 0
         self._free = threading.Condition()
         self._modules: list[str] = []
         self._era = 0
+        """Counts cancellations: a call is cancelled when the era changes."""
         self._closed = False
         self._owner = os.getpid()
         _pools.add(self)
@@ -65,34 +74,42 @@ class WorkerPool:
         memory: int | None = None,
         cancel: threading.Event | None = None,
     ) -> CallResult:
-        """Run `function` (`module:function`, JSON in and out) in a worker; wait for a free one first.
+        """Run a function in a worker, after waiting for a free one.
 
-        The time limit, in seconds, starts when a worker is free; it is kept to within 5 s. `memory` in bytes,
-        None: the pool's, 0: no limit.
+        Args:
+            function: `module:function`; takes and returns JSON.
+            payload: its argument.
+            timeout: limit in seconds from the moment a worker is free; enforced to within 5 s.
+            memory: limit in bytes; None for the pool's, 0 for no limit.
+            cancel: ends the call when set.
 
         Raises:
             Cancelled: `cancel` was set, `cancel()` was called or the pool was closed.
             SystemFailure: the interpreter cannot run a worker.
             TypeError, ValueError: the payload is not JSON.
         """
-        cap = (self.memory if memory is None else memory) or None
-        request = protocol.encode({"call": function, "payload": payload, "memory": cap})
+        if memory is None:
+            memory = self.memory
+        cap = memory or None
+        request = CallRequest(function, payload, cap, requested_level())
+        line = protocol.encode(vars(request))
         with self._free:
             era = self._era
 
         def cancelled() -> bool:
             return self._era != era or (cancel is not None and cancel.is_set())
 
-        worker = self._take(cancelled, cap)
+        worker = self._acquire(cancelled, cap)
+        logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
-            return worker.call(request, timeout, cap, cancelled)
+            return worker.call(line, timeout, cap, cancelled)
         finally:
             self._give_back(worker)
 
     def warm(self, modules: Sequence[str]) -> None:
         """Start all workers and have them import `modules`, now and whenever one is replaced; returns at once."""
         with self._free:
-            self._modules += [m for m in modules if m not in self._modules]
+            self._modules += [module for module in modules if module not in self._modules]
             fresh = [self._new_worker() for _ in range(self.size - self._busy - len(self._idle))]
             for worker in self._idle:
                 worker.warm(modules)
@@ -115,8 +132,8 @@ class WorkerPool:
             self._free.notify_all()
         for worker in idle:
             worker.kill()
-        with self._free:  # those who called see it within a tick and end their workers
-            self._free.wait_for(lambda: not self._busy, timeout=limits.PROMISE)
+        with self._free:  # running calls notice within a tick and end their workers
+            self._free.wait_for(lambda: not self._busy, timeout=limits.KILL_SECONDS)
 
     def _new_worker(self) -> WorkerProcess:
         worker = WorkerProcess(self.python, self._env)
@@ -124,32 +141,37 @@ class WorkerPool:
             worker.warm(self._modules)
         return worker
 
-    def _take(self, cancelled: Any, memory: int | None) -> WorkerProcess:
+    def _acquire(self, cancelled: Callable[[], bool], memory: int | None) -> WorkerProcess:
+        worker = None
         with self._free:
             while True:
-                if self._closed or cancelled():
-                    raise Cancelled("the pool is closed" if self._closed else "cancelled")
+                if self._closed:
+                    raise Cancelled("the pool is closed")
+                if cancelled():
+                    raise Cancelled("cancelled")
                 if self._busy < self.size:
                     break
                 self._free.wait(0.1)
             self._busy += 1
-            worker = self._idle.pop() if self._idle else None
+            if self._idle:
+                worker = self._idle.pop()
         try:
-            if worker is not None and not _fit(worker, memory):
+            if worker is not None and _is_fit(worker, memory):
+                return worker
+            if worker is not None:
                 worker.kill()
-                worker = None
-            return worker or self._new_worker()
+            return self._new_worker()
         except BaseException:
             self._release()
             raise
 
     def _give_back(self, worker: WorkerProcess) -> None:
-        keep = worker.alive
+        reusable = worker.alive
         with self._free:
-            keep = keep and not self._closed
-            if keep:
+            reusable = reusable and not self._closed
+            if reusable:
                 self._idle.append(worker)
-        if not keep:
+        if not reusable:
             worker.kill()
         self._release()
 
@@ -159,13 +181,27 @@ class WorkerPool:
             self._free.notify_all()
 
 
-def _fit(worker: WorkerProcess, memory: int | None) -> bool:
-    """Whether a used worker lives and still has at least half of the memory that the call may use."""
-    return worker.alive and (memory is None or worker.calls == 0 or worker.data <= memory // 2)
+def _is_fit(worker: WorkerProcess, memory: int | None) -> bool:
+    """True if a used worker lives and has at least half of the memory left that the call may use."""
+    if not worker.alive:
+        return False
+    return memory is None or worker.calls == 0 or worker.data <= memory // 2
+
+
+def gated_call(
+    pool: WorkerPool,
+    function: str,
+    payload: dict[str, Any],
+    timeout: float | None = 60.0,
+    memory: int | None = None,
+) -> CallResult:
+    """Make a call behind the gate, for work outside of a run's trials; reports a long wait."""
+    with Gate(waiting=report_waiting).working():
+        return pool.call(function, payload, timeout, memory)
 
 
 def call_once(function: str, payload: dict[str, Any], timeout: float | None = 60.0) -> CallResult:
-    """One call in a worker of its own, behind the gate."""
+    """Make one call in a worker of its own, behind the gate."""
     with WorkerPool(size=1) as pool:
         return gated_call(pool, function, payload, timeout)
 

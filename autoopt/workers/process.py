@@ -1,8 +1,9 @@
-"""One worker process, seen from the pool: start it, have it do one call within limits, end it."""
+"""The pool's side of one worker process: start it, have it do one call within limits, end it."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
 import select
@@ -14,49 +15,76 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from autoopt.errors import AutooptError, InputError, SystemFailure
+from autoopt.errors import AutooptError, ErrorRecord, InputError, SystemFailure
+from autoopt.json_codec import from_json
 from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
+from autoopt.workers.log_relay import show_record
+from autoopt.workers.protocol import Reply
 
-TICK = 0.1
-"""Seconds between looks at cancellation, memory and life while a call runs."""
-GRACE = 4.0
-"""Seconds that the keeper is given to clear up before it is killed itself."""
+TICK_SECONDS = 0.1
+"""Interval between checks of the time limit, cancellation, memory and life while a call runs."""
+GRACE_SECONDS = 4.0
+"""Time for the keeper to clean up before it is killed itself."""
+READ_BYTES = 1 << 20
 _CHILD = Path(__file__).with_name("child.py")
+logger = logging.getLogger(__name__)
 
 
 class Cancelled(AutooptError):
-    """The caller, not the work, ended a call: cancelled, or the pool was closed."""
+    """The caller ended the call, not the work: it was cancelled, or the pool was closed."""
 
 
 @dataclass(frozen=True)
 class CallResult:
-    """What became of a call. `value` is the function's answer, None unless the outcome is ok.
-
-    `message` is one line; `details` may have more: a traceback, or what the worker last printed. `seconds` is the
-    time in the function, or until the worker was ended. `died`: the process ended by itself, nobody killed it.
-    """
+    """The end of a call."""
 
     outcome: Outcome
     value: dict[str, Any] | None = None
+    """The JSON value of the function; None unless the outcome is ok."""
     message: str = ""
+    """One line."""
     seconds: float = 0.0
+    """Time in the function, or until the worker was ended."""
     details: str = ""
+    """A traceback, or the worker's last output."""
     died: bool = False
+    """True if the process ended by itself, so that nobody killed it."""
+    error: ErrorRecord | None = None
+    """The exception that the function raised."""
+
+    def to_exception(self, where: str = "") -> AutooptError:
+        """Build the exception to raise for a call without a value.
+
+        It has the class that the worker's error has, `InputError` if that is outside the error family.
+
+        Args:
+            where: place to name, unless the error names it already.
+        """
+        record = self.error or ErrorRecord("InputError", self.message or f"the worker ended: {self.outcome}")
+        if where and where not in self.message:
+            place = where
+            if record.where:
+                place = f"{where}: {record.where}"
+            record = replace(record, where=place)
+        return record.to_exception(otherwise=InputError)
+
+
+Start: TypeAlias = tuple[Callable[[], "subprocess.Popen[bytes]"], "Future[subprocess.Popen[bytes]]"]
 
 
 @lru_cache(maxsize=1)
-def _starts(pid: int) -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+def _starter(pid: int) -> queue.SimpleQueue[Start]:
     """The queue of the one thread of process `pid` that starts workers.
 
-    A worker ends with the thread that started it (PR_SET_PDEATHSIG), so that must be one that stays.
+    A worker ends together with the thread that started it (PR_SET_PDEATHSIG), so that thread has to stay.
     """
-    jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+    jobs: queue.SimpleQueue[Start] = queue.SimpleQueue()
 
     def serve() -> None:
         while True:
@@ -78,7 +106,7 @@ def _start(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[b
         )
 
     future: Future[subprocess.Popen[bytes]] = Future()
-    _starts(os.getpid()).put((start, future))
+    _starter(os.getpid()).put((start, future))
     return future.result()
 
 
@@ -92,10 +120,12 @@ class WorkerProcess:
     def __init__(self, python: str, env: Mapping[str, str]) -> None:
         self.calls = 0
         self.data = 0
-        """The worker's data segment in bytes after its last call."""
+        """The worker's private writable memory in bytes after its last call."""
         self._pid = 0
+        self._outbox = memoryview(b"")
         self._inbox = bytearray()
-        self._tail = b""
+        self._stderr_tail = b""
+        self._replies_closed = False
         try:
             self._process = _start([python, "-P", str(_CHILD), str(os.getpid())], env)
         except OSError as error:
@@ -103,15 +133,15 @@ class WorkerProcess:
         assert self._process.stdin
         assert self._process.stdout
         assert self._process.stderr
-        self._in, self._out, self._err = (
-            p.fileno() for p in (self._process.stdin, self._process.stdout, self._process.stderr)
-        )
+        self._in = self._process.stdin.fileno()
+        self._out = self._process.stdout.fileno()
+        self._err = self._process.stderr.fileno()
         for fd in (self._in, self._out, self._err):
             os.set_blocking(fd, False)
 
     @property
     def alive(self) -> bool:
-        """Whether keeper and worker live (the keeper needs a moment to see the worker's end)."""
+        """True while keeper and worker live (the keeper notices the worker's end with a short delay)."""
         if self._process.poll() is not None:
             return False
         return not self._pid or sys.platform != "linux" or limits.resident(self._pid) > 0
@@ -124,25 +154,35 @@ class WorkerProcess:
     def call(
         self, request: bytes, timeout: float | None, memory: int | None, cancelled: Callable[[], bool]
     ) -> CallResult:
-        """Send one encoded request and wait for its end, whatever it is. Unless ok, unchanged, refused or failed,
-        the worker is gone afterwards.
+        """Send one encoded request and wait until it ends in any way.
+
+        The worker survives the outcomes ok, unchanged, refused and failed; after any other it is gone.
+
+        Args:
+            request: an encoded `CallRequest`.
+            timeout: seconds; None for no limit.
+            memory: bytes that the worker may use; None for no limit.
+            cancelled: asked several times a second.
 
         Raises:
             Cancelled: `cancelled()` became true; the worker was killed.
-            SystemFailure: the worker could not even start.
+            SystemFailure: the worker could not start.
         """
         self.calls += 1
-        self._tail = b""
+        self._stderr_tail = b""
         started = time.monotonic()
-        kills = limits.oom_kills()
+        oom_kills = limits.oom_kills()
         try:
             result = self._exchange(request, started, timeout, memory, cancelled)
-            if result and result.outcome is Outcome.OUT_OF_MEMORY:
-                self.kill()  # libraries do not survive a failed allocation unharmed
-            return result or self._autopsy(time.monotonic() - started, memory, limits.oom_kills() > kills)
+            if result is None:
+                return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
         except BaseException:
             self.kill()
             raise
+        if result.outcome is Outcome.OUT_OF_MEMORY:
+            self.kill()  # libraries are unreliable after a failed allocation
+        logger.debug("worker %d: %s in %.3f s %s", self._pid, result.outcome, result.seconds, result.message)
+        return result
 
     def _exchange(
         self,
@@ -152,124 +192,110 @@ class WorkerProcess:
         memory: int | None,
         cancelled: Callable[[], bool],
     ) -> CallResult | None:
-        """The worker's reply, the result of killing it, or None when it died."""
-        outbox = memoryview(request)
+        """The worker's reply, or the result of killing it; None when it died."""
+        self._outbox = memoryview(request)
         events = select.poll()
         events.register(self._out, select.POLLIN)
         events.register(self._err, select.POLLIN)
         events.register(self._in, select.POLLOUT)
         while True:
-            now = time.monotonic() - started
-            if timeout is not None and now >= timeout:
-                return self._killed(Outcome.TIMEOUT, f"stopped after its time limit of {timeout:g} s", now)
-            left = TICK if timeout is None else min(TICK, timeout - now)
-            for fd, _ in events.poll(left * 1000):
-                if fd == self._in:
-                    outbox = self._write(outbox)
-                    if not outbox:
-                        events.unregister(fd)
-                elif fd == self._err:
-                    if not self._read_error():
-                        events.unregister(fd)
-                elif not self._read_reply():
-                    return None
-                elif (reply := self._next_reply()) is not None:
-                    return reply
+            seconds = time.monotonic() - started
+            if timeout is not None and seconds >= timeout:
+                return self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {timeout:g} s", seconds)
+            for fd, _ in events.poll(TICK_SECONDS * 1000):
+                if not self._transfer(fd):
+                    events.unregister(fd)
+            result = self._next_reply()
+            if result is not None or self._replies_closed:
+                return result
             if cancelled():
                 raise Cancelled("cancelled")
             if memory and self._pid and limits.resident(self._pid) > memory * limits.RESIDENT_SLACK:
-                now = time.monotonic() - started
-                return self._killed(Outcome.OUT_OF_MEMORY, f"went beyond its memory limit of {memory >> 20} MiB", now)
+                message = f"exceeded its memory limit of {memory >> 20} MiB"
+                return self._stop(Outcome.OUT_OF_MEMORY, message, time.monotonic() - started)
             if not self.alive:
-                self._read_reply()
+                self._transfer(self._out)
                 return self._next_reply()
 
-    def _write(self, outbox: memoryview) -> memoryview:
+    def _transfer(self, fd: int) -> bool:
+        """Write to or read from a pipe as much as it takes now; False when nothing more will pass through it."""
         try:
-            return outbox[os.write(self._in, outbox) :]
-        except BlockingIOError:
-            return outbox
-        except OSError:  # the worker has died; its end of the reply pipe tells
-            return outbox[:0]
-
-    def _read_error(self) -> bool:
-        try:
-            data = os.read(self._err, 65536)
+            if fd == self._in:
+                self._outbox = self._outbox[os.write(fd, self._outbox) :]
+                return bool(self._outbox)
+            data = os.read(fd, READ_BYTES)
         except BlockingIOError:
             return True
-        self._tail = (self._tail + data)[-4 * protocol.LONGEST_DETAILS :]
-        return bool(data)
-
-    def _read_reply(self) -> bool:
-        try:
-            data = os.read(self._out, 1 << 20)
-        except BlockingIOError:
-            return True
-        self._inbox += data
+        except BrokenPipeError:  # the worker has died, as the end of its reply pipe shows next
+            return False
+        if fd == self._out:
+            self._inbox += data
+            self._replies_closed = not data
+        else:
+            self._stderr_tail = (self._stderr_tail + data)[-4 * protocol.MAX_DETAILS_CHARS :]
+            if data and logger.isEnabledFor(logging.DEBUG):
+                logger.debug("worker %d prints: %s", self._pid, data.decode("utf-8", "replace").rstrip())
         return bool(data)
 
     def _next_reply(self) -> CallResult | None:
-        if len(self._inbox) > protocol.LONGEST_REPLY:
+        if len(self._inbox) > protocol.MAX_REPLY_BYTES:
             raise SystemFailure("a worker's reply is too long")
         while (end := self._inbox.find(b"\n")) >= 0:
             message = json.loads(self._inbox[:end])
             del self._inbox[: end + 1]
             if "pid" in message:
                 self._pid = message["pid"]
-                continue
-            self.data = message["data"]
-            return CallResult(
-                Outcome(message["outcome"]),
-                message["value"],
-                message["message"],
-                message["seconds"],
-                message["details"],
-            )
+            elif "log" in message:
+                show_record(message["log"])
+            else:
+                reply = from_json(Reply, message)
+                self.data = reply.data
+                # Worker functions return objects; their callers read them as the record of that function.
+                value: Any = reply.value
+                return CallResult(reply.outcome, value, reply.message, reply.seconds, reply.details, error=reply.error)
         return None
 
-    def _killed(self, outcome: Outcome, message: str, seconds: float) -> CallResult:
+    def _stop(self, outcome: Outcome, message: str, seconds: float) -> CallResult:
         self.kill()
-        return CallResult(outcome, None, message, seconds, self._last_words())
+        return CallResult(outcome, None, message, seconds, self._last_output())
 
-    def _autopsy(self, seconds: float, memory: int | None, oom_kill: bool) -> CallResult:
-        """Why the worker died."""
+    def _examine_death(self, seconds: float, memory: int | None, oom_kill: bool) -> CallResult:
+        """Find out why the worker died; `oom_kill`: the kernel has killed some process meanwhile to free memory."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE)
-        while not self._process.stderr.closed and self._drain_error():  # type: ignore[union-attr]  # always a pipe
-            pass
+            self._process.wait(GRACE_SECONDS)
+        with suppress(BlockingIOError):
+            while data := os.read(self._err, READ_BYTES):
+                self._stderr_tail += data
         code = self._process.poll()
         self.kill()
-        words = self._last_words()
+        output = self._last_output()
+        last_line = ""
+        if output.strip():
+            last_line = output.strip().splitlines()[-1]
         if not self._pid:
-            raise SystemFailure(f"the worker process could not start: {protocol.short(words) or f'exit code {code}'}")
-        if memory and protocol.says_no_memory(words):
-            last = protocol.short(words.strip().splitlines()[-1])
-            return CallResult(Outcome.OUT_OF_MEMORY, None, f"out of memory: {last}", seconds, words, died=True)
-        if code == -signal.SIGKILL and oom_kill:
-            text = "killed by the kernel for want of memory"
-            return CallResult(Outcome.OUT_OF_MEMORY, None, text, seconds, words, died=True)
-        message = f"the worker died: {_exit_name(code)}"
-        hint = next((line[:300] for line in reversed(words.splitlines()) if line.strip()), "")
-        return CallResult(
-            Outcome.CRASHED, None, protocol.short(f"{message}: {hint}" if hint else message), seconds, words, died=True
-        )
+            reason = protocol.shorten(output) or f"exit code {code}"
+            raise SystemFailure(f"the worker process could not start: {reason}")
+        outcome = Outcome.OUT_OF_MEMORY
+        if memory and protocol.reports_failed_allocation(output):
+            message = f"out of memory: {last_line}"
+        elif code == -signal.SIGKILL and oom_kill:
+            message = "killed by the kernel to free memory"
+        else:
+            outcome = Outcome.CRASHED
+            message = f"the worker died: {_exit_name(code)}"
+            if last_line:
+                message += f": {last_line[:300]}"
+        return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True)
 
-    def _drain_error(self) -> bool:
-        before = self._tail
-        try:
-            return self._read_error() and self._tail is not before
-        except OSError:
-            return False
-
-    def _last_words(self) -> str:
-        return self._tail.decode("utf-8", "replace")[-protocol.LONGEST_DETAILS :]
+    def _last_output(self) -> str:
+        return self._stderr_tail.decode("utf-8", "replace")[-protocol.MAX_DETAILS_CHARS :]
 
     def kill(self) -> None:
         """End the worker and all that it started; returns when they are gone."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(GRACE)
+                self._process.wait(GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 with suppress(subprocess.TimeoutExpired):
@@ -281,10 +307,10 @@ class WorkerProcess:
 
 def _exit_name(code: int | None) -> str:
     if code is None:
-        return "its keeper is still there"
-    if code < 0:
-        try:
-            return signal.Signals(-code).name
-        except ValueError:
-            return f"signal {-code}"
-    return f"exit code {code}"
+        return "its keeper still runs"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

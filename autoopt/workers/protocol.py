@@ -1,9 +1,8 @@
-"""What pool and worker say to each other: one JSON document per line, over the worker's first two descriptors.
+"""The line protocol between a pool and a worker: one JSON document per line, over the worker's first two descriptors.
 
-To the worker: `{"warm": [modules]}`, or `{"call": "module:function", "payload": {...}, "memory": bytes or null}`.
-From the worker: `{"pid": n}` once, then one reply per call:
-`{"outcome", "value", "message", "details", "seconds", "data"}`, `data` being the worker's data segment in bytes.
-Needs nothing but the standard library, so that a worker can live in any Python 3.11 or newer.
+To the worker: `{"warm": [module, ...]}` or a `CallRequest`. From the worker: `{"pid": n}` once; then, for each call,
+any number of `{"log": LogLine}` and one `Reply`. Only the standard library is used, because a worker may run in any
+Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -11,55 +10,118 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from autoopt.errors import AutooptError, one_line
+from autoopt.errors import AutooptError, ErrorRecord, one_line
+from autoopt.json_codec import to_json
 from autoopt.outcome import Outcome
 
-LONGEST_MESSAGE = 2000
-LONGEST_DETAILS = 4000
-LONGEST_REPLY = 64 << 20
-_NO_MEMORY = re.compile(
+MAX_MESSAGE_CHARS = 2000
+MAX_DETAILS_CHARS = 4000
+MAX_REPLY_BYTES = 64 << 20
+_FAILED_ALLOCATION = re.compile(
     r"bad_alloc|MemoryError|[Ff]ailed to allocate memory|Cannot allocate memory|[Uu]nable to allocate"
     r"|[Oo]ut of memory|std::length_error|Memory allocation still failed"
 )
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """One line. Raises TypeError or ValueError where `message` is no JSON."""
+@dataclass(frozen=True)
+class CallRequest:
+    """One call of a worker function."""
+
+    call: str
+    """`module:function`."""
+    payload: dict[str, object]
+    memory: int | None = None
+    """Memory limit in bytes; None for no limit."""
+    log_level: int = 0
+    """Records of the logger `autoopt` from this `logging` level on come back; 0 for none."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A log record of a worker."""
+
+    name: str
+    level: int
+    message: str
+    created: float
+    """Seconds since the epoch."""
+    process: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The end of a call: its value or its error."""
+
+    outcome: Outcome
+    value: object = None
+    """The function's JSON value."""
+    message: str = ""
+    """One line, empty unless the call failed."""
+    error: ErrorRecord | None = None
+    details: str = ""
+    """The end of the traceback."""
+    seconds: float = 0.0
+    """Time in the function."""
+    data: int = 0
+    """Private writable memory of the worker after the call, in bytes."""
+
+    def encode(self) -> bytes:
+        """Write the reply as one line.
+
+        Raises:
+            TypeError, ValueError: the value has no JSON form.
+        """
+        # `to_json` would copy the value, which may be large.
+        return encode({**vars(self), "error": to_json(self.error)})
+
+
+def encode(message: Mapping[str, object]) -> bytes:
+    """Write a message as one line.
+
+    Raises:
+        TypeError, ValueError: the message has no JSON form.
+    """
     return json.dumps(message).encode() + b"\n"
 
 
-def resolve(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The function behind `module:function`."""
+def resolve(name: str) -> Callable[[dict[str, object]], object]:
+    """Import the function named `module:function`."""
     module, _, attribute = name.partition(":")
-    function: Callable[[dict[str, Any]], dict[str, Any]] = getattr(importlib.import_module(module), attribute)
+    function: Callable[[dict[str, object]], object] = getattr(importlib.import_module(module), attribute)
     return function
 
 
-def short(text: str) -> str:
-    """One line of bounded length, fit for terminal, log and SQL."""
+def shorten(text: str) -> str:
+    """Make one line of bounded length, fit for a terminal, a log and SQL."""
     line = one_line(text)
-    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 1] + "…"
+    if len(line) <= MAX_MESSAGE_CHARS:
+        return line
+    return line[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
-def says_no_memory(text: str) -> bool:
-    """Whether an error text tells of a failed allocation."""
-    return bool(_NO_MEMORY.search(text))
+def reports_failed_allocation(text: str) -> bool:
+    """Search an error text for the words of libraries whose allocation failed."""
+    return bool(_FAILED_ALLOCATION.search(text))
 
 
 def judge(error: BaseException) -> tuple[Outcome, str]:
-    """Outcome and message of an exception: its own attribute `outcome`, else out_of_memory or failed."""
-    own = getattr(error, "outcome", None)
-    if own is not None:
-        return Outcome(own), short(str(error))
+    """Give the outcome and the one-line message of an exception.
+
+    The outcome is the exception's own attribute `outcome` if it has one, `out_of_memory` if the exception or one of its
+    causes is a failed allocation, `failed` otherwise.
+    """
+    outcome = getattr(error, "outcome", None)
+    if outcome is not None:
+        return Outcome(outcome), shorten(str(error))
+    message = shorten(str(ErrorRecord.of(error)))
     if isinstance(error, AutooptError):
-        return Outcome.FAILED, short(str(error))
-    message = short(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        return Outcome.FAILED, message
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, MemoryError) or says_no_memory(str(cause)):
+        if isinstance(cause, MemoryError) or reports_failed_allocation(str(cause)):
             return Outcome.OUT_OF_MEMORY, message
         cause = cause.__cause__ or cause.__context__
     return Outcome.FAILED, message

@@ -1,7 +1,7 @@
-"""Quarantine: a model that has killed two workers is not given a third.
+"""Quarantine: a model that has killed two workers is not given to a third.
 
-Only a death that a living pool saw and did not cause counts (`CallResult.died` with the outcome crashed): no time or
-memory limit, no cancellation, no end of the pool.
+Only a death that a living pool observed and did not cause counts (`CallResult.died` with the outcome crashed), not a
+time or memory limit, a cancellation or the end of the pool.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable
 from autoopt.outcome import Outcome
 from autoopt.workers.process import CallResult
 
-LIMIT = 2
+MAX_DEATHS = 2
 
 
 class Deaths:
-    """Who is in quarantine, by digest of the model. Thread-safe.
+    """Worker deaths by the digest of the model that caused them. Thread-safe.
 
-    history: (digest, message) of earlier deaths, from wherever they are kept.
-    remember: told of each new death, to keep it there.
+    Args:
+        history: (digest, message) of earlier deaths.
+        remember: called with the digest and the message of each new death, to store it.
     """
 
     def __init__(
@@ -33,19 +34,19 @@ class Deaths:
 
     @property
     def any(self) -> bool:
-        """Whether there was any death."""
+        """True after any death."""
         return bool(self._deaths)
 
     def reason(self, digest: str) -> str | None:
-        """Why the model must not be run, in one line; None where it may."""
+        """Explain in one line why the model must not run; None if it may."""
         with self._lock:
             deaths = self._deaths.get(digest, [])
-            if len(deaths) < LIMIT:
+            if len(deaths) < MAX_DEATHS:
                 return None
-            return f"model {digest[:12]} is in quarantine: it killed its worker {len(deaths)} times, last: {deaths[-1]}"
+            return f"model {digest[:12]} is quarantined: it killed its worker {len(deaths)} times, last: {deaths[-1]}"
 
     def note(self, digest: str, result: CallResult) -> None:
-        """Take account of what a call with that model came to."""
+        """Record the result of a call with that model, if it was a death."""
         if not (result.died and result.outcome is Outcome.CRASHED):
             return
         with self._lock:

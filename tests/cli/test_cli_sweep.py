@@ -25,12 +25,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("name", "zone", "options", "said"),
     [
-        ("night", "", [], "a schedule needs a Prefect server that stays"),
-        ("night", "Europe/Berlin", [], "a schedule needs a Prefect server that stays"),
-        ("night", ":/usr/share/zoneinfo/Europe/Berlin", [], "a schedule needs a Prefect server that stays"),
-        ("night", "CET-1CEST", [], "TZ: 'CET-1CEST' is no name of a time zone"),
-        ("night", "CET-1CEST", ["--timezone", "Europe/Berlin"], "a schedule needs a Prefect server that stays"),
-        ("night", "UTC", ["--timezone", "Berlin"], "--timezone: 'Berlin' is no name of a time zone"),
+        ("night", "", [], "a schedule needs a permanent Prefect server"),
+        ("night", "Europe/Berlin", [], "a schedule needs a permanent Prefect server"),
+        ("night", ":/usr/share/zoneinfo/Europe/Berlin", [], "a schedule needs a permanent Prefect server"),
+        ("night", "CET-1CEST", [], "TZ: 'CET-1CEST' is not the name of a time zone"),
+        ("night", "CET-1CEST", ["--timezone", "Europe/Berlin"], "a schedule needs a permanent Prefect server"),
+        ("night", "UTC", ["--timezone", "Berlin"], "--timezone: 'Berlin' is not the name of a time zone"),
         ("autoopt", "", [], "zoo.yaml: 'autoopt' is the name of the default deployment"),
         ("night", "", ["--only", "gpu"], "no model has the tag 'gpu'"),
     ],

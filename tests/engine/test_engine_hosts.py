@@ -112,7 +112,7 @@ def test_a_work_pool_needs_a_server_that_stays(
     host = {"type": "work_pool", "work_pool": "far"}
     quant = {"pass": "dynamic_quantization", **({"host": host} if where == "node" else {})}
     target = {"target": {"host": host}} if where == "target" else {}
-    with pytest.raises(InputError, match="work pool far needs a Prefect server that stays"):
+    with pytest.raises(InputError, match="work pool far needs a permanent Prefect server"):
         go({**CHAIN, **target, "passes": {"tidy": "simplify", "quant": quant}}, model=mlp_file)
 
 

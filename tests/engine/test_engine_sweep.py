@@ -352,4 +352,4 @@ def test_a_sweep_reaches_hosts_behind_work_pools(
     assert main([*command, "--json"]) == 1
     settings.cache_clear()
     entry = models(json.loads(capfd.readouterr().out))["mlp"]
-    assert "work pool far needs a Prefect server that stays" in entry["reason"]
+    assert "work pool far needs a permanent Prefect server" in entry["reason"]

@@ -171,8 +171,8 @@ def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
         api, note = f"{found.url}/api", tmp_path / "home" / "serve.json"
         noted = note.read_text()
         for env, reason in (
-            ({}, "an autoopt serve is running here already"),
-            ({"PREFECT_API_URL": api}, "asks for another password; set PREFECT_API_AUTH_STRING"),
+            ({}, "another autoopt serve is running here"),
+            ({"PREFECT_API_URL": api}, "requires another password; set PREFECT_API_AUTH_STRING"),
         ):
             refused = subprocess.run(second, cwd=tmp_path, env=environment(tmp_path, **env), capture_output=True)
             assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (2, b"", 1)

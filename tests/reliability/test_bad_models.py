@@ -46,7 +46,7 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
                 sources.admit(store, pool, model, tmp_path)
             said.append(str(error.value))
         assert "in quarantine" not in said[0] + said[1]
-        assert "is in quarantine: it killed its worker 2 times" in said[2]
+        assert "is quarantined: it killed its worker 2 times" in said[2]
         assert len(store.events.all(kind="worker death")) == 2
         monkeypatch.undo()
         with pytest.raises(InputError, match="in quarantine"):
@@ -67,7 +67,7 @@ def test_a_source_model_that_kills_is_one_line_and_then_in_quarantine(tmp_path: 
         said.append(stderr)
     assert "SIGABRT" in said[0]
     assert "in quarantine" not in said[1]
-    assert "is in quarantine: it killed its worker 2 times" in said[2]
+    assert "is quarantined: it killed its worker 2 times" in said[2]
 
 
 class Shared:

@@ -41,7 +41,7 @@ def test_serve_listens_elsewhere_only_with_a_password(
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handled
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert "is open to others, and there is no password; set PREFECT_SERVER_API_AUTH_STRING" in err
+    assert "and no password is set; set PREFECT_SERVER_API_AUTH_STRING" in err
     assert set(psutil.Process().children(recursive=True)) <= before
     settings.cache_clear()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import mlp, write
 
-from autoopt.workers.environ import LENT, borrow, child_environment
+from autoopt.workers.environ import LENT_MODULES, child_environment, use_lent_modules
 
 
 def test_secrets_and_prefect_are_not_a_workers_business(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,17 +40,17 @@ def test_the_runtime_reports_nothing_to_its_makers(tmp_path: Path) -> None:
 
 
 def test_lent_modules_come_last_and_only_for_the_same_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    lent = child_environment("/other/python", lend=True)[LENT]
+    lent = child_environment("/other/python", lend=True)[LENT_MODULES]
     version, *folders = lent.split(":")
     assert version == f"{sys.version_info[0]}.{sys.version_info[1]}"
     before = list(sys.path)
     monkeypatch.setattr(sys, "path", ["own"])
-    monkeypatch.setenv(LENT, "2.7:elsewhere")
-    borrow()
+    monkeypatch.setenv(LENT_MODULES, "2.7:elsewhere")
+    use_lent_modules()
     assert sys.path == ["own"]
-    monkeypatch.setenv(LENT, lent)
-    borrow()
+    monkeypatch.setenv(LENT_MODULES, lent)
+    use_lent_modules()
     assert sys.path == ["own", *folders]
     assert set(folders) <= set(before)
-    assert child_environment("/other/python", lend=True)[LENT].startswith(version)
-    assert LENT not in child_environment(sys.executable)  # a pool of a worker lends for itself
+    assert child_environment("/other/python", lend=True)[LENT_MODULES].startswith(version)
+    assert LENT_MODULES not in child_environment(sys.executable)  # a pool of a worker lends for itself

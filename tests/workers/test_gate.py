@@ -200,7 +200,7 @@ class Looked(set[int]):
 def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "NOTICE_SECONDS", 0.001)
     told: list[str] = []
-    waiting = gate.told_of_others(told.append)
+    waiting = gate.report_other_runs(told.append)
 
     def wait() -> None:
         with Gate(stage.folder, waiting=waiting).measuring():
@@ -218,7 +218,7 @@ def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch
     stage.until(lambda: bool(told))
     stage.leave("other")
     run.join()
-    assert told == ["another run is at work on this machine; this one takes turns with it"]
+    assert told == ["another autoopt run is working on this machine; the two take turns"]
 
 
 def test_error_inside_lets_go(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_hung_native_call_ends_at_its_limit_with_all_it_started(pool: WorkerPool
         result = call.result()
     assert time.monotonic() - started < 2.0 + 5.0
     assert (result.outcome, result.died) == (Outcome.TIMEOUT, False)
-    assert result.message == "stopped after its time limit of 2 s"
+    assert result.message == "stopped at its time limit of 2 s"
     assert len(pids) == 4
     assert all_gone(pids)
 

@@ -47,7 +47,7 @@ def test_memory_limit_is_per_call(pool: WorkerPool) -> None:
 def test_memory_that_the_kernel_does_not_count_is_seen(pool: WorkerPool) -> None:
     result = pool.call("jobs:allocate_shared", {"mib": 400}, memory=200 * MIB)
     assert (result.outcome, result.died) == (Outcome.OUT_OF_MEMORY, False)
-    assert result.message == "went beyond its memory limit of 200 MiB"
+    assert result.message == "exceeded its memory limit of 200 MiB"
 
 
 def test_abort_for_want_of_memory_is_told_from_a_crash(pool: WorkerPool) -> None:

@@ -14,7 +14,7 @@ def test_second_death_is_the_last() -> None:
     assert deaths.reason("d" * 64) is None
     deaths.note("d" * 64, DEATH)
     assert deaths.reason("d" * 64) == (
-        "model dddddddddddd is in quarantine: it killed its worker 2 times, last: the worker died: SIGABRT"
+        "model dddddddddddd is quarantined: it killed its worker 2 times, last: the worker died: SIGABRT"
     )
     assert deaths.reason("e" * 64) is None
 

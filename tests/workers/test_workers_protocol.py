@@ -26,9 +26,9 @@ def test_a_message_is_one_line(message: dict[str, object]) -> None:
 
 @given(st.text())
 def test_short_is_printable_and_bounded(text: str) -> None:
-    line = protocol.short(text * 50)
+    line = protocol.shorten(text * 50)
     assert line.isprintable()
-    assert len(line) <= protocol.LONGEST_MESSAGE
+    assert len(line) <= protocol.MAX_MESSAGE_CHARS
 
 
 class _Owned(Exception):

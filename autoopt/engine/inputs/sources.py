@@ -29,7 +29,7 @@ from autoopt.spec.targets import TargetSpec
 from autoopt.store import ModelRecord, Store
 from autoopt.target import DEFAULT_EP, Accelerator
 from autoopt.workers import CallResult, Gate, WorkerPool, gated_call
-from autoopt.workers.gate import said
+from autoopt.workers.gate import report_waiting
 
 MODEL_SECONDS = 60.0
 ADMIT, INSPECT, LOCATE = (f"autoopt.model.worker:{name}" for name in ("admit", "inspect", "locate"))
@@ -91,7 +91,7 @@ def data_source(config: Any, cache: Path | None = None) -> DataSource:
     if config is None:
         return DataSource()
     parsed = DataConfig.parse(local(config, cache or downloads())).resolved(Path.cwd())
-    with Gate(waiting=said).working():  # all of the data is read
+    with Gate(waiting=report_waiting).working():  # all of the data is read
         return DataSource(parsed.to_json(), digest_data(parsed))
 
 

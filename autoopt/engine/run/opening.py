@@ -25,7 +25,7 @@ from autoopt.search.factory import create_study
 from autoopt.search.trial import ChainSpace, Cost
 from autoopt.store import ChainRecord, RunRecord, Store
 from autoopt.workers import Gate
-from autoopt.workers.gate import told_of_others
+from autoopt.workers.gate import report_other_runs
 
 MAX_CHAINS = 10_000
 """Chains that one run searches; a plan may count more."""
@@ -41,7 +41,7 @@ def make_context(
         run=run,
         store=resources.store,
         pool=resources.pool,
-        gate=Gate(waiting=told_of_others(request.observer.on_note)),
+        gate=Gate(waiting=report_other_runs(request.observer.on_note)),
         plan=inputs.plan,
         source=inputs.source,
         inspection=inputs.inspection,

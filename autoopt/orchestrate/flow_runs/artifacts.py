@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
-from autoopt.orchestrate.server.outages import only_shown
+from autoopt.orchestrate.server.outages import best_effort
 from autoopt.report.document import RunDocument, Trial
 from autoopt.report.html import best_so_far, trade_off
 from autoopt.report.svg import picture
@@ -20,7 +20,7 @@ ROWS = 200
 """A table shows at most so many trials; the store has them all."""
 
 
-@only_shown
+@best_effort
 def show_chain(store: Store, run: str, chain: str) -> None:
     """The trials of a chain that are done: a table, a plot of the best so far, and one of its Pareto front."""
     rows = [row for row in store.trials.all(run) if row.chain == chain and row.status == "done"]
@@ -47,7 +47,7 @@ def _front(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     return [{"chain": t.chain, "ratios": {name: vars(ratio) for name, ratio in t.ratios.items()}} for t in front]
 
 
-@only_shown
+@best_effort
 def show_result(store: Store, result: RunResult) -> None:
     """What a run found: its best model and front, the best so far, and what was traded."""
     names = {chain.id: chain.name for chain in store.runs.chains(result.run)}

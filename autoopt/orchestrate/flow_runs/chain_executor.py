@@ -26,8 +26,8 @@ from autoopt.engine.run.executor import Work
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import ended, result_of
 from autoopt.engine.work.context import RunContext
-from autoopt.orchestrate.server.heartbeats import Watched
-from autoopt.orchestrate.server.outages import Outage, asking, waiting_out
+from autoopt.orchestrate.server.heartbeats import WatchedFlowRun
+from autoopt.orchestrate.server.outages import Outage, client_retries, wait_out
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult, TrialResult
 from autoopt.store import TrialRecord
@@ -45,7 +45,7 @@ class _Chain:
     """What the model's run knows of a chain's flow runs."""
 
     name: str
-    flow_run: Watched | None = None
+    flow_run: WatchedFlowRun | None = None
     rounds: int = 0
     fruitless: int = 0
     waiting: dict[int, Future[TrialResult]] = field(default_factory=dict)
@@ -74,14 +74,14 @@ class DeployedExecutor:
         self._thread = threading.Thread(target=context.run, args=(self._watch,), name="chains", daemon=True)
 
     def __enter__(self) -> DeployedExecutor:
-        self._queue = waiting_out(_own_queue)
+        self._queue = wait_out(_own_queue)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        with asking(), get_client(sync_client=True) as client:
+        with client_retries(0), get_client(sync_client=True) as client:
             for chain in self._chains.values():
                 if chain.flow_run is not None and chain.waiting:
                     with suppress(Exception):  # the server may be what has failed; the runs then see it in the store
@@ -98,12 +98,12 @@ class DeployedExecutor:
 
     def _watch(self) -> None:
         outage, looked = Outage(), 0.0
-        with asking():
+        with client_retries(0):
             while not self._over.wait(POLL_SECONDS):
                 try:
                     self._hand_in()
                     needy = self._needy()
-                    soon = self._asked and not outage.going_on
+                    soon = self._asked and not outage.ongoing
                     if needy and (soon or time.monotonic() - looked > LOOK_SECONDS):
                         self._asked, failed = False, True
                         with outage:
@@ -179,7 +179,7 @@ class DeployedExecutor:
             work_queue_name=self._queue,
             idempotency_key=f"{self._id}/{key}/{round_}",  # asked for twice where the server's answer was lost
         )
-        chain.flow_run, chain.rounds = Watched(UUID(str(made.id))), round_
+        chain.flow_run, chain.rounds = WatchedFlowRun(UUID(str(made.id))), round_
 
     def _give_up(self, key: str, chain: _Chain, state: StateType) -> None:
         """The trials of a chain whose runs do not come to anything count as crashed; a retry does them again."""

@@ -23,7 +23,7 @@ from autoopt.orchestrate.flow_runs.chain_executor import search_deployed
 from autoopt.orchestrate.flow_runs.naming import tags_of
 from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
-from autoopt.orchestrate.server.outages import only_shown
+from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
 
 
@@ -74,7 +74,7 @@ def search_shown(session: Session) -> RunResult:
     return result
 
 
-@only_shown
+@best_effort
 def _tag(tags: list[str]) -> None:
     """Add tags to the flow run under way, which were not known when it began."""
     with get_client(sync_client=True) as client:

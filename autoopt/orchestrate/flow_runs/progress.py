@@ -14,7 +14,7 @@ from prefect.client.schemas.actions import ArtifactUpdate
 
 from autoopt.errors import one_line
 from autoopt.observer import Observer
-from autoopt.orchestrate.server.outages import asking, only_shown
+from autoopt.orchestrate.server.outages import best_effort, client_retries
 from autoopt.report.document import estimate
 from autoopt.results import TrialResult
 from autoopt.space import Point
@@ -30,10 +30,10 @@ class Progress:
         self._description = description
         self._made: UUID | None = None
 
-    @only_shown
+    @best_effort
     def show(self, percent: float) -> None:
         """How far it is. Tried once: it will soon be shown again."""
-        with asking():
+        with client_retries(0):
             if self._made is None:
                 made: Any = create_progress_artifact(progress=percent, key="progress", description=self._description)
                 self._made = made
@@ -78,7 +78,7 @@ class SweepShown(Observer):
         self._done += 1
         self._renew()
 
-    @only_shown
+    @best_effort
     def _renew(self) -> None:
         over = self._done == len(self._rows)
         if not over and self._fresh():

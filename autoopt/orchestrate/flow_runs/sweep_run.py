@@ -23,7 +23,7 @@ from autoopt.orchestrate.flow_runs.naming import flow_run_name, tags_of
 from autoopt.orchestrate.flow_runs.orphaned_runs import close, remember
 from autoopt.orchestrate.flow_runs.progress import SweepShown
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
-from autoopt.orchestrate.server.outages import Outage, only_shown
+from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import summary, sweep_markdown
 from autoopt.results import RunResult
 
@@ -115,7 +115,7 @@ def _search_below(session: Session) -> RunResult:
     return found[0]
 
 
-@only_shown
+@best_effort
 def _show(markdown: str) -> None:
     create_markdown_artifact(key="sweep", markdown=markdown, description="The sweep and what changed")
 

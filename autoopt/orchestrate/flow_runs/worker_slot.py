@@ -14,7 +14,7 @@ from prefect.client.schemas import filters
 from prefect.client.schemas.objects import StateType
 from prefect.exceptions import PrefectException
 
-from autoopt.orchestrate.server.outages import asking
+from autoopt.orchestrate.server.outages import client_retries
 from autoopt.store import EventRecord, Store
 
 GAVE_WAY = "gave way"
@@ -49,7 +49,7 @@ class Place:
             return False
         self._next = time.monotonic() + random.uniform(*ASK_SECONDS)
         try:
-            with asking():
+            with client_retries(0):
                 waiting = self._waiting()
         except (httpx.HTTPError, PrefectException):
             return False

@@ -1,11 +1,12 @@
-"""Flow `remote_call`: one pass run or measurement of a run elsewhere, on the machine of a work pool's worker."""
+"""Flow `remote_call`: one pass run or measurement of a run elsewhere, on the machine of a work pool's worker.
+
+The function runs in a killable process of its own, behind the measurement gate of that machine.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -13,47 +14,61 @@ from prefect.states import Completed
 
 from autoopt.engine.work.environment import cpu, environment
 from autoopt.errors import InputError
+from autoopt.json_codec import to_json
 from autoopt.settings import settings
 from autoopt.workers import Gate, WorkerPool
-from autoopt.workers.exchange import Exchange, pack_answer, unpack
+from autoopt.workers.exchange import Exchange, RemoteAnswer, pack_answer, unpack
 
 
 @flow(name="remote_call")
 def remote_call(call: str, place: str, folder: str | None = None) -> State[None]:
-    """Carry out a call that was left in the exchange.
+    """Execute a call that was left in the exchange.
 
     Args:
         call: its id.
-        place: where the exchange is below `folder`.
-        folder: a folder that both machines reach; nothing where AUTOOPT_ARTIFACTS_URL is that.
+        place: path of the exchange below `folder`.
+        folder: a folder that both machines reach; by default AUTOOPT_ARTIFACTS_URL.
     """
-    return Completed(message=carry_out(call, place, folder))
+    return Completed(message=answer_call(call, place, folder))
 
 
-def carry_out(call: str, place: str, folder: str | None) -> str:
-    """On the worker's side: carry out one call and leave its answer; returns the outcome in one line.
+def answer_call(call_id: str, place: str, folder: str | None) -> str:
+    """Execute a call and leave its answer in the exchange; returns the outcome and the message in one line.
 
     Args:
-        folder: what `place` is below; None: this machine's AUTOOPT_ARTIFACTS_URL.
+        call_id: id of the call.
+        place: path of the exchange below `folder`.
+        folder: None for this machine's AUTOOPT_ARTIFACTS_URL.
 
     Raises:
-        InputError: the call is not there.
+        InputError: there is no such call.
     """
     root = folder or settings().artifacts_url
     if not root:
-        raise InputError("calls come through the shared artifacts", remedy="set AUTOOPT_ARTIFACTS_URL for the worker")
+        raise InputError("calls travel through the shared artifacts", remedy="set AUTOOPT_ARTIFACTS_URL for the worker")
     exchange = Exchange(f"{root}/{place}")
-    asked = exchange.read(call, "asked.json")
-    if asked is None:
-        raise InputError(f"there is no call {call}", where=exchange.safe_url)
+    call = exchange.read_call(call_id)
+    if call is None:
+        raise InputError(f"no call {call_id}", where=exchange.safe_url)
     gate = Gate()
+    enter = gate.working
+    if call.alone:
+        enter = gate.measuring
     with tempfile.TemporaryDirectory(prefix="autoopt-call-") as work, WorkerPool(size=1) as pool:
-        payload = unpack(asked["payload"], exchange, Path(work))
-        with gate.measuring() if asked["alone"] else gate.working():
-            exchange.write(call, "begun.json", {})  # from now on its time counts
-            called = pool.call(asked["call"], payload, timeout=asked["seconds"], memory=asked["memory"])
-        answer = pack_answer(called.value, Path(work), exchange)
-    said: Mapping[str, Any] = {"outcome": str(called.outcome), "message": called.message, "seconds": called.seconds}
-    machine = {"cpu": {k: list(v) if k == "flags" else v for k, v in cpu().items()}, "environment": environment()}
-    exchange.write(call, "answer.json", {**said, **answer, "details": called.details[-2000:], "machine": machine})
-    return f"{called.outcome} {called.message}".strip()
+        payload = unpack(call.payload, exchange, Path(work))
+        with enter():
+            exchange.mark_begun(call_id)  # its time counts from now on
+            result = pool.call(call.call, payload, timeout=call.seconds, memory=call.memory)
+        value, files = pack_answer(result.value, Path(work), exchange)
+    answer = RemoteAnswer(
+        result.outcome,
+        value,
+        files,
+        result.message,
+        result.seconds,
+        result.details[-2000:],
+        machine=to_json({"cpu": cpu(), "environment": environment()}),
+        error=result.error,
+    )
+    exchange.write_answer(call_id, answer)
+    return f"{result.outcome} {result.message}".strip()

@@ -1,82 +1,81 @@
-"""Hosts behind Prefect work pools: each call is a deployed flow run that a worker of the pool carries out.
+"""Hosts behind Prefect work pools: each call is a deployed flow run that a worker of the pool executes.
 
-What a call reads and makes travels through an exchange folder (see `autoopt.workers.exchange`) beside the artifacts; of
-Prefect only states are asked. The worker runs the same function in a killable process of its own, behind the
-measurement gate of its machine. A `docker` host is a work pool of type docker with the image as job variable.
+The files that a call reads and creates travel through an exchange folder (`autoopt.workers.exchange`) beside the
+artifacts; Prefect is asked only for states. A `docker` host is a work pool of type docker with the image as job
+variable.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server import heartbeats
-from autoopt.orchestrate.server.connection import DEFAULTS, api_url, check_password, without_userinfo
-from autoopt.orchestrate.server.heartbeats import Watched
-from autoopt.orchestrate.server.outages import ASK_SECONDS, Outage, asking
+from autoopt.orchestrate.server.connection import use_server, without_userinfo
+from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
+from autoopt.orchestrate.server.outages import Outage, client_retries
 from autoopt.outcome import Outcome
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import CallResult
-from autoopt.workers.exchange import Exchange, pack, unpack_answer
+from autoopt.workers.exchange import Exchange, RemoteCall, pack, unpack_answer
 from autoopt.workers.hosts import Host
 from autoopt.workers.process import Cancelled
 
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import StateType
+
 ENTRY_POINT = "flows.remote_call.remote_call"
-"""Where workers find the flow: one address for all versions, as machines of a pool are not renewed at the same time."""
+"""Module path of the flow for workers: the same in all versions, as machines of a pool are not upgraded together."""
 DOCKER_POOL = "autoopt-docker"
-"""The work pool of `docker` hosts that name none."""
+"""Default work pool of `docker` hosts."""
 POLL_SECONDS = 0.5
 START_SECONDS = 300.0
-"""How long a flow run may wait for a worker of the pool."""
-ATTEMPTS = 3
-"""How many flow runs of a call may be lost, as their workers died before they began."""
+"""A flow run may wait this long for a worker of the pool."""
+MAX_ATTEMPTS = 3
+"""A call is given up after this many flow runs whose workers died before they began."""
 WAIT_SECONDS = 3600.0
-"""How long a call may wait on its machine, for its files and until the work there lets it begin."""
+"""A call may wait this long on its machine, for its files and for other work there to end."""
 GRACE_SECONDS = 120.0
-"""How much longer than its limit a call may take once it has begun: the start of its process, what it gives back."""
-ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+"""A call that has begun may take this much longer than its limit: to start its process and to upload its files."""
 
 
 class PrefectHost(Host):
-    """A host whose calls are flow runs of a work pool. Thread-safe."""
+    """A host whose calls are flow runs of a work pool. Thread-safe.
+
+    Raises:
+        InputError: no permanent Prefect server is known, or it has no such pool.
+    """
 
     remote = True
 
     def __init__(self, host: HostSpec, home: Path) -> None:
-        """
-        Raises:
-            InputError: no Prefect server that stays is known, or it has no such pool.
-        """
-        url = api_url(home)
         self.pool = host.work_pool or DOCKER_POOL
         self.name = f"work pool {self.pool}"
-        if url is None:
-            remedy = "start 'autoopt serve' in this folder, or set PREFECT_API_URL"
-            raise InputError(f"{self.name} needs a Prefect server that stays", remedy=remedy)
-        os.environ["PREFECT_API_URL"] = url  # before Prefect is first imported, which reads its settings
-        for name, value in DEFAULTS.items():
-            os.environ.setdefault(name, value)
-        check_password(url)
+        url = use_server(home, self.name)
         self._queue = host.queue or None
-        self._variables = {"env": heartbeats.environment(), **({"image": host.image} if host.image else {})}
+        self._variables: dict[str, object] = {"env": heartbeats.environment()}
+        if host.image:
+            self._variables["image"] = host.image
         shared = settings().artifacts_url
         self._place = f"exchange/{uuid.uuid4().hex[:12]}"
-        self._folder = None if shared else str(home)
+        self._folder = None
+        if not shared:
+            self._folder = str(home)
         self._exchange = Exchange(f"{shared or home}/{self._place}")
-        self._over = threading.Event()
-        self._deployment = self._deployed(without_userinfo(url))
+        self._closed = threading.Event()
+        self._deployment = self._deploy(without_userinfo(url))
 
-    def _deployed(self, url: str) -> uuid.UUID:
-        """The deployment of the calls' flow into the pool, made or renewed."""
+    def _deploy(self, url: str) -> uuid.UUID:
+        """Create or update the deployment of `remote_call` in the pool."""
         import httpx
         from prefect.client.orchestration import get_client
         from prefect.deployments.runner import RunnerDeployment
@@ -88,15 +87,17 @@ class PrefectHost(Host):
         try:
             with get_client(sync_client=True) as client:
                 client.read_work_pool(self.pool)
-            made: Any = RunnerDeployment.from_flow(
+            # Typed as a coroutine, but outside of an event loop it returns the deployment.
+            deployment: Any = RunnerDeployment.from_flow(
                 remote_call, name=self.pool, work_pool_name=self.pool, entrypoint_type=EntrypointType.MODULE_PATH
             )
-            made.entrypoint = ENTRY_POINT
-            found = uuid.UUID(str(made.apply()))
-            heartbeats.ensure_automation()  # else a call on a machine that died would be waited for until its limit
-            return found
+            deployment.entrypoint = ENTRY_POINT
+            identifier = uuid.UUID(str(deployment.apply()))
+            # Without it, a call on a machine that died would last until its limit.
+            heartbeats.ensure_automation()
+            return identifier
         except ObjectNotFound:
-            remedy = f"'prefect work-pool create {self.pool} --type process' (or docker) makes it; then start a worker"
+            remedy = f"create it with 'prefect work-pool create {self.pool} --type process' (or docker), start a worker"
             raise InputError(f"the Prefect server has no {self.name}", where=url, remedy=remedy) from None
         except httpx.TransportError as error:
             raise SystemFailure(f"the Prefect server does not answer ({error})", where=url) from None
@@ -110,111 +111,168 @@ class PrefectHost(Host):
         cancel: threading.Event | None = None,
         alone: bool = False,
     ) -> CallResult:
-        """As `WorkerPool.call`, on the pool's machine; `alone`: nothing else of autoopt runs there meanwhile.
+        """Run a worker function on the pool's machine, as `WorkerPool.call` does here.
+
+        `alone`: nothing else of autoopt may run there meanwhile.
 
         Raises:
             Cancelled: `cancel` was set, or the host was closed.
-            SystemFailure: no worker takes the call, its machine never comes to it, the Prefect server stays away, or
+            SystemFailure: no worker takes the call, its machine never gets to it, the Prefect server stays away, or
                 files cannot be exchanged.
         """
-        call = uuid.uuid4().hex
-        asked = {"call": function, "payload": pack(payload, self._exchange), "seconds": timeout, "memory": memory}
-        self._exchange.write(call, "asked.json", {**asked, "alone": alone})
-        began = time.monotonic()
-        said = self._carried_out(call, timeout, lambda: self._over.is_set() or (cancel is not None and cancel.is_set()))
-        answer = self._exchange.read(call, "answer.json")
+        call_id = uuid.uuid4().hex
+        call = RemoteCall(function, pack(payload, self._exchange), timeout, memory, alone)
+        self._exchange.write_call(call_id, call)
+        started = time.monotonic()
+
+        def cancelled() -> bool:
+            return self._closed.is_set() or (cancel is not None and cancel.is_set())
+
+        state = self._execute(call_id, timeout, cancelled)
+        answer = self._exchange.read_answer(call_id)
         if answer is None:
-            timed_out = said == "timeout"
-            outcome = Outcome.TIMEOUT if timed_out else Outcome.CRASHED
-            message = f"more than {timeout:.0f} s" if timed_out and timeout else f"the flow run of the call {said}"
-            return CallResult(outcome, message=message, seconds=time.monotonic() - began)
-        value = unpack_answer(answer, str(payload.get("output", "")), self._exchange)
+            seconds = time.monotonic() - started
+            if state is None:
+                return CallResult(Outcome.TIMEOUT, message=f"more than {timeout:.0f} s", seconds=seconds)
+            message = f"the flow run of the call ended {state.value.lower()}"
+            return CallResult(Outcome.CRASHED, message=message, seconds=seconds)
+        value: Any = unpack_answer(answer, str(payload.get("output", "")), self._exchange)
         if function.endswith(":runtime") and isinstance(value, dict):
-            value = {**value, **answer["machine"]}
-        return CallResult(Outcome(answer["outcome"]), value, answer["message"], answer["seconds"], answer["details"])
+            value = {**value, **answer.machine}
+        return CallResult(answer.outcome, value, answer.message, answer.seconds, answer.details, error=answer.error)
 
-    def _carried_out(self, call: str, timeout: float | None, cancelled: Callable[[], bool]) -> str:
-        """Submit the call's flow run and wait for its end; how it ended."""
-        outage, stay = Outage(), _Stay((timeout or math.inf) + GRACE_SECONDS)
-        run, attempt = None, 1
-        with asking():
-            while True:
-                state = ""
-                with outage:
-                    run = run or self._submitted(call, attempt)
-                    state = str(getattr(run.state(), "value", ""))
-                if run is not None and state in ENDED:
-                    silenced = state == "CRASHED" and outage.seen  # its heartbeats may have found no server
-                    if not run.lost and (not silenced or attempt == ATTEMPTS):
-                        return f"ended {state.lower()}"
-                    if attempt == ATTEMPTS:
-                        said = f"workers took a call {ATTEMPTS} times and did not begin it"
-                        raise SystemFailure(said, where=self.name, remedy="their logs say why")
-                    run, attempt, state = None, attempt + 1, "SCHEDULED"
-                if state == "RUNNING" and (stay.at == "BEGUN" or self._exchange.read(call, "begun.json") is not None):
-                    state = "BEGUN"
-                if cancelled():
+    def _execute(self, call_id: str, timeout: float | None, cancelled: Callable[[], bool]) -> StateType | None:
+        """Run a call to its end; the final state of its last flow run, None if it was stopped at the time limit."""
+        outage = Outage()
+        limit = (timeout or math.inf) + GRACE_SECONDS
+        with client_retries(0):
+            for attempt in range(1, MAX_ATTEMPTS):
+                run, state = self._run_attempt(call_id, attempt, outage, limit, cancelled)
+                if state is None or self._is_final(run, state, outage):
+                    return state
+            run, state = self._run_attempt(call_id, MAX_ATTEMPTS, outage, limit, cancelled)
+        if run.lost:
+            message = f"workers took a call {MAX_ATTEMPTS} times and never began it"
+            raise SystemFailure(message, where=self.name, remedy="see their logs")
+        return state
+
+    def _run_attempt(
+        self, call_id: str, attempt: int, outage: Outage, limit: float, cancelled: Callable[[], bool]
+    ) -> tuple[WatchedFlowRun, StateType | None]:
+        """Submit a flow run and wait for its end; its state is None if it was stopped at the time limit."""
+        clock = _StageClock(limit)
+        run: WatchedFlowRun | None = None
+        while True:
+            state = None
+            with outage:
+                run = run or self._submit(call_id, attempt)
+                state = run.state()
+            if run is not None and state is not None:
+                if state.value in FINAL_STATES:
+                    return run, state
+                clock.enter(self._stage(call_id, state, clock.stage))
+                if clock.exceeded():
                     self._cancel(run)
-                    raise Cancelled("cancelled")
-                if stay.too_long(state):
-                    self._cancel(run)
-                    if stay.at == "BEGUN":
-                        return "timeout"
-                    raise self._stuck(stay.at)
-                time.sleep(ASK_SECONDS if outage.going_on else POLL_SECONDS)
+                    if clock.stage is _Stage.BEGUN:
+                        return run, None
+                    raise self._stuck(clock.stage)
+            else:
+                clock.skip_outage()
+            if cancelled():
+                self._cancel(run)
+                raise Cancelled("cancelled")
+            time.sleep(outage.poll_seconds(POLL_SECONDS))
 
-    def _stuck(self, at: str) -> SystemFailure:
-        if at == "SCHEDULED":
-            said = f"no worker took a call in {START_SECONDS:.0f} s"
-            remedy = f"start one there: 'prefect worker start --pool {self.pool}'"
-        else:
-            said = f"a call waited {WAIT_SECONDS:.0f} s on its machine, for files or for other work there to end"
-            remedy = "see what works there, or add a machine to the pool"
-        return SystemFailure(said, where=self.name, remedy=remedy)
-
-    def _submitted(self, call: str, attempt: int) -> Watched:
-        from prefect.client.orchestration import get_client
-
-        with get_client(sync_client=True, httpx_settings={}) as client:
-            made = client.create_flow_run_from_deployment(
-                self._deployment,
-                parameters={"call": call, "place": self._place, "folder": self._folder},
-                name=f"call {call[:8]}" + (f" · attempt {attempt}" if attempt > 1 else ""),
-                work_queue_name=self._queue,
-                job_variables=self._variables,
-                idempotency_key=f"{call}/{attempt}",  # asked for twice where the server's answer was lost
-            )
-            return Watched(made.id)
+    def _stage(self, call_id: str, state: StateType, stage: _Stage) -> _Stage:
+        if state.value == "SCHEDULED":
+            return _Stage.SCHEDULED
+        if state.value != "RUNNING":
+            return _Stage.STARTING
+        if stage is _Stage.BEGUN or self._exchange.has_begun(call_id):
+            return _Stage.BEGUN
+        return _Stage.WAITING
 
     @staticmethod
-    def _cancel(run: Watched | None) -> None:
+    def _is_final(run: WatchedFlowRun, state: StateType, outage: Outage) -> bool:
+        """True if this ended flow run ends its call, False if it deserves another attempt."""
+        # While the server was away, it did not receive the heartbeats of a flow run that may be fine.
+        silenced = state.value == "CRASHED" and outage.occurred
+        return not run.lost and not silenced
+
+    def _stuck(self, stage: _Stage) -> SystemFailure:
+        if stage is _Stage.SCHEDULED:
+            message = f"no worker took a call in {START_SECONDS:.0f} s"
+            remedy = f"start one with 'prefect worker start --pool {self.pool}'"
+        else:
+            message = f"a call waited {WAIT_SECONDS:.0f} s on its machine, for files or for other work there to end"
+            remedy = "check what runs there, or add a machine to the pool"
+        return SystemFailure(message, where=self.name, remedy=remedy)
+
+    def _submit(self, call_id: str, attempt: int) -> WatchedFlowRun:
+        from prefect.client.orchestration import get_client
+
+        name = f"call {call_id[:8]}"
+        if attempt > 1:
+            name += f" · attempt {attempt}"
+        with get_client(sync_client=True, httpx_settings={}) as client:
+            flow_run = client.create_flow_run_from_deployment(
+                self._deployment,
+                parameters={"call": call_id, "place": self._place, "folder": self._folder},
+                name=name,
+                work_queue_name=self._queue,
+                job_variables=self._variables,
+                # The request is repeated if the server's answer was lost.
+                idempotency_key=f"{call_id}/{attempt}",
+            )
+            return WatchedFlowRun(flow_run.id)
+
+    @staticmethod
+    def _cancel(run: WatchedFlowRun | None) -> None:
         from prefect.client.orchestration import get_client
         from prefect.states import Cancelling
 
         if run is None:
             return
-        with suppress(Exception), get_client(sync_client=True, httpx_settings={}) as client:  # it may be away
-            client.set_flow_run_state(run.id, Cancelling(message="the caller waits no longer"))
+        # Best effort: the server may be away.
+        with suppress(Exception), get_client(sync_client=True, httpx_settings={}) as client:
+            client.set_flow_run_state(run.id, Cancelling(message="the caller no longer waits"))
 
     def close(self) -> None:
-        """End the calls that are waiting, and remove what was exchanged."""
-        self._over.set()
+        """End the calls that are waiting, and remove the exchanged files."""
+        self._closed.set()
         with suppress(SystemFailure):
             self._exchange.clear()
 
 
-class _Stay:
-    """How long a call has been where it is: waiting for a worker, waiting on its machine, begun."""
+class _Stage(StrEnum):
+    SCHEDULED = "waits for a worker"
+    STARTING = "a worker starts its process"
+    WAITING = "waits on its machine"
+    BEGUN = "begun"
+
+
+class _StageClock:
+    """Time that a call has spent in its stage, and the limit of each stage."""
 
     def __init__(self, seconds: float) -> None:
-        self._limits = {"SCHEDULED": START_SECONDS, "RUNNING": WAIT_SECONDS, "BEGUN": seconds}
-        self.at, self._since = "SCHEDULED", time.monotonic()
+        self._limits = {
+            _Stage.SCHEDULED: START_SECONDS,
+            _Stage.STARTING: math.inf,  # `WatchedFlowRun` ends a flow run that does not start
+            _Stage.WAITING: WAIT_SECONDS,
+            _Stage.BEGUN: seconds,
+        }
+        self.stage = _Stage.SCHEDULED
+        self._since = time.monotonic()
 
-    def too_long(self, state: str) -> bool:
-        """Told where it is now; empty where nobody knows."""
-        now = time.monotonic()
-        if state in self._limits and state != self.at:
-            self.at, self._since = state, now
-        if self.at == "SCHEDULED" and state != "SCHEDULED":  # a worker starts it, or cannot hear of it
-            self._since = now
-        return bool(state) and now - self._since > self._limits[self.at]
+    def enter(self, stage: _Stage) -> None:
+        if stage is not self.stage:
+            self.stage = stage
+            self._since = time.monotonic()
+
+    def skip_outage(self) -> None:
+        """Do not count the time in which no worker can hear of the call."""
+        if self.stage is _Stage.SCHEDULED:
+            self._since = time.monotonic()
+
+    def exceeded(self) -> bool:
+        return time.monotonic() - self._since > self._limits[self.stage]

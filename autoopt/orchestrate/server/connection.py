@@ -5,35 +5,119 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final
 from urllib.parse import urlsplit
 
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonTypeError, from_json, to_json
 
-DEFAULTS = {
+DEFAULTS: Final[Mapping[str, str]] = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # its start-up made "database is locked" errors likely
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # progress is ours to show; the UI keeps Prefect's logs
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # autoopt shows the progress; the UI keeps Prefect's logs
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_CLI_PROMPT": "false",
 }
+"""Prefect settings of every process that uses Prefect; variables that the user has set take precedence."""
 
-SERVER = {
-    "PREFECT_SERVER_FLOW_RUN_GRAPH_MAX_NODES": "300",  # a sweep's page hung for 10 s over 1,000 models
-    "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",  # a scheduler that fails says so nowhere but in the log
+SERVER: Final[Mapping[str, str]] = {
+    "PREFECT_SERVER_FLOW_RUN_GRAPH_MAX_NODES": "300",  # with 1,000 models, a sweep's page hung for 10 s
+    "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",  # a scheduler that fails reports it nowhere but in the log
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
 }
-"""For a server that stays and has a log file."""
+"""Settings of a permanent server, which has a log file."""
+NOTE = "serve.json"
+"""File in the home that says where the server of `autoopt serve` is, while it runs."""
+
+
+@dataclass(frozen=True)
+class ServeNote:
+    """An `autoopt serve` that runs with this home."""
+
+    api: str
+    """URL of the API that it started or uses."""
+    pid: int
+    host: str
+
+
+def write_note(home: Path, api: str) -> None:
+    """Note that this process serves this home."""
+    # The URL may hold a password, so only this user may read the file.
+    partial = home / f"{NOTE}.{os.getpid()}"
+    partial.touch(mode=0o600)
+    partial.write_text(json.dumps(to_json(ServeNote(api, os.getpid(), socket.gethostname()))))
+    partial.replace(home / NOTE)
+
+
+def read_note(home: Path) -> ServeNote | None:
+    """The `autoopt serve` that runs on this machine with this home; None if there is none."""
+    import psutil
+
+    try:
+        note = from_json(ServeNote, json.loads((home / NOTE).read_text()))
+        if note.host != socket.gethostname():
+            return None
+        with suppress(psutil.AccessDenied):  # of another user
+            if "serve" not in psutil.Process(note.pid).cmdline():
+                return None  # another process has its number now
+        return note
+    except (OSError, ValueError, JsonTypeError, psutil.NoSuchProcess):
+        return None
+
+
+def api_url(home: Path) -> str | None:
+    """The API of the permanent Prefect server: PREFECT_API_URL, else that of an `autoopt serve` with this home."""
+    url = os.environ.get("PREFECT_API_URL")
+    if url:
+        return url
+    note = read_note(home)
+    if note is None:
+        return None
+    return note.api
+
+
+def set_defaults() -> None:
+    """Set Prefect's environment. Call it before `prefect` is first imported, which reads its settings."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+
+
+def use_server(home: Path, purpose: str) -> str:
+    """Connect this process to the permanent Prefect server. Call it before `prefect` is first imported.
+
+    Args:
+        home: folder of the store.
+        purpose: what needs the server, for the error.
+
+    Returns:
+        The URL of the API.
+
+    Raises:
+        InputError: no server is known, or it rejects the password.
+    """
+    url = api_url(home)
+    if url is None:
+        remedy = "start 'autoopt serve' in this folder, or set PREFECT_API_URL"
+        raise InputError(f"{purpose} needs a permanent Prefect server", remedy=remedy)
+    os.environ["PREFECT_API_URL"] = url
+    set_defaults()
+    check_password(url)
+    return url
 
 
 def check_password(url: str) -> None:
-    """That the server at `url`, the one in PREFECT_API_URL, lets us in.
+    """Check that the server in PREFECT_API_URL accepts the password.
+
+    Args:
+        url: its API, for the error.
 
     Raises:
-        InputError: it wants another password.
+        InputError: it does not.
     """
     import httpx
     from prefect.client.orchestration import get_client
@@ -42,40 +126,14 @@ def check_password(url: str) -> None:
         with suppress(httpx.TransportError, ValueError), get_client(sync_client=True) as client:
             client.api_version()
     except httpx.HTTPStatusError as error:
-        if error.response.status_code != httpx.codes.UNAUTHORIZED:
-            return  # what it cannot do is found out by whoever asks for it
-        remedy = "set PREFECT_API_AUTH_STRING (user:password)"
-        where = without_userinfo(url)
-        raise InputError("the Prefect server asks for another password", where=where, remedy=remedy) from None
+        # Any other problem is reported by the request that meets it.
+        if error.response.status_code == httpx.codes.UNAUTHORIZED:
+            remedy = "set PREFECT_API_AUTH_STRING (user:password)"
+            message = "the Prefect server requires another password"
+            raise InputError(message, where=without_userinfo(url), remedy=remedy) from None
 
 
 def without_userinfo(url: str) -> str:
     """`url` without user and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-NOTE = "serve.json"
-"""In the home: where the server of `autoopt serve` is, while it runs."""
-
-
-def noted(home: Path) -> dict[str, Any] | None:
-    """What an `autoopt serve` of this machine has noted in this home: `api`, `pid`; None where there is none alive."""
-    import psutil
-
-    with suppress(OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
-        note: dict[str, Any] = json.loads((home / NOTE).read_text())
-        with suppress(psutil.AccessDenied):  # another user's
-            if "serve" not in psutil.Process(note["pid"]).cmdline():
-                return None  # its number has been given to another process
-        return note if note["host"] == socket.gethostname() else None
-    return None
-
-
-def api_url(home: Path) -> str | None:
-    """The API of the Prefect server at hand: PREFECT_API_URL, else that of an `autoopt serve` with this home."""
-    given = os.environ.get("PREFECT_API_URL")
-    if given:
-        return given
-    note = noted(home)
-    return None if note is None else str(note["api"])

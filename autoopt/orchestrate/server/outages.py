@@ -1,4 +1,4 @@
-"""A Prefect server that is away for a while, as it is restarted, renewed or out of reach: what to do meanwhile."""
+"""Outages of the Prefect server, which may be restarted, upgraded or unreachable for a while."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.settings import redacted
 
 OUTAGE_SECONDS = 300.0
-"""How long a server may be away before what needs it gives up."""
-ASK_SECONDS = 2.0
-"""How often it is asked meanwhile."""
+"""The server may be away for this long before an operation that needs it gives up."""
+RETRY_SECONDS = 2.0
+"""Interval of requests meanwhile. A shorter absence is no outage: the server's database may be busy."""
 REQUEST_SECONDS = 20.0
-"""How long one answer may take."""
+"""Time limit of one request."""
+SHOW_RETRIES = 4
+"""Retries of requests that only show something: half a minute at most."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @contextmanager
-def asking(retries: int = 0) -> Iterator[None]:
-    """Within, Prefect's clients repeat a request so often and no more, and wait not long for an answer."""
+def client_retries(retries: int) -> Iterator[None]:
+    """Have Prefect's clients repeat a failed request at most `retries` times, with a short time limit."""
     from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: retries, PREFECT_API_REQUEST_TIMEOUT: REQUEST_SECONDS}):
@@ -35,22 +37,28 @@ def asking(retries: int = 0) -> Iterator[None]:
 
 
 class Outage:
-    """Around requests to the server that are made again and again: `with outage:` has those fail that it is away for.
+    """A context for requests that are repeated anyway: it suppresses their failure while the server is away.
 
     Raises:
-        SystemFailure: it has been away for OUTAGE_SECONDS, or it refuses a request.
+        SystemFailure: the server has been away for OUTAGE_SECONDS, or it refuses a request.
     """
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._said = False
-        self.seen = False
-        """Whether it has ever been away."""
+        self._reported = False
+        self.occurred = False
+        """True once the server has been away."""
 
     @property
-    def going_on(self) -> bool:
-        """Whether it is away for longer than a moment, as one is whose database is busy."""
-        return self._since is not None and time.monotonic() - self._since > ASK_SECONDS
+    def ongoing(self) -> bool:
+        """True while the server has been away for longer than a moment."""
+        return self._since is not None and time.monotonic() - self._since > RETRY_SECONDS
+
+    def poll_seconds(self, usual: float) -> float:
+        """Time until the next request."""
+        if self.ongoing:
+            return RETRY_SECONDS
+        return usual
 
     def __enter__(self) -> None:
         pass
@@ -61,63 +69,66 @@ class Outage:
         import httpx
         from prefect.exceptions import PrefectException
 
+        if isinstance(error, (httpx.HTTPError, PrefectException)):
+            self._handle(error)
+            return True
         if error is None:
-            if self._since is not None and self._said:
-                _say(f"the Prefect server is back after {time.monotonic() - self._since:.0f} s")
-            self._since, self._said = None, False
-            return False
-        if not isinstance(error, (httpx.HTTPError, PrefectException)):
-            return False
-        if not _away(error):
-            raise SystemFailure(f"the Prefect server refuses a request ({_short(error)})", where=_where()) from None
+            if self._since is not None and self._reported:
+                _report(f"the Prefect server is back after {time.monotonic() - self._since:.0f} s")
+            self._since = None
+            self._reported = False
+        return False
+
+    def _handle(self, error: Exception) -> None:
+        reason = _reason(error)
+        where = without_userinfo(_url())
+        if not _is_outage(error):
+            raise SystemFailure(f"the Prefect server refuses a request ({reason})", where=where) from None
         now = time.monotonic()
         if self._since is None:
-            self._since, self.seen = now, True
-        elif not self._said and self.going_on:
-            self._said = True
-            _say(f"the Prefect server does not answer ({_short(error)}); waiting for it")
+            self._since = now
+            self.occurred = True
+        elif not self._reported and self.ongoing:
+            self._reported = True
+            _report(f"the Prefect server does not answer ({reason}); waiting for it")
         elif now - self._since > OUTAGE_SECONDS:
-            remedy = "start it again, then start the run again: it goes on where it was"
-            said = f"the Prefect server has not answered for {now - self._since:.0f} s ({_short(error)})"
-            raise SystemFailure(said, where=_where(), remedy=remedy) from None
-        return True
+            message = f"the Prefect server has not answered for {now - self._since:.0f} s ({reason})"
+            remedy = "start it again, then start the run again: it continues where it stopped"
+            raise SystemFailure(message, where=where, remedy=remedy) from None
 
 
-def waiting_out(work: Callable[[], T]) -> T:
-    """What `work` returns, done again until the server is there for it.
+def wait_out(work: Callable[[], T]) -> T:
+    """Repeat `work` until the server answers; returns its result.
 
     Raises:
         SystemFailure: as `Outage`.
     """
-    outage, found = Outage(), list[T]()
-    with asking():
+    outage = Outage()
+    with client_retries(0):
         while True:
             with outage:
-                found.append(work())
-            if found:
-                return found[0]
-            time.sleep(ASK_SECONDS)
+                return work()
+            time.sleep(RETRY_SECONDS)
 
 
-def only_shown(show: Callable[P, None]) -> Callable[P, None]:
-    """For functions that make what is only looked at: a server that is away ends nothing, and is waited for half a
-    minute at most."""
+def best_effort(show: Callable[P, None]) -> Callable[P, None]:
+    """Decorate a function that only shows something: an absent server ends nothing and is waited for only briefly."""
 
     @functools.wraps(show)
-    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
+    def attempt(*args: P.args, **kwargs: P.kwargs) -> None:
         import httpx
         from prefect.exceptions import PrefectException
 
         try:
-            with asking(retries=4):
+            with client_retries(SHOW_RETRIES):
                 show(*args, **kwargs)
         except (httpx.HTTPError, PrefectException) as error:
-            _say(f"the Prefect server does not show everything ({_short(error)}); the store has it")
+            _report(f"the Prefect server does not show everything ({_reason(error)}); the store has it")
 
-    return tried
+    return attempt
 
 
-def _away(error: Exception) -> bool:
+def _is_outage(error: Exception) -> bool:
     import httpx
 
     if isinstance(error, httpx.HTTPStatusError):
@@ -125,12 +136,8 @@ def _away(error: Exception) -> bool:
     return isinstance(error, httpx.TransportError)
 
 
-def _short(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return one_line(redacted(str(error), _url()))[:200] or type(error).__name__
-
-
-def _where() -> str:
-    return without_userinfo(_url())
 
 
 def _url() -> str:
@@ -139,7 +146,7 @@ def _url() -> str:
     return PREFECT_API_URL.value() or ""
 
 
-def _say(text: str) -> None:
-    """For the log of who started this process."""
+def _report(text: str) -> None:
+    """Write a line for the log of whoever started this process."""
     sys.stderr.write(one_line(text) + "\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Ending processes and all that came of them, also when the one that was to do it has been killed itself."""
+"""Ending processes and their descendants, even if the process that should do it has been killed itself."""
 
 from __future__ import annotations
 
@@ -12,32 +12,36 @@ from contextlib import suppress
 import psutil
 
 GRACE_SECONDS = 15.0
-"""How long processes get to end by themselves."""
+"""Time for processes to end by themselves before they are killed."""
+DONE = "done\n"
+FIRST, LAST = "first", "last"
 
 
-def end(groups: Sequence[int]) -> None:
-    """End process groups, named by their leaders, and all that came of these: asked first, killed after a while."""
+def end_groups(groups: Sequence[int]) -> None:
+    """End process groups, given by their leaders' ids, and all their descendants: by signal, later by kill."""
     leaders: list[psutil.Process] = []
-    families: list[psutil.Process] = []
+    descendants: list[psutil.Process] = []
     for group in groups:
         with suppress(psutil.NoSuchProcess):
-            leaders.append(psutil.Process(group))
-            families += leaders[-1].children(recursive=True)
+            leader = psutil.Process(group)
+            leaders.append(leader)
+            descendants += leader.children(recursive=True)
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGINT)
-    _, slow = psutil.wait_procs(leaders, timeout=GRACE_SECONDS)
-    for left in families:
+    _, slow_leaders = psutil.wait_procs(leaders, timeout=GRACE_SECONDS)
+    for process in descendants:
         with suppress(psutil.NoSuchProcess):
-            left.terminate()
-    _, alive = psutil.wait_procs(families, timeout=GRACE_SECONDS)
-    for process in [*alive, *slow]:
+            process.terminate()
+    _, alive = psutil.wait_procs(descendants, timeout=GRACE_SECONDS)
+    stubborn = [*alive, *slow_leaders]
+    for process in stubborn:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs([*alive, *slow], timeout=GRACE_SECONDS)
+    psutil.wait_procs(stubborn, timeout=GRACE_SECONDS)
 
 
-class Heir:
-    """A small process that ends what was entrusted to it when this process is gone without having said `release`."""
+class ProcessReaper:
+    """A small process that ends the registered process groups if this process disappears without calling `release`."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -49,37 +53,40 @@ class Heir:
             start_new_session=True,
         )
 
-    def entrust(self, group: int, last: bool = False) -> None:
-        """See to it that a process group ends; `last`: only after the others."""
-        self._say(f"{group} {'last' if last else 'first'}\n")
+    def register(self, group: int, last: bool = False) -> None:
+        """Add a process group; `last`: to be ended after the others."""
+        when = FIRST
+        if last:
+            when = LAST
+        self._send(f"{group} {when}\n")
 
     def release(self) -> None:
-        """Nothing is left to end."""
-        self._say("over\n")
+        """End the reaper: there is nothing left to end."""
+        self._send(DONE)
         assert self._process.stdin
         with suppress(OSError):
             self._process.stdin.close()
         self._process.wait()
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._process.stdin
-        with suppress(OSError):  # somebody has killed it; then there is no heir
+        with suppress(OSError):  # somebody may have killed the reaper
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
 
-def inherit(lines: Iterable[str]) -> None:
-    """The heir's side: hear of processes until the other end is closed, then end those that are still there."""
-    known: dict[str, list[psutil.Process]] = {"first": [], "last": []}
+def reap(lines: Iterable[str]) -> None:
+    """In the reaper: read registrations until the other end is closed, then end the processes that still run."""
+    registered: dict[str, list[psutil.Process]] = {FIRST: [], LAST: []}
     for line in lines:
-        if line == "over\n":
+        if line == DONE:
             return
         number, when = line.split()
         with suppress(psutil.NoSuchProcess):
-            known[when].append(psutil.Process(int(number)))
-    for when in ("first", "last"):
-        end([leader.pid for leader in known[when] if leader.is_running()])
+            registered[when].append(psutil.Process(int(number)))
+    for leaders in registered.values():
+        end_groups([leader.pid for leader in leaders if leader.is_running()])
 
 
 if __name__ == "__main__":
-    inherit(sys.stdin)
+    reap(sys.stdin)
