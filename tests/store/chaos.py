@@ -27,12 +27,12 @@ from autoopt.errors import AutooptError
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
 from autoopt.outcome import Outcome
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, TrialRecord, faults, open_store
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, TrialRecord, codec, faults, open_store
 from autoopt.store.comparison import canonical
 from autoopt.store.faults import reached
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.records import ArtifactRecord
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.rows import insert_if_absent
 from autoopt.store.sql.store import SqlStore, require_sql
 
@@ -54,7 +54,7 @@ def _naive_put(store: SqlStore) -> Any:
     def put(source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
         found = digest_folder(source)
         content = (source / "model.onnx").read_bytes()
-        row = {"digest": found, "bytes": len(content), "files": columns.dumps({"model.onnx": len(content)})}
+        row = {"digest": found, "bytes": len(content), "files": codec.dumps({"model.onnx": len(content)})}
         store.database.write(lambda c: insert_if_absent(c, tables.artifact, {**row, "present": 1, "created": 0.0}))
         final = store.files.folder(found)
         if not final.exists():

@@ -9,6 +9,7 @@ import postgres
 import pytest
 
 from autoopt.store import Store, open_store
+from autoopt.store.memory import MemoryStore
 from autoopt.store.sql.store import SqlStore, require_sql
 
 
@@ -27,10 +28,24 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url"))
 
 
-@pytest.fixture
-def store(url: str, tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each kind."""
+    if request.param == "memory":
+        yield MemoryStore(tmp_path / "home")
+        return
+    url = f"sqlite:///{tmp_path}/home/autoopt.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
     with open_store(url, tmp_path / "home") as opened:
         yield opened
+
+
+@pytest.fixture
+def database_store(url: str, tmp_path: Path) -> Iterator[SqlStore]:
+    """An empty store in each kind of database, which other processes can open too."""
+    with open_store(url, tmp_path / "home") as opened:
+        yield require_sql(opened)
 
 
 @pytest.fixture

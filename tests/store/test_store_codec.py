@@ -13,8 +13,7 @@ from store_helpers import evaluation, key, pass_run, put
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
-from autoopt.store import EventRecord, Store
-from autoopt.store.sql import columns
+from autoopt.store import EventRecord, Store, codec
 
 TEXT = st.text(st.characters(codec=None), max_size=20)  # surrogates and NUL too
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
@@ -29,8 +28,8 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 @given(VALUES)
 def test_json_comes_back(value: Any) -> None:
-    text = columns.dumps(value)
-    assert columns.loads(text) == value
+    text = codec.dumps(value)
+    assert codec.loads(text) == value
     assert text.isascii()
     assert "\x00" not in text
 
@@ -40,7 +39,7 @@ def test_keys_do_not_depend_on_order(value: dict[str, Any]) -> None:
     turned = dict(reversed(value.items()))
     assert digest_json(value) == digest_json(turned)
     assert Candidate("a", value).key == Candidate("a", turned).key
-    assert columns.dumps(value) == columns.dumps(turned)
+    assert codec.dumps(value) == codec.dumps(turned)
 
 
 @given(FINITE, FINITE)
@@ -61,7 +60,7 @@ def test_keys_tell_types_apart(one: Any, two: Any) -> None:
 @QUICK
 def test_any_text_can_be_stored(store: Store, params: dict[str, Any], message: str, name: str) -> None:
     source = put(store, b"source")
-    record = pass_run(source, None, name, key=key(columns.dumps(params), repr(message), repr(name)), params=params)
+    record = pass_run(source, None, name, key=key(codec.dumps(params), repr(message), repr(name)), params=params)
     record = type(record)(**{**vars(record), "message": message})
     assert store.results.finish_pass_run(record)
     found = store.results.pass_run(record.key)

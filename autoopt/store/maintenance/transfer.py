@@ -23,9 +23,10 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
+from autoopt.store import codec
 from autoopt.store.contracts import Store
 from autoopt.store.maintenance.older_exports import is_older, migrated
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches, insert_if_absent
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.store.sql.tables import HEAD, metadata
@@ -53,7 +54,7 @@ def export_run(store: Store, run: str, file: Path) -> None:
     temporary = Path(f"{file}.{os.getpid()}.tmp")
     try:
         with tarfile.open(temporary, "w") as archive:
-            _add_bytes(archive, "rows.json", columns.dumps(document).encode())
+            _add_bytes(archive, "rows.json", codec.dumps(document).encode())
             for row in rows["artifact"]:
                 if row["present"]:
                     folder = sql.artifacts.path(row["digest"]).parent
@@ -112,7 +113,7 @@ def _rows_of(connection: Connection, run: str) -> dict[str, list[dict[str, Any]]
     if runs[0]["parent"] is not None:
         runs[0]["parent"] = None  # a part travels alone
     trials = rows(tables.trial, "run", ids)
-    keys = {c: {k for t in trials for k in columns.loads(t[c])} for c in ("pass_runs", "evaluations")}
+    keys = {c: {k for t in trials for k in codec.loads(t[c])} for c in ("pass_runs", "evaluations")}
     own = {t: set(connection.execute(select(t.c.key).where(t.c.run.in_(ids))).scalars()) for t in _WORK}
     passes = _finished(rows(tables.pass_run, "key", keys["pass_runs"] | own[tables.pass_run]))
     judged = _finished(rows(tables.evaluation, "key", keys["evaluations"] | own[tables.evaluation]))
@@ -161,7 +162,7 @@ def _checked(table: str, row: Mapping[str, Any], file: Path) -> dict[str, Any]:
         if column is None or isinstance(value, bool) or (value is not None and not isinstance(value, kinds)):
             raise InputError(f"table {table!r} has a wrong field {name!r}", where=str(file))
         if isinstance(value, str):
-            value = columns.dumps(json.loads(value)) if column.info.get("json") else columns.text(value)
+            value = codec.dumps(json.loads(value)) if column.info.get("json") else codec.text(value)
         clean[name] = value
     return clean
 

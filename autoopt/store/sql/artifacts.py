@@ -11,12 +11,13 @@ from sqlalchemy import Connection, RowMapping, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
+from autoopt.store import codec
 from autoopt.store.contracts import ArtifactStore, ModelStore
 from autoopt.store.faults import reached
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
 from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.store.records import ArtifactRecord, ModelRecord
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import Lookup, fetch_all, insert_if_absent
 
@@ -48,7 +49,7 @@ class SqlArtifacts(ArtifactStore):
         row = {
             "digest": record.digest,
             "bytes": record.bytes,
-            "files": columns.dumps(record.files),
+            "files": codec.dumps(record.files),
             "present": 1,
             "created": self._database.now,
         }
@@ -125,7 +126,7 @@ class SqlModels(ModelStore):
 
     def add(self, record: ModelRecord) -> None:
         table = tables.model
-        values = {"name": columns.text(record.name), "inspection": columns.dumps(record.inspection)}
+        values = {"name": codec.text(record.name), "inspection": codec.dumps(record.inspection)}
 
         def work(connection: Connection) -> None:
             row = {"artifact": record.artifact, "created": self._database.now, **values}
@@ -144,9 +145,9 @@ class SqlModels(ModelStore):
 
 
 def _artifact(row: RowMapping) -> ArtifactRecord:
-    files = columns.loads(row["files"])
+    files = codec.loads(row["files"])
     return ArtifactRecord(row["digest"], row["bytes"], files, bool(row["present"]), row["created"])
 
 
 def _model(row: RowMapping) -> ModelRecord:
-    return ModelRecord(row["artifact"], row["name"], columns.loads(row["inspection"]), row["created"])
+    return ModelRecord(row["artifact"], row["name"], codec.loads(row["inspection"]), row["created"])

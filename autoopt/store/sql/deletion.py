@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Column, Connection, Table, delete, select
 
 from autoopt.errors import InputError
+from autoopt.store import codec
 from autoopt.store.leases import is_run_abandoned
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
 
@@ -38,8 +39,8 @@ def _delete_results(connection: Connection, run: str, table: Table, keys_of_tria
     trial_run = tables.trial.c.run
     keys = set(connection.execute(select(table.c.key).where(table.c.run == run)).scalars())
     for keys_json in connection.execute(select(keys_of_trial).where(trial_run == run)).scalars():
-        keys.update(columns.loads(keys_json))
+        keys.update(codec.loads(keys_json))
     for keys_json in connection.execute(select(keys_of_trial).where(trial_run != run)).scalars():
-        keys.difference_update(columns.loads(keys_json))
+        keys.difference_update(codec.loads(keys_json))
     for batch in batches(sorted(keys)):
         connection.execute(delete(table).where(table.c.key.in_(batch)))

@@ -6,9 +6,10 @@ import uuid
 
 from sqlalchemy import select
 
+from autoopt.store import codec
 from autoopt.store.contracts import EventStore
 from autoopt.store.records import EventRecord
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import fetch_all, insert_if_absent
 
@@ -27,8 +28,8 @@ class SqlEvents(EventStore):
             "time": self._database.now,
             "kind": record.kind,
             "run": record.run,
-            "subject": columns.text(record.subject),
-            "content": columns.dumps(record.data),
+            "subject": codec.text(record.subject),
+            "content": codec.dumps(record.data),
         }
         self._database.write(lambda connection: insert_if_absent(connection, tables.event, row))
 
@@ -43,6 +44,6 @@ class SqlEvents(EventStore):
             query = query.where(_T.subject.startswith(f"{under}/", autoescape=True))
         events = []
         for row in fetch_all(self._database, query):
-            data = columns.loads(row["content"])
+            data = codec.loads(row["content"])
             events.append(EventRecord(row["kind"], row["run"], row["subject"], data, row["time"]))
         return tuple(events)

@@ -8,10 +8,11 @@ from sqlalchemy import Connection, func, literal, select
 
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.store import codec
 from autoopt.store.contracts import Store
 from autoopt.store.lineage import MAX_STEPS, Ancestry, LineageTracer
 from autoopt.store.records import PassRunRecord
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.results import read_pass_runs
 from autoopt.store.sql.rows import fetch_all
@@ -29,7 +30,7 @@ class SqlLineage(LineageTracer):
     def _outputs(self, artifact: str) -> set[Candidate]:
         query = select(_T.output_options).where(_T.output_artifact == artifact).distinct()
         rows = fetch_all(self._database, query)
-        return {Candidate(artifact, columns.loads(row["output_options"])) for row in rows}
+        return {Candidate(artifact, codec.loads(row["output_options"])) for row in rows}
 
     def _ancestry(self, key: str) -> Ancestry:
         changed = _T.outcome == str(Outcome.OK)

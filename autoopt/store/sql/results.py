@@ -10,13 +10,14 @@ from sqlalchemy import Connection, RowMapping, Table, and_, delete, insert, null
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.outcome import Outcome
+from autoopt.store import codec
 from autoopt.store.contracts import ResultStore
 from autoopt.store.faults import reached
 from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.claims import REPLACEABLE
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import batches, insert_if_absent
+from autoopt.store.sql.rows import batches, insert_if_absent, is_among
 
 Row: TypeAlias = dict[str, object]
 Metrics: TypeAlias = dict[str, dict[str, Estimate]]
@@ -112,7 +113,7 @@ class _Environments:
         """Store an environment; returns its digest, or None for an empty one."""
         if not environment:
             return None
-        content = columns.dumps(environment)
+        content = codec.dumps(environment)
         if content not in self._digests:
             digest = digest_json(dict(environment))
             row = {"digest": digest, "content": content, "created": self._database.now}
@@ -134,7 +135,7 @@ def _finished_rows(connection: Connection, table: Table, keys: Iterable[str]) ->
     query = select(table, environment.c.content.label("environment_content")).select_from(joined)
     rows: dict[str, RowMapping] = {}
     for batch in batches(keys):
-        finished = query.where(columns.is_among(table.c.key, batch), table.c.outcome.is_not(None))
+        finished = query.where(is_among(table.c.key, batch), table.c.outcome.is_not(None))
         for row in connection.execute(finished).mappings():
             rows[row["key"]] = row
     return rows
@@ -144,44 +145,44 @@ def _pass_run_row(record: PassRunRecord, environment: str | None) -> Row:
     row: Row = {
         "key": record.key,
         "outcome": str(record.outcome),
-        "pass_name": columns.text(record.pass_name),
-        "node": None if record.node is None else columns.text(record.node),
-        "params": columns.dumps(record.params),
+        "pass_name": codec.text(record.pass_name),
+        "node": None if record.node is None else codec.text(record.node),
+        "params": codec.dumps(record.params),
         "input_artifact": record.input.artifact,
-        "input_options": columns.dumps(record.input.session_options),
+        "input_options": codec.dumps(record.input.session_options),
         "input_key": record.input.key,
         "output_artifact": None,
         "output_options": None,
         "output_key": None,
         "seconds": record.seconds,
-        "message": columns.text(record.message),
+        "message": codec.text(record.message),
         "environment": environment,
-        "attempts": columns.dumps(list(record.attempts)),
-        "reports": columns.dumps(record.reports),
+        "attempts": codec.dumps(list(record.attempts)),
+        "reports": codec.dumps(record.reports),
         "run": record.run,
     }
     if record.output is not None:
         row["output_artifact"] = record.output.artifact
-        row["output_options"] = columns.dumps(record.output.session_options)
+        row["output_options"] = codec.dumps(record.output.session_options)
         row["output_key"] = record.output.key
     return row
 
 
 def _pass_run_record(row: RowMapping) -> PassRunRecord:
-    candidate = columns.candidate(row["input_artifact"], row["input_options"])
+    candidate = codec.candidate(row["input_artifact"], row["input_options"])
     assert candidate is not None  # finished rows have an input
     return PassRunRecord(
         key=row["key"],
         pass_name=row["pass_name"],
-        params=columns.loads(row["params"]),
+        params=codec.loads(row["params"]),
         input=candidate,
         outcome=Outcome(row["outcome"]),
-        output=columns.candidate(row["output_artifact"], row["output_options"]),
+        output=codec.candidate(row["output_artifact"], row["output_options"]),
         seconds=row["seconds"],
         message=row["message"],
-        environment=columns.loads(row["environment_content"]) or {},
-        attempts=tuple(columns.loads(row["attempts"])),
-        reports=columns.loads(row["reports"]),
+        environment=codec.loads(row["environment_content"]) or {},
+        attempts=tuple(codec.loads(row["attempts"])),
+        reports=codec.loads(row["reports"]),
         run=row["run"],
         node=row["node"],
         finished=row["finished"],
@@ -193,19 +194,19 @@ def _evaluation_row(record: EvaluationRecord, environment: str | None) -> Row:
         "key": record.key,
         "outcome": str(record.outcome),
         "artifact": record.candidate.artifact,
-        "session_options": columns.dumps(record.candidate.session_options),
+        "session_options": codec.dumps(record.candidate.session_options),
         "candidate": record.candidate.key,
-        "meter": columns.text(record.meter),
-        "details": columns.dumps(record.details),
+        "meter": codec.text(record.meter),
+        "details": codec.dumps(record.details),
         "seconds": record.seconds,
-        "message": columns.text(record.message),
+        "message": codec.text(record.message),
         "environment": environment,
         "run": record.run,
     }
 
 
 def _evaluation_record(row: RowMapping, metrics: Metrics) -> EvaluationRecord:
-    candidate = columns.candidate(row["artifact"], row["session_options"])
+    candidate = codec.candidate(row["artifact"], row["session_options"])
     assert candidate is not None  # finished rows have a candidate
     return EvaluationRecord(
         key=row["key"],
@@ -215,10 +216,10 @@ def _evaluation_record(row: RowMapping, metrics: Metrics) -> EvaluationRecord:
         metrics=metrics.get(CANDIDATE, {}),
         source_metrics=metrics.get(SOURCE, {}),
         ratios=metrics.get(RATIO, {}),
-        details=columns.loads(row["details"]),
+        details=codec.loads(row["details"]),
         seconds=row["seconds"],
         message=row["message"],
-        environment=columns.loads(row["environment_content"]) or {},
+        environment=codec.loads(row["environment_content"]) or {},
         run=row["run"],
         finished=row["finished"],
     )
@@ -231,9 +232,9 @@ def _replace_metrics(connection: Connection, record: EvaluationRecord) -> None:
     for role, metrics in ((CANDIDATE, record.metrics), (SOURCE, record.source_metrics), (RATIO, record.ratios)):
         for name, estimate in metrics.items():
             row: Row = {"evaluation": record.key, "role": role, "metric": name}
-            row["value"] = columns.number(estimate.value)
-            row["low"] = columns.number(estimate.low)
-            row["high"] = columns.number(estimate.high)
+            row["value"] = codec.number(estimate.value)
+            row["low"] = codec.number(estimate.low)
+            row["high"] = codec.number(estimate.high)
             rows.append(row)
     if rows:
         connection.execute(insert(table), rows)
@@ -244,9 +245,9 @@ def _metrics_of(connection: Connection, keys: Iterable[str]) -> dict[str, Metric
     table = tables.metric_value
     metrics: dict[str, Metrics] = {}
     for batch in batches(keys):
-        query = select(table).where(columns.is_among(table.c.evaluation, batch)).order_by(table.c.metric)
+        query = select(table).where(is_among(table.c.evaluation, batch)).order_by(table.c.metric)
         for row in connection.execute(query).mappings():
-            bounds = [columns.from_number(row[part]) for part in ("value", "low", "high")]
+            bounds = [codec.from_number(row[part]) for part in ("value", "low", "high")]
             roles = metrics.setdefault(row["evaluation"], {})
             roles.setdefault(row["role"], {})[row["metric"]] = Estimate(*bounds)
     return metrics

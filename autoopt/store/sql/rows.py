@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, select
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autoopt.store.lookup import require_single_match
@@ -27,6 +27,14 @@ def batches(items: Iterable[Item]) -> Iterator[list[Item]]:
             batch = []
     if batch:
         yield batch
+
+
+def is_among(column: Column[str], values: Sequence[str]) -> ColumnElement[bool]:
+    """The condition that a column holds one of `values`."""
+    if len(values) == 1:
+        # The most frequent question by far; SQLAlchemy renders it in half the time of an IN.
+        return column == values[0]
+    return column.in_(values)
 
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:

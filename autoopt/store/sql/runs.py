@@ -8,12 +8,13 @@ from sqlalchemy import Connection, RowMapping, insert, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
+from autoopt.store import codec
 from autoopt.store.contracts import LEASE_SECONDS, RunStore
 from autoopt.store.records import ChainRecord, Json, RunRecord, RunStatus, new_id
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.deletion import delete_ended_run
-from autoopt.store.sql.rows import Lookup, batches, fetch_all, insert_if_absent
+from autoopt.store.sql.rows import Lookup, batches, fetch_all, insert_if_absent, is_among
 
 _T = tables.run.c
 _LOOKUP = Lookup(tables.run, "id", "run", newest_by="number", newest_among=_T.parent.is_(None))
@@ -28,17 +29,17 @@ class SqlRuns(RunStore):
 
     def create(self, record: RunRecord, chains: Sequence[ChainRecord] = ()) -> RunRecord:
         run = record.id or new_id()
-        plan = columns.dumps(record.plan)
-        plan_digest = digest_json({"plan": columns.loads(plan), "chains": [chain.id for chain in chains]})
+        plan = codec.dumps(record.plan)
+        plan_digest = digest_json({"plan": codec.loads(plan), "chains": [chain.id for chain in chains]})
         row = {
             "id": run,
-            "name": columns.text(record.name),
+            "name": codec.text(record.name),
             "identity": record.identity,
             "model": record.model,
             "plan": plan_digest,
-            "settings": columns.dumps(record.settings),
+            "settings": codec.dumps(record.settings),
             "status": record.status,
-            "result": columns.dumps_optional(record.result),
+            "result": codec.dumps_optional(record.result),
             "sweep": record.sweep,
             "parent": record.parent,
             "owner": record.owner or self._owner,
@@ -62,7 +63,7 @@ class SqlRuns(RunStore):
         self, run: str, status: RunStatus = "finished", result: Json | None = None, owner: str | None = None
     ) -> bool:
         claimant = owner or self._owner
-        content = columns.dumps_optional(result)
+        content = codec.dumps_optional(result)
         mine = _T.owner.is_(None) | (_T.owner == claimant)
         end = update(tables.run).where(_T.id == run, _T.status == "running", mine)
         end = end.values(status=status, result=content, owner=claimant, lease=None, finished=self._database.now)
@@ -103,7 +104,7 @@ class SqlRuns(RunStore):
         query = select(tables.chain).join(tables.run, _T.plan == chain.plan).where(_T.id == run)
         rows = fetch_all(self._database, query.order_by(chain.position))
         return tuple(
-            ChainRecord(row["id"], row["name"], tuple(columns.loads(row["nodes"])), int(row["points"])) for row in rows
+            ChainRecord(row["id"], row["name"], tuple(codec.loads(row["nodes"])), int(row["points"])) for row in rows
         )
 
     def delete(self, run: str) -> None:
@@ -114,8 +115,8 @@ def _insert_chains(connection: Connection, plan: str, chains: Sequence[ChainReco
     rows = []
     for position, chain in enumerate(chains):
         row: dict[str, object] = {"plan": plan, "id": chain.id, "position": position}
-        row["name"] = columns.text(chain.name)
-        row["nodes"] = columns.dumps(list(chain.nodes))
+        row["name"] = codec.text(chain.name)
+        row["nodes"] = codec.dumps(list(chain.nodes))
         row["points"] = str(chain.points)  # more than an integer column holds
         rows.append(row)
     for batch in batches(rows):
@@ -132,7 +133,7 @@ def _plans(connection: Connection, digests: set[str]) -> dict[str, str]:
     table = tables.plan
     plans: dict[str, str] = {}
     for batch in batches(digests):
-        for row in connection.execute(select(table).where(columns.is_among(table.c.digest, batch))):
+        for row in connection.execute(select(table).where(is_among(table.c.digest, batch))):
             plans[row.digest] = row.content
     return plans
 
@@ -143,10 +144,10 @@ def _record(row: RowMapping, plan: str) -> RunRecord:
         name=row["name"],
         identity=row["identity"],
         model=row["model"],
-        plan=columns.loads(plan),
-        settings=columns.loads(row["settings"]),
+        plan=codec.loads(plan),
+        settings=codec.loads(row["settings"]),
         status=row["status"],
-        result=columns.loads(row["result"]),
+        result=codec.loads(row["result"]),
         sweep=row["sweep"],
         parent=row["parent"],
         owner=row["owner"],

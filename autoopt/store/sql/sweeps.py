@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from sqlalchemy import RowMapping, select, update
 
+from autoopt.store import codec
 from autoopt.store.contracts import SweepStore
 from autoopt.store.records import Json, RunStatus, SweepRecord, new_id
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import Lookup, fetch_all, insert_if_absent
 
@@ -26,8 +27,8 @@ class SqlSweeps(SweepStore):
         sweep = record.id or new_id()
         row = {
             "id": sweep,
-            "name": columns.text(record.name),
-            "settings": columns.dumps(record.settings),
+            "name": codec.text(record.name),
+            "settings": codec.dumps(record.settings),
             "status": record.status,
             "created": self._database.now,
         }
@@ -36,7 +37,7 @@ class SqlSweeps(SweepStore):
 
     def finish(self, sweep: str, status: RunStatus = "finished", result: Json | None = None) -> None:
         end = update(tables.sweep).where(_T.id == sweep)
-        end = end.values(status=status, result=columns.dumps_optional(result), finished=self._database.now)
+        end = end.values(status=status, result=codec.dumps_optional(result), finished=self._database.now)
         self._database.write(lambda connection: connection.execute(end))
 
     def get(self, name: str) -> SweepRecord:
@@ -45,7 +46,7 @@ class SqlSweeps(SweepStore):
     def all(self, name: str | None = None) -> Iterator[SweepRecord]:
         query = select(_T.id).order_by(_T.number.desc())
         if name is not None:
-            query = query.where(_T.name == columns.text(name))
+            query = query.where(_T.name == codec.text(name))
         for row in fetch_all(self._database, query):
             # A sweep that was deleted in the meantime is left out.
             for sweep in fetch_all(self._database, select(tables.sweep).where(_T.id == row["id"])):
@@ -56,9 +57,9 @@ def _record(row: RowMapping) -> SweepRecord:
     return SweepRecord(
         id=row["id"],
         name=row["name"],
-        settings=columns.loads(row["settings"]),
+        settings=codec.loads(row["settings"]),
         status=row["status"],
-        result=columns.loads(row["result"]),
+        result=codec.loads(row["result"]),
         created=row["created"],
         finished=row["finished"],
     )

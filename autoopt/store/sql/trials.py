@@ -8,11 +8,12 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, and_, insert, sele
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
+from autoopt.store import codec
 from autoopt.store.contracts import LEASE_SECONDS, TrialStore
 from autoopt.store.leases import is_abandoned
 from autoopt.store.owner import is_known_dead
 from autoopt.store.records import TrialRecord
-from autoopt.store.sql import columns, tables
+from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches, fetch_all, insert_if_absent
 
@@ -146,25 +147,25 @@ def _row(record: TrialRecord, owner: str | None) -> dict[str, object]:
         "run": record.run,
         "number": record.number,
         "chain": record.chain,
-        "point": columns.dumps(record.point),
+        "point": codec.dumps(record.point),
         "status": record.status,
         "outcome": None if record.outcome is None else str(record.outcome),
         "artifact": None,
         "session_options": None,
-        "metrics": columns.estimates_to_text(record.metrics),
-        "ratios": columns.estimates_to_text(record.ratios),
-        "details": columns.dumps(record.details),
-        "violation": columns.number(record.violation),
-        "message": columns.text(record.message),
+        "metrics": codec.estimates_to_text(record.metrics),
+        "ratios": codec.estimates_to_text(record.ratios),
+        "details": codec.dumps(record.details),
+        "violation": codec.number(record.violation),
+        "message": codec.text(record.message),
         "owner": owner,
         "lease": None,
-        "pass_runs": columns.dumps(list(record.pass_runs)),
-        "evaluations": columns.dumps(list(record.evaluations)),
+        "pass_runs": codec.dumps(list(record.pass_runs)),
+        "evaluations": codec.dumps(list(record.evaluations)),
         "seconds": record.seconds,
     }
     if record.candidate is not None:
         row["artifact"] = record.candidate.artifact
-        row["session_options"] = columns.dumps(record.candidate.session_options)
+        row["session_options"] = codec.dumps(record.candidate.session_options)
     return row
 
 
@@ -173,18 +174,18 @@ def _record(row: RowMapping) -> TrialRecord:
         run=row["run"],
         number=row["number"],
         chain=row["chain"],
-        point=columns.loads(row["point"]),
+        point=codec.loads(row["point"]),
         status=row["status"],
         outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
-        candidate=columns.candidate(row["artifact"], row["session_options"]),
-        metrics=columns.estimates_from_text(row["metrics"]),
-        ratios=columns.estimates_from_text(row["ratios"]),
-        details=columns.loads(row["details"]),
-        violation=columns.from_number(row["violation"]),
+        candidate=codec.candidate(row["artifact"], row["session_options"]),
+        metrics=codec.estimates_from_text(row["metrics"]),
+        ratios=codec.estimates_from_text(row["ratios"]),
+        details=codec.loads(row["details"]),
+        violation=codec.from_number(row["violation"]),
         message=row["message"],
         owner=row["owner"],
         lease=row["lease"],
-        pass_runs=tuple(columns.loads(row["pass_runs"])),
-        evaluations=tuple(columns.loads(row["evaluations"])),
+        pass_runs=tuple(codec.loads(row["pass_runs"])),
+        evaluations=tuple(codec.loads(row["evaluations"])),
         seconds=row["seconds"],
     )

@@ -1,14 +1,12 @@
-"""Values of records as columns and back."""
+"""Values of records as the store keeps them, and back: JSON text, one-line text, numbers."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
-
-from sqlalchemy import Column, ColumnElement
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate
@@ -69,11 +67,3 @@ def candidate(artifact: str | None, options: str | None) -> Candidate | None:
     if artifact is None:
         return None
     return Candidate(artifact, loads(options) or {})
-
-
-def is_among(column: Column[str], values: Sequence[str]) -> ColumnElement[bool]:
-    """The condition that a column holds one of `values`."""
-    if len(values) == 1:
-        # The most frequent question by far; SQLAlchemy renders it in half the time of an IN.
-        return column == values[0]
-    return column.in_(values)
