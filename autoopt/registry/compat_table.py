@@ -1,8 +1,8 @@
-"""Every pass name of PopRT and the names Olive's users know, and what does it here.
+"""Every pass name of PopRT, the names that Olive's users know, and their equivalents in autoopt.
 
-A line is `name | pass (or passes) | parameters, JSON, where NAME is the name | remark`. Parameters after `e.g.` are an
-example of what the user gives, others come with the name where it stands in dag.yaml. Without a pass nothing portable
-does it, and the remark says why.
+A line is `name | pass (or passes) | parameters as JSON, where NAME is the name | remark`. Parameters after `e.g.` are
+an example of values that the user gives; others are presets of the name in dag.yaml. `-` in place of a pass means that
+nothing portable does the same; the remark gives the reason.
 """
 
 from __future__ import annotations

@@ -7,69 +7,58 @@ import inspect
 import typing
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, TypeAlias
 
-from autoopt.registry.pass_info import REQUIRED, Param, ParameterInfo, PassInfo, Unit
+from autoopt.registry.pass_info import REQUIRED, Default, Param, ParameterInfo, PassInfo, Unit
 from autoopt.space.parameters import SearchParameter
 from autoopt.target import Accelerator
 
+PassCode: TypeAlias = Callable[..., Any]
+"""A subclass of `Pass`, or a function `(model, **parameters) -> model`."""
 
-def describe(name: str, item: Any, accelerator: Accelerator | None = None) -> PassInfo:
+_LISTS: Final = ("requires", "conflicts", "accelerators", "needs_ops", "libraries", "aliases")
+_SETTINGS: Final = (
+    *("tolerance", "needs_data", "session_only", "analysis", "makes_model", "host_bound", "target_bound", "version"),
+)
+"""Attributes of a pass that its `PassInfo` takes over under the same name."""
+
+
+def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) -> PassInfo:
     """The `PassInfo` of a class (its annotated fields) or function (its annotated arguments after the model)."""
-    accelerator = accelerator or Accelerator()
-    if inspect.isclass(item):
-        parameters = _class_parameters(item)
-        offered = getattr(item, "offer", None)
-        if offered is not None:
-            parameters = tuple(p for p in (offered(p, accelerator) for p in parameters) if p is not None)
+    if inspect.isclass(code):
+        parameters = _class_parameters(code, accelerator or Accelerator())
     else:
-        parameters = _function_parameters(item)
-    summary = next(iter((inspect.getdoc(item) or "").splitlines()), "")
-    libraries = tuple(getattr(item, "libraries", ()))
+        parameters = _function_parameters(code)
+    attributes: dict[str, Any] = {}
+    for attribute in _LISTS:
+        attributes[attribute] = tuple(getattr(code, attribute, ()))
+    for attribute in _SETTINGS:
+        if hasattr(code, attribute):
+            attributes[attribute] = getattr(code, attribute)
+    summary, *_ = (inspect.getdoc(code) or "\n").splitlines()
     return PassInfo(
         name=name,
-        family=getattr(item, "family", "") or _family(item.__module__),
+        family=getattr(code, "family", "") or code.__module__.rpartition(".")[2],
         summary=summary,
         parameters=parameters,
-        requires=tuple(getattr(item, "requires", ())),
-        conflicts=tuple(getattr(item, "conflicts", ())),
-        accelerators=tuple(getattr(item, "accelerators", ())),
-        tolerance=getattr(item, "tolerance", "equal"),
-        needs_data=getattr(item, "needs_data", False),
-        needs_ops=tuple(getattr(item, "needs_ops", ())),
-        session_only=getattr(item, "session_only", False),
-        analysis=getattr(item, "analysis", False),
-        in_memory=getattr(item, "takes", "proto") == "proto",
-        makes_model=getattr(item, "makes_model", False),
-        host_bound=getattr(item, "host_bound", False),
-        target_bound=getattr(item, "target_bound", True),
-        user_script=any(p.category == "object" for p in parameters),
-        version=getattr(item, "version", 1),
-        libraries=libraries,
-        missing=_missing(libraries, getattr(item, "extra", "")),
-        aliases=tuple(getattr(item, "aliases", ())),
+        in_memory=getattr(code, "takes", "proto") == "proto",
+        user_script=any(parameter.category == "object" for parameter in parameters),
+        missing=_missing_library(attributes["libraries"], getattr(code, "extra", "")),
+        **attributes,
     )
 
 
-def _family(module: str) -> str:
-    """The family of a pass that names none: its room below `autoopt.passes`, else the last part of its module."""
-    built_in = module.removeprefix("autoopt.passes.")
-    if built_in != module:
-        return built_in.partition(".")[0]
-    return module.rpartition(".")[2]
-
-
-def _missing(libraries: tuple[str, ...], extra: str) -> str:
+def _missing_library(libraries: tuple[str, ...], extra: str) -> str:
     for library in libraries:
         if not _installed(library):
-            wanted = f"'autoopt[{extra}]'" if extra else library
-            return f"{library} is not installed; pip install {wanted}"
+            package = f"'autoopt[{extra}]'" if extra else library
+            return f"{library} is not installed; pip install {package}"
     return ""
 
 
 @lru_cache(maxsize=128)
 def _installed(library: str) -> bool:
-    """Whether a distribution is there; its metadata is not parsed, which would take longer than all else."""
+    """True if a distribution is installed; does not parse its metadata, which would dominate the planning time."""
     try:
         importlib.metadata.distribution(library)
     except importlib.metadata.PackageNotFoundError:
@@ -77,36 +66,43 @@ def _installed(library: str) -> bool:
     return True
 
 
-def _class_parameters(item: type) -> tuple[ParameterInfo, ...]:
-    hints = typing.get_type_hints(item, include_extras=True)
-    own: list[ParameterInfo] = []
-    for name, hint in hints.items():
-        if name.startswith("_") or typing.get_origin(hint) is typing.ClassVar or name == "context":
+def _class_parameters(code: type, accelerator: Accelerator) -> tuple[ParameterInfo, ...]:
+    offer = getattr(code, "offer", None)
+    parameters: list[ParameterInfo] = []
+    for name, hint in typing.get_type_hints(code, include_extras=True).items():
+        if name.startswith("_") or name == "context" or typing.get_origin(hint) is typing.ClassVar:
             continue
-        own.append(_parameter(name, hint, getattr(item, name, REQUIRED)))
-    return tuple(own)
+        parameter = _parameter(name, hint, getattr(code, name, REQUIRED))
+        if offer is not None:
+            # A pass may change or drop a parameter for an accelerator.
+            parameter = offer(parameter, accelerator)
+        if parameter is not None:
+            parameters.append(parameter)
+    return tuple(parameters)
 
 
-def _function_parameters(item: Callable[..., Any]) -> tuple[ParameterInfo, ...]:
-    hints = typing.get_type_hints(item, include_extras=True)
-    arguments = list(inspect.signature(item).parameters.values())[1:]
-    return tuple(
-        _parameter(a.name, hints.get(a.name, Any), REQUIRED if a.default is a.empty else a.default) for a in arguments
-    )
+def _function_parameters(code: PassCode) -> tuple[ParameterInfo, ...]:
+    hints = typing.get_type_hints(code, include_extras=True)
+    _model, *arguments = inspect.signature(code).parameters.values()
+    parameters = []
+    for argument in arguments:
+        default = REQUIRED if argument.default is argument.empty else argument.default
+        parameters.append(_parameter(argument.name, hints.get(argument.name, Any), default))
+    return tuple(parameters)
 
 
-def _parameter(name: str, hint: Any, default: Any) -> ParameterInfo:
-    annotation = hint
-    extras: tuple[Any, ...] = ()
-    if typing.get_origin(hint) is Annotated:
-        annotation, *rest = typing.get_args(hint)
-        extras = tuple(rest)
-    return ParameterInfo(
-        name=name,
-        annotation=annotation,
-        default=default,
-        search=next((e for e in extras if isinstance(e, SearchParameter)), None),
-        description=next((e for e in extras if isinstance(e, str)), ""),
-        unit=next((e.name for e in extras if isinstance(e, Unit)), ""),
-        category=next((e.category for e in extras if isinstance(e, Param)), "value"),
-    )
+def _parameter(name: str, hint: object, default: Default) -> ParameterInfo:
+    if typing.get_origin(hint) is not Annotated:
+        return ParameterInfo(name, hint, default)
+    annotation, *extras = typing.get_args(hint)
+    details: dict[str, Any] = {}
+    for extra in extras:
+        if isinstance(extra, SearchParameter):
+            details.setdefault("search", extra)
+        elif isinstance(extra, str):
+            details.setdefault("description", extra)
+        elif isinstance(extra, Unit):
+            details.setdefault("unit", extra.name)
+        elif isinstance(extra, Param):
+            details.setdefault("category", extra.category)
+    return ParameterInfo(name, annotation, default, **details)

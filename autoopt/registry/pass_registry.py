@@ -1,8 +1,4 @@
-"""Passes by name: the readable list of built-in ones, entry points, and `@register` in user files.
-
-A `PassInfo` tells everything planning needs (parameters for a target, requires, conflicts) without importing onnx
-or onnxruntime: pass modules import those inside `run`.
-"""
+"""Passes by name: built-in ones, plug-ins from entry points, and `@register` in user files."""
 
 from __future__ import annotations
 
@@ -18,16 +14,16 @@ from typing import Any, TypeVar
 from autoopt.errors import InputError, did_you_mean, one_line
 from autoopt.registry.built_in import BUILT_IN
 from autoopt.registry.compat import answers
-from autoopt.registry.describe import describe
+from autoopt.registry.describe import PassCode, describe
 from autoopt.registry.pass_info import PassInfo, info_to_json
 from autoopt.target import Accelerator
 
-Taken = TypeVar("Taken", bound=Callable[..., Any])
+Code = TypeVar("Code", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A plug-in or user file that could not be loaded, and why."""
+    """A plug-in or user file that could not be loaded, and the reason."""
 
     origin: str
     reason: str
@@ -35,65 +31,66 @@ class Failure:
 
 @dataclass
 class Registry:
-    """Passes by name. `names` and `info` import at most the modules of the passes asked for."""
+    """Passes by name. A look-up imports only the module of the pass in question."""
 
     dotted: dict[str, str] = field(default_factory=lambda: dict(BUILT_IN))
-    loaded: dict[str, Any] = field(default_factory=dict)
+    loaded: dict[str, PassCode] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    releases: dict[str, str] = field(default_factory=dict)  # origin of a plug-in -> its name and version
-    _plugins_read: bool = False
+    releases: dict[str, str] = field(default_factory=dict)
+    """Origin of a plug-in -> its name and version."""
+    _plugins_loaded: bool = False
 
-    def add(self, name: str, item: Any, origin: str) -> None:
+    def add(self, name: str, code: PassCode, origin: str) -> None:
         """Register a class or function.
 
         Raises:
-            InputError: the name is taken, or that is no pass.
+            InputError: the name is taken, or the object is not a pass.
         """
-        if not callable(getattr(item, "run", None) if inspect.isclass(item) else item):
+        if not callable(getattr(code, "run", None) if inspect.isclass(code) else code):
             raise InputError(f"pass {name!r} ({origin}) is neither a Pass nor a function")
-        if (name in self.dotted or name in self.loaded) and self.loaded.get(name) is not item:
+        if (name in self.dotted or name in self.loaded) and self.loaded.get(name) is not code:
             raise InputError(f"pass {name!r} is registered twice ({self.origins.get(name, 'built-in')} and {origin})")
-        self.loaded[name] = item
+        self.loaded[name] = code
         self.origins[name] = origin
 
     def names(self) -> tuple[str, ...]:
         """All registered names, without importing built-in passes."""
-        self._read_plugins()
+        self._load_plugins()
         return tuple(dict.fromkeys((*self.dotted, *self.loaded)))
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> PassCode:
         """The class or function registered under that name or alias.
 
         Raises:
-            InputError: unknown name (names the nearest).
+            InputError: unknown name; suggests the nearest.
         """
-        if name in self.dotted and name not in self.loaded:
+        if name not in self.loaded and name not in self.dotted:
+            name = self.resolve(name)
+        if name not in self.loaded:
             module, _, attribute = self.dotted[name].partition(":")
             self.loaded[name] = getattr(importlib.import_module(module), attribute)
-        if name not in self.loaded:
-            self._read_plugins()
-        if name not in self.loaded:
-            name = self.resolve(name)
-            return self.get(name)
         return self.loaded[name]
 
     def resolve(self, name: str) -> str:
-        """The registered name behind a name or an alias.
+        """The registered name for a name, an alias, or the name of a pass in another product.
 
         Raises:
-            InputError: unknown; names the nearest.
+            InputError: unknown name; suggests the nearest.
         """
         names = self.names()
         if name in names:
             return name
-        aliases = {alias: own for own in reversed(names) for alias in getattr(self.get(own), "aliases", ())}
+        aliases: dict[str, str] = {}
+        for registered in names:
+            for alias in getattr(self.get(registered), "aliases", ()):
+                aliases.setdefault(alias, registered)
         if name in aliases:
             return aliases[name]
-        stands_for = answers().get(name)
-        if stands_for is not None and len(stands_for.passes) == 1:
-            return str(stands_for.passes[0])
-        hint = stands_for.hint if stands_for is not None else did_you_mean(name, [*names, *aliases])
+        answer = answers().get(name)
+        if answer is not None and len(answer.passes) == 1:
+            return answer.passes[0]
+        hint = answer.hint if answer is not None else did_you_mean(name, [*names, *aliases])
         raise InputError(f"unknown pass {name!r}", remedy=hint or "'autoopt passes list' shows all")
 
     def info(self, name: str, accelerator: Accelerator | None = None) -> PassInfo:
@@ -102,29 +99,31 @@ class Registry:
         Raises:
             InputError: unknown pass.
         """
-        own = self.resolve(name)
-        origin = self.origins.get(own, "built-in")
-        info = describe(own, self.get(own), accelerator)
+        registered = self.resolve(name)
+        origin = self.origins.get(registered, "built-in")
+        info = describe(registered, self.get(registered), accelerator)
         info = replace(info, origin=origin, source_digest=self.releases.get(origin, ""))
-        stands_for = None if name == own else answers().get(name)
-        return info if stands_for is None else replace(info, presets=stands_for.presets)
+        answer = answers().get(name) if name != registered else None
+        return info if answer is None else replace(info, presets=answer.presets)
 
-    def _read_plugins(self) -> None:
-        if self._plugins_read:
+    def _load_plugins(self) -> None:
+        if self._plugins_loaded:
             return
-        self._plugins_read = True
+        self._plugins_loaded = True
         for point in importlib.metadata.entry_points(group="autoopt.passes"):
             origin = f"plug-in {point.dist.name}" if point.dist else f"plug-in {point.value}"
             self.releases[origin] = f"{point.dist.name} {point.dist.version}" if point.dist else ""
             before = set(self.loaded)
             try:
-                item = point.load()
-                json.dumps(info_to_json(describe(point.name, item)))  # what cannot be told of is no pass
-                self.add(point.name, item, origin)
-            except (Exception, SystemExit) as error:  # another party's code: it is reported, and harms nothing else
+                code = point.load()
+                # A pass that cannot be described as JSON is of no use to planning.
+                json.dumps(info_to_json(describe(point.name, code)))
+                self.add(point.name, code, origin)
+            except (Exception, SystemExit) as error:  # a plug-in must not break the others
                 self.failures.append(Failure(f"{origin} ({point.value})", one_line(f"{type(error).__name__}: {error}")))
-            own = self.loaded.keys() - self.dotted.keys() - before
-            self.origins.update(dict.fromkeys(own, origin))  # with what its module registered beside
+            # The module may have registered further passes itself.
+            added = self.loaded.keys() - self.dotted.keys() - before
+            self.origins.update(dict.fromkeys(added, origin))
 
 
 @lru_cache(maxsize=1)
@@ -133,11 +132,11 @@ def registry() -> Registry:
     return Registry()
 
 
-def register(name: str) -> Callable[[Taken], Taken]:
-    """Make a `Pass` subclass or a function `(model, **parameters) -> model` known under `name`."""
+def register(name: str) -> Callable[[Code], Code]:
+    """Register a `Pass` subclass or a function `(model, **parameters) -> model` under `name`."""
 
-    def decorate(item: Taken) -> Taken:
-        registry().add(name, item, inspect.getsourcefile(inspect.unwrap(item)) or "user code")
-        return item
+    def decorate(code: Code) -> Code:
+        registry().add(name, code, inspect.getsourcefile(inspect.unwrap(code)) or "user code")
+        return code
 
     return decorate

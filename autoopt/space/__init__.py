@@ -17,9 +17,9 @@ from autoopt.space.parameters import (
     SearchParameter,
     Sentinel,
     Value,
-    from_json,
+    definition_from_json,
+    definition_to_json,
     same,
-    to_json,
 )
 from autoopt.space.search_space import Point, SearchSpace, matches
 
@@ -40,8 +40,8 @@ __all__ = [
     "SearchSpace",
     "Sentinel",
     "Value",
-    "from_json",
+    "definition_from_json",
+    "definition_to_json",
     "matches",
     "same",
-    "to_json",
 ]

@@ -1,13 +1,16 @@
-"""Search parameters: the values that a pass parameter may take, and how they depend on other parameters."""
+"""Search parameters: the values that a pass parameter may take, and their dependence on other parameters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-Value: TypeAlias = Any  # a JSON value: str, int, float, bool, None, list, dict
+from autoopt.json_codec import JsonObject, JsonValue
+
+Value: TypeAlias = JsonValue
+T = TypeVar("T")
 
 MAX_VALUES: Final = 10_000
 """Most values of one parameter."""
@@ -24,19 +27,32 @@ class Sentinel:
 
 
 INVALID: Final = Sentinel("INVALID")
-"""In `Conditional`: these parent values together are not allowed at all."""
+"""In `Conditional`: this combination of parent values is not allowed."""
 IGNORED: Final = Sentinel("IGNORED")
-"""In `Conditional`: the parameter means nothing here; it keeps its default and is not part of the point."""
+"""In `Conditional`: the parameter has no effect here; it takes its default and is not part of the point."""
 
 
 class SearchParameter:
-    """Something that is searched: `values()` are its options, in order, without repeats."""
+    """A finite list of values to search."""
 
     def values(self) -> tuple[Value, ...]:
-        raise TypeError(f"{type(self).__name__} has values only once its parents are known")
+        """The values in order, without repeats."""
+        raise TypeError(f"{type(self).__name__} has values only for known parents; resolve it first")
+
+    def all_values(self) -> tuple[Value, ...]:
+        """Every value that the parameter can take, under any condition."""
+        return self.values()
+
+    def restrict(self, allows: Callable[[Value], bool]) -> Branch:
+        """The parameter with only the values that `allows` accepts; `INVALID` if it accepts none."""
+        values = [value for value in self.values() if allows(value)]
+        return Categorical(values) if values else INVALID
 
     def __len__(self) -> int:
         return len(self.values())
+
+
+Branch: TypeAlias = SearchParameter | Sentinel
 
 
 class Categorical(SearchParameter):
@@ -47,10 +63,10 @@ class Categorical(SearchParameter):
             values = tuple(values[0])
         if not values:
             raise ValueError("Categorical needs at least one value")
-        kept: dict[Hashable, Value] = {}
+        distinct: dict[Hashable, Value] = {}
         for value in values:
-            kept.setdefault(key(value), value)
-        self._values = tuple(kept.values())
+            distinct.setdefault(value_key(value), value)
+        self._values = tuple(distinct.values())
 
     def values(self) -> tuple[Value, ...]:
         return self._values
@@ -59,10 +75,10 @@ class Categorical(SearchParameter):
         return f"{type(self).__name__}({', '.join(map(repr, self._values))})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Categorical) and same(list(self._values), list(other._values))
+        return isinstance(other, Categorical) and same(self._values, other._values)
 
     def __hash__(self) -> int:
-        return hash(key(list(self._values)))
+        return hash(value_key(self._values))
 
 
 class Boolean(Categorical):
@@ -85,24 +101,30 @@ class Integer(SearchParameter):
     log: bool = False
 
     def __post_init__(self) -> None:
-        step = self.step if self.step is not None else (2 if self.log else 1)
         if self.low > self.high:
             raise ValueError(f"low {self.low} is above high {self.high}")
-        if step < (2 if self.log else 1):
-            raise ValueError(f"step must be at least {2 if self.log else 1}")
+        if self._step < self._default_step:
+            raise ValueError(f"step must be at least {self._default_step}")
         if self.log and self.low < 1:
             raise ValueError("log needs low >= 1")
-        if not self.log and (self.high - self.low) // step >= MAX_VALUES:
+        if not self.log and (self.high - self.low) // self._step >= MAX_VALUES:
             raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
+
+    @property
+    def _default_step(self) -> int:
+        return 2 if self.log else 1
+
+    @property
+    def _step(self) -> int:
+        return self._default_step if self.step is None else self.step
 
     def values(self) -> tuple[Value, ...]:
         if not self.log:
-            return tuple(range(self.low, self.high + 1, self.step or 1))
-        out, value = [], self.low
-        while value <= self.high:
-            out.append(value)
-            value *= self.step or 2
-        return tuple(out)
+            return tuple(range(self.low, self.high + 1, self._step))
+        values = [self.low]
+        while values[-1] * self._step <= self.high:
+            values.append(values[-1] * self._step)
+        return tuple(values)
 
 
 @dataclass(frozen=True)
@@ -118,89 +140,101 @@ class Float(SearchParameter):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low > self.high:
             raise ValueError(f"low {self.low} and high {self.high} must be finite and in order")
-        if (self.step is None) == (self.count is None):
-            raise ValueError("needs exactly one of step or count")
-        if self.step is not None and (not math.isfinite(self.step) or self.step <= 0 or self.log):
-            raise ValueError("step must be above 0 and finite, and goes without log (use count)")
-        if self.count is not None and self.count < (2 if self.high > self.low else 1):
-            raise ValueError("count must be at least 2")
         if self.log and self.low <= 0:
             raise ValueError("log needs low > 0")
-        number = self.count if self.count is not None else (self.high - self.low) / (self.step or 1.0)
-        if number > MAX_VALUES:
+        if self.step is not None and self.count is None:
+            self._check_step(self.step)
+        elif self.count is not None and self.step is None:
+            self._check_count(self.count)
+        else:
+            raise ValueError("needs exactly one of step or count")
+
+    def _check_step(self, step: float) -> None:
+        if not math.isfinite(step) or step <= 0 or self.log:
+            raise ValueError("step must be above 0 and finite, and goes without log (use count)")
+        if (self.high - self.low) / step > MAX_VALUES:
             raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
 
+    def _check_count(self, count: int) -> None:
+        if count < 1 or (count == 1 and self.high > self.low):
+            raise ValueError("count must be at least 2")
+        if count > MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES} values; give a smaller count")
+
     def values(self) -> tuple[Value, ...]:
+        low, high = float(self.low), float(self.high)
         if self.step is not None:
-            number = math.floor((self.high - self.low) / self.step + 1e-9) + 1
-            steps = (float(f"{self.low + i * self.step:.12g}") for i in range(number))
-            return tuple(dict.fromkeys(min(float(self.high), max(float(self.low), value)) for value in steps))
-        number, low, high = cast(int, self.count), float(self.low), float(self.high)
-        parts = [i / (number - 1) for i in range(1, number - 1)]
-        if self.log:
-            raw = [math.exp(math.log(low) + (math.log(high) - math.log(low)) * part) for part in parts]
-        else:
-            raw = [low * (1 - part) + high * part for part in parts]
-        inner = [min(high, max(low, float(f"{value:.12g}"))) for value in raw]
-        return tuple(dict.fromkeys((low, *inner, high)))
+            # A float division can fall just short of a whole number of steps.
+            steps = math.floor((high - low) / self.step + 1e-9)
+            return tuple(dict.fromkeys(self._rounded(low + index * self.step) for index in range(steps + 1)))
+        values = [low]
+        intervals = cast(int, self.count) - 1
+        for index in range(1, intervals):
+            share = index / intervals
+            if self.log:
+                values.append(self._rounded(math.exp(math.log(low) + (math.log(high) - math.log(low)) * share)))
+            else:
+                values.append(self._rounded(low * (1 - share) + high * share))
+        return tuple(dict.fromkeys((*values, high)))
+
+    def _rounded(self, value: float) -> float:
+        """Round to 12 digits, so that 0.1 + 2 * 0.1 reads 0.3; never beyond the bounds."""
+        return min(float(self.high), max(float(self.low), float(f"{value:.12g}")))
 
 
-def key(value: Value) -> Hashable:
-    """What makes a JSON value the same value: `True` is not `1`, but `1` is `1.0`."""
+def value_key(value: object) -> Hashable:
+    """A key that is equal for the same JSON values: `True` is not `1`, but `1` is `1.0`."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, (list, tuple)):
-        return ("list", tuple(key(item) for item in value))
+        return ("list", tuple(map(value_key, value)))
     if isinstance(value, dict):
-        return ("dict", frozenset((name, key(item)) for name, item in value.items()))
-    return cast(Hashable, value)
+        return ("dict", frozenset((name, value_key(item)) for name, item in value.items()))
+    return value
 
 
-def same(a: Value, b: Value) -> bool:
-    """Equal as JSON values; see `key`."""
-    return key(a) == key(b)
+def same(a: object, b: object) -> bool:
+    """True if `a` and `b` are equal as JSON values; see `value_key`."""
+    return value_key(a) == value_key(b)
 
 
-class ByParents:
+class ByParents(Generic[T]):
     """A choice by the values of one or several parent parameters of the same pass."""
 
-    def __init__(self, parents: str | Sequence[str], support: Mapping[Any, Any], default: Any) -> None:
+    def __init__(self, parents: str | Sequence[str], support: Mapping[Any, T], default: T) -> None:
         self.parents = (parents,) if isinstance(parents, str) else tuple(parents)
         if not self.parents:
             raise ValueError("needs at least one parent")
-        cases: list[tuple[tuple[Value, ...], Any]] = []
-        for given, branch in support.items():
-            values = given if isinstance(given, tuple) else (given,)
+        cases: list[tuple[tuple[Value, ...], T]] = []
+        self._by_key: dict[Hashable, T] = {}
+        for case, branch in support.items():
+            values = case if isinstance(case, tuple) else (case,)
             if len(values) != len(self.parents):
-                raise ValueError(f"support key {given!r} must have {len(self.parents)} value(s), one per parent")
+                raise ValueError(f"support key {case!r} must have {len(self.parents)} value(s), one per parent")
             cases.append((values, branch))
+            self._by_key.setdefault(value_key(values), branch)
         self.support = tuple(cases)
         self.default = default
-        self._by_key: dict[Hashable, Any] = {}
-        for values, branch in cases:
-            self._by_key.setdefault(key(values), branch)
 
-    def choose(self, config: Mapping[str, Value]) -> Any:
+    def choose(self, config: Mapping[str, Value]) -> T:
         """The branch for the parents' values in `config`."""
-        return self._by_key.get(key([config.get(parent) for parent in self.parents]), self.default)
+        return self._by_key.get(value_key([config.get(parent) for parent in self.parents]), self.default)
 
     @property
-    def branches(self) -> tuple[Any, ...]:
-        """All that may be chosen."""
+    def branches(self) -> tuple[T, ...]:
+        """All branches, the default last."""
         return (*(branch for _, branch in self.support), self.default)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.parents!r}, {dict(self.support)!r}, default={self.default!r})"
 
 
-Branch: TypeAlias = SearchParameter | Sentinel
-
-
-class Conditional(ByParents, SearchParameter):
+class Conditional(ByParents[Branch], SearchParameter):
     """Search values that depend on the values of `parents` (parameters of the same pass, searched or fixed).
 
     `support` maps a tuple of parent values (one value where there is one parent) to a search parameter, `IGNORED`
-    (keeps its default) or `INVALID`; what it does not list takes `default`, which is `INVALID` unless given.
+    (takes its default) or `INVALID`; a combination that it does not list takes `default`, which is `INVALID` unless
+    given.
     """
 
     def __init__(self, parents: str | Sequence[str], support: Mapping[Any, Branch], default: Branch = INVALID) -> None:
@@ -208,64 +242,111 @@ class Conditional(ByParents, SearchParameter):
 
     @property
     def all_parents(self) -> tuple[str, ...]:
-        """Its parents and those of the conditions nested in its branches."""
-        nested = (p for b in self.branches if isinstance(b, Conditional) for p in b.all_parents)
-        return tuple(dict.fromkeys((*self.parents, *nested)))
+        """Its parents and the parents of the conditions nested in its branches."""
+        parents = dict.fromkeys(self.parents)
+        for branch in self.branches:
+            if isinstance(branch, Conditional):
+                parents.update(dict.fromkeys(branch.all_parents))
+        return tuple(parents)
 
     @property
     def varies(self) -> bool:
-        """Whether different parent values offer different search values."""
-        kinds = {
-            key(list(b.values()))
-            for b in self.branches
-            if isinstance(b, SearchParameter) and not isinstance(b, Conditional)
-        }
-        return len(kinds) > 1 or any(isinstance(b, Conditional) for b in self.branches)
+        """True if different parent values can offer different search values."""
+        offers: set[Hashable] = set()
+        for branch in self.branches:
+            if isinstance(branch, Conditional):
+                return True
+            if isinstance(branch, SearchParameter):
+                offers.add(value_key(branch.values()))
+        return len(offers) > 1
 
-    def resolve(self, config: Mapping[str, Value]) -> SearchParameter | Sentinel:
-        """The search parameter, `IGNORED` or `INVALID` that holds for the parents' values in `config`."""
-        branch: Any = self
+    def resolve(self, config: Mapping[str, Value]) -> Branch:
+        """The search parameter, `IGNORED` or `INVALID` that applies to the parents' values in `config`."""
+        branch: Branch = self
         while isinstance(branch, Conditional):
             branch = branch.choose(config)
-        return cast("SearchParameter | Sentinel", branch)
+        return branch
+
+    def all_values(self) -> tuple[Value, ...]:
+        values: dict[Hashable, Value] = {}
+        for branch in self.branches:
+            if isinstance(branch, SearchParameter):
+                for value in branch.all_values():
+                    values.setdefault(value_key(value), value)
+        return tuple(values.values())
+
+    def map(self, change: Callable[[SearchParameter], Branch]) -> Conditional:
+        """A copy whose branches went through `change`, those of nested conditions too; sentinels stay."""
+
+        def changed(branch: Branch) -> Branch:
+            if isinstance(branch, Conditional):
+                return branch.map(change)
+            return change(branch) if isinstance(branch, SearchParameter) else branch
+
+        support = {values: changed(branch) for values, branch in self.support}
+        return Conditional(self.parents, support, changed(self.default))
+
+    def restrict(self, allows: Callable[[Value], bool]) -> Conditional:
+        return self.map(lambda branch: branch.restrict(allows))
 
 
-class ConditionalDefault(ByParents):
-    """A default that depends on the values of `parents`; `default` where `support` does not list them."""
+class ConditionalDefault(ByParents[Value]):
+    """A default that depends on the values of `parents`; `default` for combinations that `support` does not list."""
 
     def __init__(self, parents: str | Sequence[str], support: Mapping[Any, Value], default: Value = None) -> None:
         super().__init__(parents, support, default)
 
 
-def to_json(parameter: Any) -> Any:
-    """A search parameter, condition or sentinel as JSON; plain values as they are, wrapped."""
-    if isinstance(parameter, Sentinel):
-        return {"kind": repr(parameter)}
-    if isinstance(parameter, ByParents):
-        cases = [[list(values), to_json(branch)] for values, branch in parameter.support]
-        kind = type(parameter).__name__
-        return {"kind": kind, "parents": list(parameter.parents), "cases": cases, "default": to_json(parameter.default)}
-    if isinstance(parameter, SearchParameter):
+Definition: TypeAlias = Branch | ConditionalDefault | Value
+"""A search parameter, a condition, a sentinel, or a plain value."""
+
+
+def definition_to_json(definition: Definition) -> dict[str, JsonValue]:
+    """A search parameter, condition, sentinel or plain value as JSON."""
+    if isinstance(definition, Sentinel):
+        return {"kind": repr(definition)}
+    if isinstance(definition, (Conditional, ConditionalDefault)):
+        cases: list[JsonValue] = []
+        for values, branch in definition.support:
+            cases.append([list(values), definition_to_json(branch)])
         return {
-            "kind": "Boolean" if isinstance(parameter, Boolean) else "Categorical",
-            "values": list(parameter.values()),
+            "kind": type(definition).__name__,
+            "parents": list(definition.parents),
+            "cases": cases,
+            "default": definition_to_json(definition.default),
         }
-    return {"kind": "value", "value": parameter}
+    if isinstance(definition, SearchParameter):
+        kind = "Boolean" if isinstance(definition, Boolean) else "Categorical"
+        return {"kind": kind, "values": list(definition.values())}
+    return {"kind": "value", "value": definition}
 
 
-def from_json(data: Mapping[str, Any]) -> Any:
-    """The reverse of `to_json`; numeric ranges come back as `Categorical` of the same values."""
+def definition_from_json(data: JsonObject) -> Definition:
+    """Read what `definition_to_json` wrote; numeric ranges come back as `Categorical` of the same values."""
     kind = data["kind"]
-    if kind in ("INVALID", "IGNORED"):
-        return INVALID if kind == "INVALID" else IGNORED
     if kind in ("Conditional", "ConditionalDefault"):
-        support = {_frozen(values): from_json(branch) for values, branch in data["cases"]}
-        made = Conditional if kind == "Conditional" else ConditionalDefault
-        return made(data["parents"], support, from_json(data["default"]))
+        parents, support, default = _read_cases(data)
+        by_parents = Conditional if kind == "Conditional" else ConditionalDefault
+        return by_parents(parents, support, default)
+    if kind == "Categorical":
+        return Categorical(data["values"])
     if kind == "value":
         return data["value"]
-    return Boolean() if kind == "Boolean" else Categorical(list(data["values"]))
+    if kind == "Boolean":
+        return Boolean()
+    return INVALID if kind == "INVALID" else IGNORED
 
 
-def _frozen(value: Value) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+def _read_cases(data: JsonObject) -> tuple[Sequence[str], dict[Hashable, Any], Any]:
+    """Parents, branches by the parents' values, and the default branch."""
+    support: dict[Hashable, Any] = {}
+    for values, branch in cast(Sequence[tuple[JsonValue, JsonObject]], data["cases"]):
+        support[_as_tuples(values)] = definition_from_json(branch)
+    parents, default = cast(Sequence[str], data["parents"]), cast(JsonObject, data["default"])
+    return parents, support, definition_from_json(default)
+
+
+def _as_tuples(value: JsonValue) -> Hashable:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_as_tuples, value))
+    return cast(Hashable, value)

@@ -18,76 +18,14 @@ Point: TypeAlias = dict[str, NodePoint]
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Neighbouring nodes whose points are enumerated together: `kept` are the raw indices that no cut takes out."""
-
-    nodes: tuple[tuple[str, NodeSpace], ...]
-    kept: tuple[int, ...] | None = None
-
-    @cached_property
-    def raw(self) -> int:
-        return math.prod(space.count for _, space in self.nodes)
-
-    @property
-    def count(self) -> int:
-        return self.raw if self.kept is None else len(self.kept)
-
-    def point(self, index: int) -> Point:
-        """The point at a raw index; nodes without search parameters are left out."""
-        parts: list[tuple[str, NodePoint]] = []
-        for node, space in reversed(self.nodes):
-            index, within = divmod(index, space.count)
-            parts.append((node, space[within]))
-        return {node: point for node, point in reversed(parts) if point}
-
-    def __getitem__(self, index: int) -> Point:
-        return self.point(index if self.kept is None else self.kept[index])
-
-    def index(self, point: Mapping[str, Mapping[str, Value]]) -> int | None:
-        """The reverse of `[]`; None for a point that is cut."""
-        raw = 0
-        for node, space in self.nodes:
-            raw = raw * space.count + space.index(point.get(node, {}))
-        if self.kept is None:
-            return raw
-        place = bisect_left(self.kept, raw)
-        return place if place < len(self.kept) and self.kept[place] == raw else None
-
-    def less(self, cuts: list[Point]) -> _Block:
-        if self.raw > MAX_GROUP:
-            names = ", ".join(node for node, _ in self.nodes)
-            raise InputError(f"cuts across {names} need at most {MAX_GROUP} points; these have {self.raw}")
-        kept = (i for i in range(self.raw) if not any(matches(self.point(i), cut) for cut in cuts))
-        return _Block(self.nodes, tuple(kept))
-
-
-@dataclass(frozen=True)
 class SearchSpace:
     """The space of a chain: the product of its nodes' spaces, less the `cuts`.
 
-    A cut is a partial assignment `{node id: {parameter: value}}`; points that agree with it are invalid.
+    A cut is a partial assignment `{node id: {parameter: value}}`; points that match it are invalid.
     """
 
     nodes: Mapping[str, NodeSpace]
     cuts: tuple[Point, ...] = ()
-
-    @cached_property
-    def _blocks(self) -> tuple[_Block, ...]:
-        """Nodes that cuts tie together, with all between them, so that the order of points is that without cuts."""
-        places = {node: place for place, node in enumerate(self.nodes)}
-        spans: list[tuple[int, int, list[Point]]] = [(place, place, []) for place in places.values()]
-        for cut in self.cuts:
-            touched = [node for node, values in cut.items() if values]
-            if not all(node in places for node in touched):
-                continue  # agrees with no point of this chain
-            low = min((places[node] for node in touched), default=0)
-            high = max((places[node] for node in touched), default=len(places) - 1)
-            met = [span for span in spans if span[0] <= high and low <= span[1]]
-            merged = (min(s[0] for s in met), max(s[1] for s in met), [cut, *(c for s in met for c in s[2])])
-            spans = sorted([*(span for span in spans if span not in met), merged], key=lambda span: span[:2])
-        items = tuple(self.nodes.items())
-        blocks = ((_Block(items[low : high + 1]), cuts) for low, high, cuts in spans)
-        return tuple(block.less(cuts) if cuts else block for block, cuts in blocks)
 
     @cached_property
     def count(self) -> int:
@@ -95,63 +33,166 @@ class SearchSpace:
         return math.prod(block.count for block in self._blocks)
 
     def __getitem__(self, index: int) -> Point:
-        """The point of that index in `0..count - 1`; nodes without search parameters are left out."""
+        """The point with that index in `0..count - 1`; nodes without search parameters are omitted."""
         if not 0 <= index < self.count:
             raise IndexError(index)
         parts: list[Point] = []
         for block in reversed(self._blocks):
             index, within = divmod(index, block.count)
             parts.append(block[within])
-        return {node: values for part in reversed(parts) for node, values in part.items()}
+        point: Point = {}
+        for part in reversed(parts):
+            point.update(part)
+        return point
 
     def index(self, point: Mapping[str, Mapping[str, Value]]) -> int:
-        """The reverse of `[]`: where a point stands in the order of points.
+        """The reverse of `[]`: the position of a point in the order of points.
 
         Raises:
-            InputError: the point is not of this space.
+            InputError: the point is not in this space.
         """
-        self._known_nodes(point)
+        self._check_nodes(point)
         index = 0
         for block in self._blocks:
-            place = block.index(point)
-            if place is None:
+            position = block.index(point)
+            if position is None:
                 raise InputError(f"this point is cut: {point}")
-            index = index * block.count + place
+            index = index * block.count + position
         return index
 
     def allows(self, point: Mapping[str, Mapping[str, Value]]) -> bool:
-        """Whether no cut takes `point` out."""
+        """True if no cut matches `point`."""
         return not any(matches(point, cut) for cut in self.cuts)
 
     def iterate(self) -> Iterator[Point]:
-        """All valid points, once each, lazily, in order."""
-        return (self[i] for i in range(self.count))
+        """All valid points in order, lazily."""
+        return map(self.__getitem__, range(self.count))
 
     def random_sample(self, rng: Random) -> Point:
-        """A point drawn uniformly; `ValueError` on an empty space."""
+        """A point drawn uniformly.
+
+        Raises:
+            ValueError: the space is empty.
+        """
         return self[rng.randrange(self.count)]
 
     def configs(self, point: Mapping[str, Mapping[str, Value]]) -> dict[str, dict[str, Value]]:
         """The full configuration of every node at `point`, in chain order.
 
         Raises:
-            InputError: the point is not of this space.
+            InputError: the point is not in this space.
         """
-        self._known_nodes(point)
+        self._check_nodes(point)
         if not self.allows(point):
             raise InputError(f"this point is cut: {point}")
         return {node: space.config(point.get(node, {})) for node, space in self.nodes.items()}
 
-    def _known_nodes(self, point: Mapping[str, Mapping[str, Value]]) -> None:
-        unknown = set(point) - set(self.nodes)
+    def _check_nodes(self, point: Mapping[str, object]) -> None:
+        unknown = sorted(set(point) - set(self.nodes))
         if unknown:
-            raise InputError(f"no such node in this chain: {', '.join(sorted(unknown))}")
+            raise InputError(f"no such node in this chain: {', '.join(unknown)}")
+
+    @cached_property
+    def _blocks(self) -> tuple[_Block, ...]:
+        """The nodes in blocks: each cut lies within one block, and a node that no cut names is a block of its own.
+
+        A block spans neighbouring nodes, which keeps the order of points the same as without cuts.
+        """
+        position = {node: index for index, node in enumerate(self.nodes)}
+        spans = [_Span(index, index, ()) for index in position.values()]
+        for cut in self.cuts:
+            touched = [node for node, values in cut.items() if values]
+            if not set(touched) <= set(position):
+                continue  # matches no point of this chain
+            # A cut without values matches every point, so it spans the whole chain.
+            indexes = [position[node] for node in touched] or [0, len(position) - 1]
+            merged = _Span(min(indexes), max(indexes), (cut,))
+            separate = []
+            for span in spans:
+                if span.overlaps(merged):
+                    merged = merged.union(span)
+                else:
+                    separate.append(span)
+            spans = sorted([*separate, merged], key=lambda span: span.first)
+        nodes = tuple(self.nodes.items())
+        return tuple(_Block.of(nodes[span.first : span.last + 1], span.cuts) for span in spans)
 
 
 def matches(point: Mapping[str, Mapping[str, Value]], cut: Mapping[str, Mapping[str, Value]]) -> bool:
-    """Whether `point` agrees with the partial assignment `cut`."""
-    return all(
-        node in point and name in point[node] and same(point[node][name], value)
-        for node, values in cut.items()
-        for name, value in values.items()
-    )
+    """True if `point` has every value of the partial assignment `cut`."""
+    for node, values in cut.items():
+        for name, value in values.items():
+            if node not in point or name not in point[node] or not same(point[node][name], value):
+                return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Positions of neighbouring nodes, `first` to `last`, and the cuts within."""
+
+    first: int
+    last: int
+    cuts: tuple[Point, ...]
+
+    def overlaps(self, other: _Span) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+    def union(self, other: _Span) -> _Span:
+        return _Span(min(self.first, other.first), max(self.last, other.last), (*self.cuts, *other.cuts))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Neighbouring nodes whose points are enumerated together.
+
+    A raw index counts all points of the block; `valid` lists those that no cut excludes (None: all).
+    """
+
+    nodes: tuple[tuple[str, NodeSpace], ...]
+    valid: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, nodes: tuple[tuple[str, NodeSpace], ...], cuts: tuple[Point, ...]) -> _Block:
+        """The block of `nodes` without the points that match a cut."""
+        block = cls(nodes)
+        if not cuts:
+            return block
+        if block.raw_count > MAX_GROUP:
+            names = ", ".join(node for node, _ in nodes)
+            raise InputError(f"cuts across {names} need at most {MAX_GROUP} points; these have {block.raw_count}")
+        valid = []
+        for index in range(block.raw_count):
+            point = block.raw_point(index)
+            if not any(matches(point, cut) for cut in cuts):
+                valid.append(index)
+        return cls(nodes, tuple(valid))
+
+    @cached_property
+    def raw_count(self) -> int:
+        return math.prod(space.count for _, space in self.nodes)
+
+    @property
+    def count(self) -> int:
+        return self.raw_count if self.valid is None else len(self.valid)
+
+    def raw_point(self, index: int) -> Point:
+        """The point at a raw index; nodes without search parameters are omitted."""
+        parts: list[tuple[str, NodePoint]] = []
+        for node, space in reversed(self.nodes):
+            index, within = divmod(index, space.count)
+            parts.append((node, space[within]))
+        return {node: point for node, point in reversed(parts) if point}
+
+    def __getitem__(self, index: int) -> Point:
+        return self.raw_point(index if self.valid is None else self.valid[index])
+
+    def index(self, point: Mapping[str, Mapping[str, Value]]) -> int | None:
+        """The reverse of `[]`; None for a point that is cut."""
+        raw = 0
+        for node, space in self.nodes:
+            raw = raw * space.count + space.index(point.get(node, {}))
+        if self.valid is None:
+            return raw
+        position = bisect_left(self.valid, raw)
+        return position if position < len(self.valid) and self.valid[position] == raw else None

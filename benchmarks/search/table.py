@@ -14,7 +14,7 @@ from typing import Any
 
 from autoopt.metrics import Objective
 from autoopt.search import ChainSpace, Feedback
-from autoopt.space import NodeSpace, SearchSpace, from_json, to_json
+from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
 
 OBJECTIVE = Objective("latency", "minimize")
 
@@ -141,15 +141,15 @@ def load(path: Path) -> Table:
 
 def _node_json(space: NodeSpace) -> dict[str, Any]:
     return {
-        "search": {n: to_json(p) for n, p in space.search.items()},
+        "search": {n: definition_to_json(p) for n, p in space.search.items()},
         "fixed": dict(space.fixed),
-        "defaults": {n: to_json(p) for n, p in space.defaults.items()},
+        "defaults": {n: definition_to_json(p) for n, p in space.defaults.items()},
     }
 
 
 def _node(data: dict[str, Any]) -> NodeSpace:
-    defaults = {n: from_json(p) for n, p in data["defaults"].items()}
-    return NodeSpace({n: from_json(p) for n, p in data["search"].items()}, data["fixed"], defaults)
+    defaults = {n: definition_from_json(p) for n, p in data["defaults"].items()}
+    return NodeSpace({n: definition_from_json(p) for n, p in data["search"].items()}, data["fixed"], defaults)
 
 
 def _row_json(row: Row) -> list[Any]:

@@ -20,10 +20,10 @@ from autoopt.space.parameters import (
     ConditionalDefault,
     Float,
     Integer,
-    from_json,
-    key,
+    definition_from_json,
+    definition_to_json,
     same,
-    to_json,
+    value_key,
 )
 
 json_values = st.recursive(
@@ -38,7 +38,7 @@ def test_categorical_keeps_the_first_of_equal_values_in_order(values: list) -> N
     found = Categorical(values).values()
     firsts = [v for i, v in enumerate(values) if not any(same(v, other) for other in values[:i])]
     assert list(found) == firsts
-    assert len({key(v) for v in found}) == len(found)
+    assert len({value_key(v) for v in found}) == len(found)
 
 
 @given(json_values, json_values)
@@ -145,7 +145,7 @@ parents = st.tuples(st.one_of(st.text(max_size=2), st.integers(0, 3)), st.text(m
 @settings(max_examples=60)
 def test_json_and_back_chooses_the_same(cases: dict, default) -> None:
     original = Conditional(("a", "b"), cases, default)
-    again = from_json(json.loads(json.dumps(to_json(original))))
+    again = definition_from_json(json.loads(json.dumps(definition_to_json(original))))
     for a, b in [*cases, (99, "zz")]:
         mine, other = (c.resolve({"a": a, "b": b}) for c in (original, again))
         if mine in (IGNORED, INVALID):
@@ -156,7 +156,9 @@ def test_json_and_back_chooses_the_same(cases: dict, default) -> None:
 
 @given(json_values, json_values)
 def test_conditional_defaults_and_plain_values_survive_json(value: object, other: object) -> None:
-    again = from_json(json.loads(json.dumps(to_json(ConditionalDefault("a", {"x": value}, other)))))
+    again = definition_from_json(
+        json.loads(json.dumps(definition_to_json(ConditionalDefault("a", {"x": value}, other))))
+    )
     assert same(again.choose({"a": "x"}), value)
     assert same(again.choose({"a": "y"}), other)
-    assert same(from_json(json.loads(json.dumps(to_json(value)))), value)
+    assert same(definition_from_json(json.loads(json.dumps(definition_to_json(value)))), value)

@@ -92,7 +92,7 @@ class ChainMaker:
         """What makes a node what it is: its id, its pass, what is searched and what is fixed."""
         if node not in self._identity:
             space = self.spaces[node]
-            search = {name: spaces_module.to_json(p) for name, p in space.search.items()}
+            search = {name: spaces_module.definition_to_json(p) for name, p in space.search.items()}
             self._identity[node] = [node, self.rules.infos[node].name, search, dict(space.fixed)]
         return self._identity[node]
 
@@ -152,7 +152,7 @@ def _first(space: NodeSpace, wanted: Mapping[str, Any]) -> NodePoint | None:
 
 def default_space(info: PassInfo) -> NodeSpace:
     """The space of a pass that takes its defaults."""
-    return NodeSpace(defaults={p.name: p.default for p in info.parameters})
+    return NodeSpace(defaults=info.defaults)
 
 
 def _shown(cut: Cut, chain: str) -> CutValue:

@@ -187,4 +187,4 @@ def _digest(
 
 
 def _defaults(space: NodeSpace) -> dict[str, Any]:
-    return {name: spaces_module.to_json(value) for name, value in space.defaults.items()}
+    return {name: spaces_module.definition_to_json(value) for name, value in space.defaults.items()}

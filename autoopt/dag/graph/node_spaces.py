@@ -42,7 +42,7 @@ def node_space(spec: DagSpec, node: str, info: PassInfo) -> NodeSpace:
             remedy = f"give params: {{{parameter.name}: ...}}"
             raise spec.error(("passes", node), f"pass {info.name!r} needs parameter {parameter.name!r}", remedy)
     _condition(info, search, fixed)
-    space = NodeSpace(search, fixed, {p.name: p.default for p in info.parameters if p.default is not REQUIRED})
+    space = NodeSpace(search, fixed, info.defaults)
     try:
         space.count  # noqa: B018  # parents that are missing or cyclic show here
     except InputError as error:

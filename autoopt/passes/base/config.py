@@ -27,8 +27,7 @@ def full_config(info: PassInfo, params: Mapping[str, Any]) -> dict[str, Any]:
     missing = [p.name for p in info.parameters if p.default is REQUIRED and p.name not in params]
     if missing:
         raise InputError(f"pass {info.name!r} needs parameter {missing[0]!r}")
-    defaults = {p.name: p.default for p in info.parameters if p.name not in params}
-    return NodeSpace(fixed=dict(params), defaults=defaults).config({})
+    return NodeSpace(fixed=dict(params), defaults=info.defaults).config({})
 
 
 def config_class(info: PassInfo) -> type[BaseModel]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point, Value
@@ -34,7 +34,7 @@ def suggest_point(trial: optuna.Trial, chain: ChainSpace) -> Point | None:
     def choose(name: str, values: tuple[Value, ...]) -> Value:
         step = _step(values)
         if step:
-            return trial.suggest_int(name, values[0], values[-1], step=step)
+            return trial.suggest_int(name, cast(int, values[0]), cast(int, values[-1]), step=step)
         shown = [_shown(value, values) for value in values]
         return values[shown.index(trial.suggest_categorical(name, shown))]
 
@@ -53,7 +53,7 @@ def distributions_of(chain: ChainSpace, point: Point) -> dict[str, BaseDistribut
     def distribution(values: tuple[Value, ...]) -> BaseDistribution:
         step = _step(values)
         if step:
-            return IntDistribution(values[0], values[-1], step=step)
+            return IntDistribution(cast(int, values[0]), cast(int, values[-1]), step=step)
         return CategoricalDistribution([_shown(value, values) for value in values])
 
     return {name: distribution(values) for name, (_, values) in _named(chain, point).items()}
@@ -107,7 +107,7 @@ def _step(values: tuple[Value, ...]) -> int:
     """The step of evenly rising whole numbers, which a study takes as numbers; 0 where they are something else."""
     if len(values) < 3 or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
         return 0
-    steps = {b - a for a, b in pairwise(values)}
+    steps = {b - a for a, b in pairwise(cast("tuple[int, ...]", values))}
     return max(0, steps.pop()) if len(steps) == 1 else 0
 
 

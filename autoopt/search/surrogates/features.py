@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
-from autoopt.space.parameters import Value, key
+from autoopt.space.parameters import Value, value_key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,10 +61,10 @@ class Features:
     def _parts_of(self, chain: str, point: Point) -> list[tuple[Part, Settings]]:
         out = []
         for (node, space), slot in zip(self._chains[chain].space.nodes.items(), self._slots[chain], strict=True):
-            memo = (chain, node, key(point.get(node, {})))
+            memo = (chain, node, value_key(point.get(node, {})))
             if memo not in self._parts:
                 config = space.config(point.get(node, {}))
-                settings = {f"{slot}.{name}": (key(value), value) for name, value in config.items()}
+                settings = {f"{slot}.{name}": (value_key(value), value) for name, value in config.items()}
                 self._parts[memo] = ((slot, tuple(k for k, _ in settings.values())), settings)
             out.append(self._parts[memo])
         return out
@@ -87,21 +87,21 @@ def _encode(parts: Mapping[Part, Settings]) -> tuple[int, dict[Part, tuple[list[
     no more than that the pass is there."""
     values: dict[str, dict[Hashable, Value]] = {}
     for settings in parts.values():
-        for name, (value_key, value) in settings.items():
-            values.setdefault(name, {})[value_key] = value
+        for name, (key, value) in settings.items():
+            values.setdefault(name, {})[key] = value
     scales = {name: _scale(list(found.values())) for name, found in values.items()}
     columns: dict[Hashable, int] = {}
     cells: dict[Part, tuple[list[int], list[float]]] = {}
     for part, settings in parts.items():
         row: dict[int, float] = {columns.setdefault(part[0], len(columns)): 1.0}
-        for name, (value_key, value) in settings.items():
+        for name, (key, value) in settings.items():
             if len(values[name]) == 1:
                 continue
             scale = scales[name]
             if scale is not None:
                 row[columns.setdefault(name, len(columns))] = scale(value)
             if scale is None or len(values[name]) <= MANY_VALUES:
-                row[columns.setdefault((name, value_key), len(columns))] = VALUE_WEIGHT
+                row[columns.setdefault((name, key), len(columns))] = VALUE_WEIGHT
         cells[part] = (list(row), list(row.values()))
     return len(columns), cells
 
@@ -113,5 +113,5 @@ def _scale(values: list[Value]) -> Callable[[Value], float] | None:
         return None
     low, high = min(numbers), max(numbers)
     if low > 0 and high / low >= 8:
-        return lambda v: (math.log(v) - math.log(low)) / (math.log(high) - math.log(low))
-    return lambda v: (float(v) - low) / (high - low)
+        return lambda v: (math.log(cast(float, v)) - math.log(low)) / (math.log(high) - math.log(low))
+    return lambda v: (cast(float, v) - low) / (high - low)
