@@ -1,13 +1,13 @@
 """Ask and tell over chains and their parameters; knows nothing of models. Importing it loads no numeric library."""
 
 from autoopt.search.choice import choose_best
-from autoopt.search.config import SearchConfig
 from autoopt.search.factory import create_sampler, create_study
 from autoopt.search.pareto import Scored, dominates, hypervolume, non_dominated, pareto_front
 from autoopt.search.points import iterate, random_sample
 from autoopt.search.stepwise import Step, StepwiseStudy
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial, point_key
+from autoopt.spec.search import SearchConfig
 
 __all__ = [
     "ChainSpace",

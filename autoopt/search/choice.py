@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autoopt.metrics import Objective
-from autoopt.search.config import Choose
 from autoopt.search.losses import log_where_positive
 from autoopt.search.pareto import Scored, non_dominated, sort_by_losses
+from autoopt.spec.search import Choose
 
 
 def choose_best(records: Sequence[Scored], objectives: Sequence[Objective], how: Choose = "priority") -> Scored:

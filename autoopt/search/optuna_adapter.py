@@ -11,7 +11,6 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from autoopt.metrics import Objective
-from autoopt.search.config import SearchConfig
 from autoopt.search.factory import create_sampler
 from autoopt.search.history import History
 from autoopt.search.optuna_study.encoding import (
@@ -25,6 +24,7 @@ from autoopt.search.optuna_study.encoding import (
 from autoopt.search.samplers.base import Suggestion
 from autoopt.search.trial import ChainSpace, Feedback, Proposal
 from autoopt.space import Point
+from autoopt.spec.search import SearchConfig
 
 
 class OptunaSurrogateSampler(optuna.samplers.BaseSampler):

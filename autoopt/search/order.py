@@ -1,147 +1,114 @@
-"""The order in which a chain's passes are searched, as groups of nodes. Light."""
+"""The order in which a chain's passes are searched, as consecutive stages or nested groups of nodes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from autoopt.errors import InputError, did_you_mean
-from autoopt.search.config import JOINT, PASS_BY_PASS
 from autoopt.search.trial import ChainSpace
+from autoopt.spec.order import Group, Order
 
-Groups = tuple[tuple[str, ...], ...]
+Groups: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Consecutive nodes of a chain that are searched together; by nesting `inner`, outermost first, where that is
-    more than one group."""
+    """Consecutive nodes of a chain that are searched together.
+
+    With more than one group, `inner` holds how they nest, outermost first.
+    """
 
     nodes: tuple[str, ...]
     inner: Groups = ()
 
 
-def is_nested(order: Any) -> bool:
-    return isinstance(order, dict)
-
-
-def named_groups(order: Any) -> Groups:
-    """The groups that the user wrote; none for `joint` and `pass-by-pass`.
+def check_order(order: Order, chains: Sequence[ChainSpace]) -> None:
+    """Check that every chain can be searched in this order.
 
     Raises:
-        InputError: malformed.
-    """
-    if isinstance(order, str):
-        if order not in (JOINT, PASS_BY_PASS):
-            raise InputError(
-                f"unknown order {order!r}", where="search", remedy=did_you_mean(order, (JOINT, PASS_BY_PASS))
-            )
-        return ()
-    groups = tuple(_names(item) for item in _items(order))
-    names = [name for group in groups for name in group]
-    if not all(isinstance(name, str) for name in names) or not all(groups):
-        raise InputError("order must name nodes, singly or in groups", where="search")
-    if len(set(names)) < len(names):
-        raise InputError("order names a node twice", where="search")
-    return groups
-
-
-def _items(order: Any) -> list[Any]:
-    """The groups of an order or of a nested group, as written."""
-    if isinstance(order, dict):
-        if set(order) != {"nested"}:
-            raise InputError("order must be a list of groups or {nested: [...]}", where="search")
-        order = order["nested"]
-    if not isinstance(order, (list, tuple)) or not order:
-        raise InputError("order must be a list of groups", where="search")
-    return list(order)
-
-
-def _names(item: Any) -> tuple[Any, ...]:
-    if isinstance(item, dict):
-        return tuple(name for inner in _items(item) for name in _names(inner))
-    return tuple(item) if isinstance(item, (list, tuple)) else (item,)
-
-
-def check_order(order: Any, chains: Sequence[ChainSpace]) -> None:
-    """Whether every chain can be searched in that order.
-
-    Raises:
-        InputError: malformed, names a node that no chain has, or stages that run against the order of a chain.
+        InputError: the order names a node that no chain has, or contradicts the order of a chain.
     """
     known = {node for chain in chains for node in chain.nodes}
-    for group in named_groups(order):
-        for name in group:
-            if name not in known:
-                raise InputError(
-                    f"order names {name!r}, which no chain has", where="search", remedy=did_you_mean(name, known)
-                )
+    for name in order.mentions():
+        if name not in known:
+            remedy = did_you_mean(name, known)
+            raise InputError(f"no chain has the node {name!r}", where="search.order", remedy=remedy)
     for chain in chains:
-        if not is_nested(order):
-            stages(order, chain)
+        stages(order, chain)
 
 
-def stages(order: Any, chain: ChainSpace) -> tuple[Stage, ...]:
-    """The chain's nodes in consecutive stages; nodes that no group names go with the group that follows, or the last.
+def stages(order: Order, chain: ChainSpace) -> tuple[Stage, ...]:
+    """Divide the chain's nodes into consecutive stages.
+
+    Nodes that no group names join the group of the next node that one names, or the last group.
 
     Raises:
-        InputError: the groups run against the order of the chain's nodes.
+        InputError: the groups contradict the order of the chain's nodes.
     """
-    if order == JOINT:
-        return (Stage(chain.nodes),)
-    if order == PASS_BY_PASS:
+    if order.kind == "pass-by-pass":
         return tuple(Stage((node,)) for node in chain.nodes)
-    place = {name: i for i, group in enumerate(named_groups(order)) for name in group}
-    found: list[tuple[int, list[str]]] = []
+    stage_of = order.stage_of()
+    nodes_of: dict[int, list[str]] = {}
     waiting: list[str] = []
     for node in chain.nodes:
         waiting.append(node)
-        if node not in place:
+        if node not in stage_of:
             continue
-        if found and place[node] < found[-1][0]:
-            raise InputError(f"order puts {node!r} before {found[-1][1][-1]!r}, the chain after it", where="search")
-        if found and place[node] == found[-1][0]:
-            found[-1][1].extend(waiting)
-        else:
-            found.append((place[node], waiting))
+        index = stage_of[node]
+        last = max(nodes_of, default=0)
+        if index < last:
+            before = nodes_of[last][-1]
+            raise InputError(f"{node!r} comes before {before!r} here, and after it in a chain", where="search.order")
+        nodes_of.setdefault(index, []).extend(waiting)
         waiting = []
-    if not found:
+    if not nodes_of:
         return (Stage(chain.nodes),)
-    found[-1][1].extend(waiting)
-    written = _items(order)
-    return tuple(Stage(tuple(nodes), _inner(written[index], nodes)) for index, nodes in found)
+    nodes_of[max(nodes_of)].extend(waiting)
+    return tuple(_stage(order.groups[index], nodes) for index, nodes in nodes_of.items())
 
 
-def nesting(order: Any, chain: ChainSpace) -> Groups:
-    """The chain's nodes from the outermost group to the innermost; nodes that no group names are innermost."""
-    return _nested(_items(order), chain.nodes)
+def nesting(order: Order, chain: ChainSpace) -> Groups:
+    """List the chain's nodes from the outermost group to the innermost; nodes that no group names are innermost."""
+    return _nest([group.nodes for group in order.groups], chain.nodes)
 
 
-def _inner(item: Any, nodes: Sequence[str]) -> Groups:
-    """How a group as written nests these nodes; nothing where it does not."""
-    groups = _nested(_items(item), nodes) if isinstance(item, dict) else ()
-    return groups if len(groups) > 1 else ()
+def affordable(stage_list: Sequence[Stage], chain: ChainSpace, trials: int) -> tuple[Stage, ...]:
+    """Merge the last stages if there are more with a choice than `trials`.
+
+    Each stage with a choice needs a trial, and a search that ends before its last stage has tried no whole chain.
+    """
+    merged = list(stage_list)
+    while len(merged) > 1 and 1 + sum(_has_choice(stage, chain) for stage in merged[:-1]) > trials:
+        merged[-2:] = [Stage((*merged[-2].nodes, *merged[-1].nodes))]
+    return tuple(merged)
 
 
-def _nested(items: Sequence[Any], nodes: Sequence[str]) -> Groups:
-    groups = [[node for node in _names(item) if node in nodes] for item in items]
+def _stage(group: Group, nodes: Sequence[str]) -> Stage:
+    inner: Groups = ()
+    if len(group.levels) > 1:
+        inner = _nest(group.levels, nodes)
+    if len(inner) < 2:
+        inner = ()
+    return Stage(tuple(nodes), inner)
+
+
+def _nest(levels: Sequence[Sequence[str]], nodes: Sequence[str]) -> Groups:
+    """Restrict `levels` to `nodes`, each level in chain order; the innermost also takes the nodes that none names."""
+    groups = []
+    for level in levels:
+        group = [node for node in nodes if node in level]
+        if group:
+            groups.append(group)
     named = {node for group in groups for node in group}
-    groups = [group for group in groups if group] or [[]]
-    groups[-1].extend(node for node in nodes if node not in named)
-    in_order = {node: place for place, node in enumerate(nodes)}
-    return tuple(tuple(sorted(group, key=in_order.__getitem__)) for group in groups)
+    if not groups:
+        groups.append([])
+    innermost = {*groups[-1], *(node for node in nodes if node not in named)}
+    groups[-1] = [node for node in nodes if node in innermost]
+    return tuple(tuple(group) for group in groups)
 
 
-def affordable(found: Sequence[Stage], chain: ChainSpace, trials: int) -> tuple[Stage, ...]:
-    """The stages, the last ones together where there are more with a choice than `trials`: each of them needs a trial,
-    and a search that ends before its last stage has no whole chain to show."""
-    kept = list(found)
-    while len(kept) > 1 and 1 + sum(_chooses(stage, chain) for stage in kept[:-1]) > trials:
-        kept[-2:] = [Stage((*kept[-2].nodes, *kept[-1].nodes))]
-    return tuple(kept)
-
-
-def _chooses(stage: Stage, chain: ChainSpace) -> bool:
+def _has_choice(stage: Stage, chain: ChainSpace) -> bool:
     return math.prod(chain.space.nodes[node].count for node in stage.nodes) > 1

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoopt.metrics import Objective
-from autoopt.search.config import SearchConfig
 from autoopt.search.factory import create_study
 from autoopt.search.losses import feasible, rank_key
 from autoopt.search.trial import ChainSpace, Cost, Feedback, Proposal, Trial
+from autoopt.spec.search import SearchConfig
 
 
 @dataclass(frozen=True)

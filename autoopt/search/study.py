@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from autoopt.metrics import Objective
-from autoopt.search.config import SearchConfig
 from autoopt.search.history import History
 from autoopt.search.losses import feasible
 from autoopt.search.samplers.base import Sampler, Stop, Suggestion
 from autoopt.search.trial import ChainSpace, Feedback, Proposal, Trial
+from autoopt.spec.search import SearchConfig
 
 
 class Study:

@@ -15,7 +15,7 @@ from autoopt.spec import graph
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel
 from autoopt.spec.nodes import PassNode
-from autoopt.spec.objectives import ConstraintSpec, ObjectiveSpec, check_metric
+from autoopt.spec.objectives import ConstraintSpec, Objectives, check_metric
 from autoopt.spec.priors import PreferSpec, PriorSpec
 from autoopt.spec.search import SearchSpec
 from autoopt.spec.source import FieldError, Place
@@ -53,8 +53,8 @@ class DagSpec(FileModel):
     model: str | None = None
     data: DataSpec = DataSpec()
     user_script: str | None = None
-    objectives: tuple[ObjectiveSpec, ...] = Field(default=(), strict=False)
-    """By priority; empty: the lowest latency_p50."""
+    objectives: Objectives = ()
+    """By priority; the lowest latency_p50 if none are given."""
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
     """None: not given, autoopt adds one on quality; empty: none at all."""
     search: SearchSpec = SearchSpec()
@@ -159,8 +159,8 @@ class DagSpec(FileModel):
         """Every node id that something else than `passes` names."""
         kind = self.graph_kind
         yield from graph.places(kind, getattr(self, kind))
-        for group in self.search.groups():
-            yield from ((node, ("search", "order")) for node in group)
+        for node in self.search.parsed_order().mentions():
+            yield node, ("search", "order")
         for field in ("prefer", "forbid", "require"):
             for index, prior in enumerate(getattr(self, field)):
                 yield from ((node, (field, index)) for node in (prior.chain or prior.nodes or ()))

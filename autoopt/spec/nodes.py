@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from autoopt.spec.objectives import ObjectiveSpec
+from autoopt.spec.objectives import Objectives
 from autoopt.spec.pass_settings import Setting, read_setting
 from autoopt.spec.source import FieldError
 from autoopt.spec.strict_model import StrictModel
@@ -29,7 +29,7 @@ class PassNode(StrictModel):
     search: Search | None = None
     """Whether parameters that `params` does not name are searched; overrides the run's setting."""
     host: HostSpec | None = None
-    objectives: tuple[ObjectiveSpec, ...] | None = Field(default=None, strict=False)
+    objectives: Objectives | None = None
     """What pass-by-pass search looks at after this pass; the run's objectives where it is not given."""
 
     @field_validator("params", mode="before")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from autoopt.errors import InputError
 from autoopt.metrics import METRICS, Constraint, Direction, Objective, get_metric
@@ -38,6 +38,16 @@ class ObjectiveSpec(StrictModel):
         """The objective; `direction` is that of a metric which a user script defines."""
         known = METRICS.get(self.metric)
         return Objective(self.metric, self.goal or (known.direction if known else direction), self.weight)
+
+
+def _not_empty(objectives: tuple[ObjectiveSpec, ...]) -> tuple[ObjectiveSpec, ...]:
+    if not objectives:
+        raise FieldError("is empty", remedy="name a metric, or remove the field")
+    return objectives
+
+
+Objectives = Annotated[tuple[ObjectiveSpec, ...], Field(strict=False), AfterValidator(_not_empty)]
+"""By priority; at least one if the field is given."""
 
 
 class ConstraintSpec(StrictModel):

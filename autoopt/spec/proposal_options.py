@@ -9,10 +9,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from autoopt.errors import ConfigError, InputError, did_you_mean
-from autoopt.spec.load import first_error
-from autoopt.spec.source import Source
+from autoopt.errors import InputError, did_you_mean
 from autoopt.spec.targets import EXECUTION_PROVIDERS, TargetSpec
+from autoopt.spec.validation import input_error
 
 Precision: TypeAlias = Literal["fp32", "fp16", "mixed", "int8", "int4"]
 PRECISIONS: Final[tuple[str, ...]] = get_args(Precision)
@@ -66,8 +65,7 @@ class ProposalOptions:
         try:
             return TargetSpec.model_validate(written)
         except ValidationError as error:
-            found: ConfigError = first_error(error, Source("options"))
-            raise InputError(found.what, where=found.field, remedy=found.remedy) from None
+            raise input_error(error) from None
 
     def to_json(self) -> dict[str, Any]:
         """What differs from the defaults."""

@@ -1,111 +1,159 @@
-"""How to search: the `search:` section."""
+"""How to search: one schema for `search:` in dag.yaml, for the command line and for Python."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 
-from autoopt.spec.source import FieldError
+from autoopt.errors import InputError
+from autoopt.spec.order import Order, parse_order
+from autoopt.spec.samplers import (
+    DEFAULT_SAMPLER,
+    SAMPLERS,
+    SamplerInfo,
+    SamplerOption,
+    StrategyName,
+    find_sampler,
+    short_name,
+)
+from autoopt.spec.source import FieldError, dotted
 from autoopt.spec.strict_model import StrictModel
+from autoopt.spec.validation import input_error
+
+AllocationName: TypeAlias = Literal["sequential", "round_robin", "successive_halving", "max_ucb"]
+Choose: TypeAlias = Literal["priority", "weights", "knee"]
 
 
-class SearchSpec(StrictModel):
-    """Strategy, order and budget; a bare `all` or `none` is `params`."""
+class SearchFields(StrictModel):
+    """The fields, each valid by itself: overrides of another search are such."""
+
+    strategy: StrategyName = "unified"
+    """`unified` allocates trials over chains and parameters at once; `per-chain` runs a study for each chain."""
+    sampler: str = ""
+    """unified: `surrogate` (default) or `tpe`; per-chain: `exhaustive`, `random`, `tpe` (default), or Optuna's."""
+    order: object = "joint"
+    """`joint`, `pass-by-pass`, a chain of groups `[a, [b, c], {nested: [d, e]}]`, or `{nested: [a, [b, c]]}`."""
+    allocation: AllocationName = "round_robin"
+    """How per-chain divides the trials among the chains."""
+    keep: int = Field(default=1, ge=1)
+    """How many of the best partial chains a stage of the order passes to the next stage."""
+    trials: int | None = Field(default=None, ge=1)
+    """Maximum number of trials; as many as there are points if it is not given."""
+    minutes: float | None = Field(default=None, gt=0)
+    """Time limit, which the engine enforces."""
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    batch: int = Field(default=1, ge=1)
+    """How many trials are under way at once; never fewer than there are workers."""
+    with_replacement: bool = False
+    """`random` may repeat a point."""
+    stop_when_goals_met: bool = False
+    """End once a whole chain meets every constraint."""
+    min_expected_improvement: float | None = Field(default=None, ge=0, lt=1)
+    """End once no point is expected to improve the objective by this fraction."""
+    choose: Choose = "priority"
+    """How one best model is chosen when there are several objectives."""
+
+    @field_validator("sampler")
+    @classmethod
+    def _check_sampler(cls, value: str) -> str:
+        if value:
+            find_sampler(value)
+        return value
+
+    @field_validator("order")
+    @classmethod
+    def _check_order(cls, value: object) -> object:
+        parse_order(value)
+        return value
+
+    @property
+    def sampler_name(self) -> str:
+        """The sampler, or the default of the strategy."""
+        return self.sampler or DEFAULT_SAMPLER[self.strategy]
+
+    def parsed_order(self) -> Order:
+        """The order as groups of nodes."""
+        return parse_order(self.order)
+
+
+class SearchSpec(SearchFields):
+    """The `search:` section. A bare `all` or `none` is `params`."""
 
     short: ClassVar[str] = "params"
 
     params: Literal["all", "none"] = "none"
     """Whether parameters that a node does not set are searched."""
-    strategy: Literal["unified", "per-chain"] = "unified"
-    sampler: str = ""
-    """unified: `surrogate` (default) or `tpe`; per-chain: `exhaustive`, `random`, `tpe` (default), or Optuna's."""
-    order: Any = "joint"
-    """`joint`, `pass-by-pass`, a chain of groups `[a, [b, c], {nested: [d, e]}]`, or `{nested: [a, [b, c]]}`."""
-    allocation: Literal["sequential", "round_robin", "successive_halving", "max_ucb"] = "round_robin"
-    keep: int = Field(default=1, ge=1)
-    """How many of the best partial chains a stage of the order hands on."""
-    trials: int | None = Field(default=None, ge=1)
-    minutes: float | None = Field(default=None, gt=0)
-    seed: int = Field(default=0, ge=0, lt=2**32)
-    batch: int = Field(default=1, ge=1)
-    """How many trials are under way at once; never fewer than there are workers."""
-    with_replacement: bool = False
-    stop_when_goals_met: bool = False
-    min_expected_improvement: float | None = Field(default=None, ge=0, lt=1)
-    """End once no point promises to improve the objective by this fraction."""
-    choose: Literal["priority", "weights", "knee"] = "priority"
-    """How one best model is chosen where there are several objectives."""
 
     @model_validator(mode="after")
-    def _together(self) -> SearchSpec:
-        self._check_order()
-        if self.strategy == "unified":
-            if self.order != "joint":
-                raise FieldError(
-                    "strategy unified takes only joint", place=("order",), remedy="use strategy: per-chain"
-                )
-            if self.sampler not in ("", "surrogate", "tpe"):
-                reason = f"strategy unified takes surrogate or tpe, not {self.sampler!r}"
-                raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
-        if self.with_replacement:
-            if self.sampler != "random":
-                raise FieldError("goes with sampler: random", place=("with_replacement",))
-            if self.trials is None and self.minutes is None:
-                raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
-        if self.order != "joint" and self.allocation in ("successive_halving", "max_ucb"):
-            raise FieldError(f"{self.allocation} goes with order: joint", place=("allocation",))
+    def _check_together(self) -> SearchSpec:
+        check_combination(self)
         return self
 
-    def _check_order(self) -> None:
-        if isinstance(self.order, str):
-            if self.order not in ("joint", "pass-by-pass"):
-                remedy = "joint, pass-by-pass, [a, [b, c], d] or {nested: [a, [b, c]]}"
-                raise FieldError(f"unknown order {self.order!r}", place=("order",), remedy=remedy)
-            return
-        self.groups()
+    def config(self) -> SearchConfig:
+        """The section without `params`, which planning uses and the search does not."""
+        return SearchConfig.model_construct(**self.model_dump(exclude={"params"}))
 
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The groups of node ids of a chained or nested order, outermost first; empty for the two named orders.
+
+class SearchConfig(SearchFields):
+    """A search as `create_study` takes it.
+
+    Raises:
+        InputError: a value that a field cannot have, or fields that exclude each other.
+    """
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _raise_input_error(cls, value: object, handler: ModelWrapValidatorHandler[SearchConfig]) -> SearchConfig:
+        try:
+            config = handler(value)
+            check_combination(config)
+        except ValidationError as error:
+            raise input_error(error, "search") from None
+        except FieldError as error:
+            raise InputError(error.reason, where=dotted(("search", *error.place)), remedy=error.remedy) from None
+        return config
+
+    def overridden(self, changes: Mapping[str, object]) -> SearchConfig:
+        """Return a copy with other values of some fields.
 
         Raises:
-            FieldError: malformed.
+            InputError: no such field, a value that it cannot have, or fields that exclude each other.
         """
-        if isinstance(self.order, str):
-            return ()
-        items, place = self.order, ("order",)
-        if isinstance(items, dict):
-            if set(items) != {"nested"}:
-                raise FieldError("must be a list of groups or {nested: [...]}", place=place)
-            items, place = items["nested"], ("order", "nested")  # type: ignore[assignment]
-        if not isinstance(items, (list, tuple)) or not items:
-            raise FieldError("must be a list of groups", place=place)
-        groups: list[tuple[str, ...]] = []
-        seen: set[str] = set()
-        for index, item in enumerate(items):
-            group = _names(item)
-            if group is None:
-                raise FieldError("must be a node id, a group or {nested: [...]}", place=(*place, index))
-            for node in group:
-                if not isinstance(node, str):
-                    raise FieldError(f"must be a node id, not {node!r}", place=(*place, index))
-                if node in seen:
-                    raise FieldError(f"node {node!r} is named twice", place=(*place, index))
-                seen.add(node)
-            groups.append(group)
-        return tuple(groups)
-
-    def config(self) -> dict[str, Any]:
-        """The arguments of the search configuration."""
-        return self.model_dump(exclude={"params"})
+        SearchConfig.model_validate({**self.model_dump(), **changes})
+        # The values as given: 3 stays 3 where validation makes 3.0 of it, because the run's identity depends on them.
+        return self.model_copy(update=dict(changes))
 
 
-def _names(item: Any) -> tuple[Any, ...] | None:
-    """The node ids of a group, of a nested one in order; None where it is malformed."""
-    if not isinstance(item, dict):
-        return tuple(item) if isinstance(item, (list, tuple)) else (item,)
-    inner = item.get("nested") if set(item) == {"nested"} else None
-    if not isinstance(inner, (list, tuple)) or not inner:
-        return None
-    parts = [_names(part) for part in inner]
-    return None if None in parts else tuple(name for part in parts for name in part or ())
+def check_combination(fields: SearchFields) -> None:
+    """Refuse fields that are valid one by one and exclude each other.
+
+    Raises:
+        FieldError: at the field to change.
+    """
+    sampler = find_sampler(fields.sampler_name)
+    joint = fields.parsed_order().kind == "joint"
+    if fields.strategy == "unified" and not joint:
+        raise FieldError("strategy unified takes only joint", place=("order",), remedy="use strategy: per-chain")
+    if fields.strategy not in sampler.strategies:
+        known = " or ".join(short_name(info) for info in SAMPLERS if fields.strategy in info.strategies)
+        reason = f"strategy {fields.strategy} takes {known}, not {fields.sampler!r}"
+        raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
+    if fields.with_replacement:
+        _check_option("with_replacement", sampler)
+        if not joint:
+            raise FieldError("needs order: joint", place=("with_replacement",))
+        if fields.trials is None and fields.minutes is None:
+            raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
+    if fields.min_expected_improvement is not None:
+        _check_option("min_expected_improvement", sampler)
+    if not joint and fields.allocation in ("successive_halving", "max_ucb"):
+        raise FieldError(f"{fields.allocation} needs order: joint", place=("allocation",))
+
+
+def _check_option(option: SamplerOption, sampler: SamplerInfo) -> None:
+    """Refuse an option that the sampler does not take."""
+    if option not in sampler.options:
+        names = " or ".join(short_name(info) for info in SAMPLERS if option in info.options)
+        raise FieldError(f"needs sampler: {names}", place=(option,))

@@ -18,8 +18,8 @@ from autoopt.model.mlflow import is_packaged
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel
 from autoopt.spec.load import load
-from autoopt.spec.objectives import ConstraintSpec, ObjectiveSpec
-from autoopt.spec.search import SearchSpec
+from autoopt.spec.objectives import ConstraintSpec, Objectives
+from autoopt.spec.search import SearchFields
 from autoopt.spec.source import FieldError, Place
 from autoopt.spec.strict_model import Name, StrictModel
 
@@ -37,7 +37,7 @@ class ZooModel(StrictModel):
     tags: tuple[Name, ...] = Field(default=(), strict=False)
     data: DataSpec | None = None
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
-    objectives: tuple[ObjectiveSpec, ...] | None = Field(default=None, strict=False)
+    objectives: Objectives | None = None
     dag: str | None = None
     """Another DAG than the zoo's."""
     search: dict[str, Any] = Field(default_factory=dict)
@@ -46,7 +46,7 @@ class ZooModel(StrictModel):
     @field_validator("search")
     @classmethod
     def _of_search(cls, value: dict[str, Any]) -> dict[str, Any]:
-        SearchSpec.model_validate({"strategy": "per-chain", "sampler": "random", "trials": 1} | value)
+        SearchFields.model_validate(value)
         return value
 
 
@@ -69,7 +69,7 @@ class ZooSpec(FileModel):
     dag: str | None = None
     data: DataSpec = DataSpec()
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
-    objectives: tuple[ObjectiveSpec, ...] | None = Field(default=None, strict=False)
+    objectives: Objectives | None = None
 
     @field_validator("models")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from autoopt.metrics import Objective
@@ -16,13 +16,13 @@ from benchmarks.search.table import OBJECTIVE, Row, Table
 
 STRATEGIES: dict[str, SearchConfig | None] = {
     "random": None,
-    "per-chain tpe, sequential": SearchConfig("per-chain", "tpe", allocation="sequential"),
-    "per-chain tpe, round robin": SearchConfig("per-chain", "tpe", allocation="round_robin"),
-    "per-chain tpe, halving": SearchConfig("per-chain", "tpe", allocation="successive_halving"),
-    "per-chain tpe, max ucb": SearchConfig("per-chain", "tpe", allocation="max_ucb"),
-    "unified tpe": SearchConfig("unified", "tpe"),
-    "unified": SearchConfig("unified"),
-    "unified, batches of 4": SearchConfig("unified", batch=4),
+    "per-chain tpe, sequential": SearchConfig(strategy="per-chain", sampler="tpe", allocation="sequential"),
+    "per-chain tpe, round robin": SearchConfig(strategy="per-chain", sampler="tpe", allocation="round_robin"),
+    "per-chain tpe, halving": SearchConfig(strategy="per-chain", sampler="tpe", allocation="successive_halving"),
+    "per-chain tpe, max ucb": SearchConfig(strategy="per-chain", sampler="tpe", allocation="max_ucb"),
+    "unified tpe": SearchConfig(strategy="unified", sampler="tpe"),
+    "unified": SearchConfig(strategy="unified"),
+    "unified, batches of 4": SearchConfig(strategy="unified", batch=4),
 }
 """Name -> how; None is random over all points."""
 
@@ -53,7 +53,7 @@ def replay(
     least: int | None = None,
 ) -> Replay:
     """Study `table` with up to `trials` trials; with `least`, end after so many once a good point was found."""
-    made = replace(config or SearchConfig(), seed=seed, trials=min(trials, table.points))
+    made = (config or SearchConfig()).overridden({"seed": seed, "trials": min(trials, table.points)})
     if config is None:
         search = Study(made, table.chains, objectives, _random(table))
     else:

@@ -17,7 +17,7 @@ WORTH = {c.id: place + 1.0 for place, c in enumerate(CHAINS)}
 
 
 def shares(allocation, chains=CHAINS, trials: int = 40) -> tuple[Counter, list[str]]:
-    config = SearchConfig("per-chain", "random", allocation=allocation, trials=trials)
+    config = SearchConfig(strategy="per-chain", sampler="random", allocation=allocation, trials=trials)
     strategy = create_study(config, chains, LATENCY)
     order = []
     while proposals := strategy.ask():
@@ -58,7 +58,7 @@ def test_successive_halving_leaves_the_best() -> None:
 
 
 def test_successive_halving_waits_for_running_trials_before_it_drops_a_chain() -> None:
-    config = SearchConfig("per-chain", "random", allocation="successive_halving", trials=16)
+    config = SearchConfig(strategy="per-chain", sampler="random", allocation="successive_halving", trials=16)
     strategy = create_study(config, CHAINS, LATENCY)
     asked = strategy.ask(16)
     assert len(asked) == 8

@@ -10,7 +10,7 @@ THREE = chain("pass4", "pass2", "pass5")
 
 
 def run(order, chains=(THREE,), outcome=measure, **config):
-    made = SearchConfig("per-chain", **{"sampler": "exhaustive", "order": {"nested": order}, **config})
+    made = SearchConfig(strategy="per-chain", **{"sampler": "exhaustive", "order": {"nested": order}, **config})
     strategy = create_study(made, chains, LATENCY)
     return drive(strategy, outcome=outcome), strategy
 
@@ -67,7 +67,7 @@ def test_failures_inside_are_values() -> None:
 
 def test_nested_resumes() -> None:
     order = {"nested": ["pass4", ["pass2", "pass5"]]}
-    config = SearchConfig("per-chain", "tpe", order=order, trials=14, seed=2)
+    config = SearchConfig(strategy="per-chain", sampler="tpe", order=order, trials=14, seed=2)
     whole = drive(create_study(config, (THREE,), LATENCY))
     first = create_study(config, (THREE,), LATENCY)
     drive(first, limit=6)

@@ -62,7 +62,9 @@ def test_a_search_as_a_study(objectives) -> None:
 
 
 def test_running_and_partial_trials_in_a_study() -> None:
-    strategy = create_study(SearchConfig("per-chain", "exhaustive", order="pass-by-pass"), SIX, LATENCY)
+    strategy = create_study(
+        SearchConfig(strategy="per-chain", sampler="exhaustive", order="pass-by-pass"), SIX, LATENCY
+    )
     drive(strategy, limit=14)
     study = as_study(SIX, LATENCY, strategy.trials)
     whole = [t for t in strategy.trials if t.proposal.upto is None]

@@ -6,10 +6,8 @@ import optuna
 import pytest
 from search_cases import LATENCY, MIDDLE, SIX, drive, measure
 
-from autoopt.errors import InputError
 from autoopt.search import Feedback, SearchConfig, create_study
 from autoopt.search.optuna_study.encoding import distributions_of, params_of, read_point, suggest_point
-from autoopt.search.optuna_study.samplers import make_sampler
 
 
 @pytest.mark.parametrize("chains", [SIX, MIDDLE], ids=["six", "middle"])
@@ -46,7 +44,7 @@ def test_every_asked_trial_of_the_study_is_told() -> None:
 
 
 def test_trials_proposed_by_others_are_learnt_from() -> None:
-    first = create_study(SearchConfig("per-chain", "random", trials=30), MIDDLE, LATENCY)
+    first = create_study(SearchConfig(strategy="per-chain", sampler="random", trials=30), MIDDLE, LATENCY)
     drive(first)
     second = create_study(SearchConfig(sampler="tpe"), MIDDLE, LATENCY)
     second.restore(first.trials)
@@ -62,14 +60,3 @@ def test_what_stopped_early_is_pruned_and_keeps_its_violation() -> None:
     first = strategy.sampler.study.trials[0]
     assert first.state is optuna.trial.TrialState.PRUNED
     assert first.constraints == {"violation": 0.3}
-
-
-@pytest.mark.parametrize("name", ["tpe", "TPESampler", "random", "nsgaii", "NSGAIIISampler", "qmc", "brute-force"])
-def test_samplers_by_name(name: str) -> None:
-    assert isinstance(make_sampler(name, 0), optuna.samplers.BaseSampler)
-
-
-@pytest.mark.parametrize("name", ["", "Base", "BaseSampler", "nsgaiv", "grid", "PartialFixedSampler"])
-def test_names_that_are_no_sampler(name: str) -> None:
-    with pytest.raises(InputError):
-        make_sampler(name, 0)

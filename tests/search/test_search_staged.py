@@ -12,7 +12,7 @@ TWO = chain("pass2", "pass5")
 
 
 def run(chains, outcome=measure, window=1, node_objectives=None, **config):
-    made = SearchConfig("per-chain", **{"sampler": "exhaustive", "order": "pass-by-pass", **config})
+    made = SearchConfig(strategy="per-chain", **{"sampler": "exhaustive", "order": "pass-by-pass", **config})
     strategy = create_study(made, chains, LATENCY, node_objectives=node_objectives)
     return drive(strategy, outcome=outcome, window=window), strategy
 
@@ -111,7 +111,9 @@ def test_a_stage_goes_on_beyond_its_share_until_something_works() -> None:
 
 
 def test_waits_for_the_running_trials_of_a_stage() -> None:
-    strategy = create_study(SearchConfig("per-chain", "exhaustive", order="pass-by-pass"), [TWO], LATENCY)
+    strategy = create_study(
+        SearchConfig(strategy="per-chain", sampler="exhaustive", order="pass-by-pass"), [TWO], LATENCY
+    )
     asked = strategy.ask(9)
     assert len(asked) == 3
     assert strategy.ask() == []

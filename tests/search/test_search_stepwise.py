@@ -22,7 +22,9 @@ def test_suggest_and_report() -> None:
 
 
 def test_steps_start_from_models_that_exist() -> None:
-    search = StepwiseStudy(SIX, LATENCY, SearchConfig("per-chain", "exhaustive", allocation="sequential"))
+    search = StepwiseStudy(
+        SIX, LATENCY, SearchConfig(strategy="per-chain", sampler="exhaustive", allocation="sequential")
+    )
     ran = []
     while (step := search.next_step()) is not None:
         assert (step.start == "source") == (not step.done)
@@ -36,7 +38,7 @@ def test_steps_start_from_models_that_exist() -> None:
 
 
 def test_a_step_of_a_partial_chain_ends_where_it_says() -> None:
-    config = SearchConfig("per-chain", "exhaustive", order="pass-by-pass")
+    config = SearchConfig(strategy="per-chain", sampler="exhaustive", order="pass-by-pass")
     search = StepwiseStudy([chain("pass2", "pass5")], LATENCY, config)
     step = search.next_step()
     assert step.todo == ("pass2",)

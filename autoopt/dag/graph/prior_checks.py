@@ -26,12 +26,29 @@ def check_stated(spec: DagSpec, graph: PassGraph, spaces: Mapping[str, NodeSpace
             for node, params in prior.values.items():
                 for name, value in params.items():
                     _check_value(spec, (field, index, "values", node, name), spaces[node], name, value)
+    _check_order(spec, graph)
     for name in spec.weights:
         nodes = tuple(part.strip() for part in name.split("->"))
         if "->" in name or name in spec.passes:
             _check_chain(spec, graph, ("weights", name), nodes)
         elif len(name) != 16 or not set(name) <= set("0123456789abcdef"):
             raise spec.error(("weights", name), "is no chain", "write its name 'a -> b' or its id")
+
+
+def _check_order(spec: DagSpec, graph: PassGraph) -> None:
+    """Refuse an order of stages that contradicts the order of the nodes in a chain."""
+    stage_of = spec.search.parsed_order().stage_of()
+    latest: dict[str, tuple[int, str]] = {START: (0, "")}
+    for key in graph.order:
+        reached = max((latest[before] for before in graph.graph.predecessors(key)), default=(0, ""))
+        node = graph.node_of.get(key, "")
+        stage = stage_of.get(node, reached[0])
+        if stage < reached[0]:
+            reason = f"{node!r} comes before {reached[1]!r} here, and after it in a chain"
+            raise spec.error(("search", "order"), reason, "give the stages in the order of the passes")
+        latest[key] = reached
+        if node in stage_of:
+            latest[key] = (stage, node)
 
 
 def _check_chain(spec: DagSpec, graph: PassGraph, place: Place, chain: tuple[str, ...]) -> None:

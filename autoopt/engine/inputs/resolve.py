@@ -30,10 +30,10 @@ from autoopt.errors import InputError
 from autoopt.measure.settings import rounds_of
 from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
-from autoopt.search.config import SearchConfig
 from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import names_model, refuse_proposal_options
+from autoopt.spec.search import SearchConfig
 from autoopt.target import Accelerator
 
 
@@ -70,7 +70,7 @@ class ResolvedInputs:
                 "source": self.source.key,
                 "data": [d.digest for d in (self.evaluation, self.calibration, self.latency)],
                 "goal": [[asdict(o) for o in self.goal.objectives], [asdict(c) for c in self.goal.constraints]],
-                "search": asdict(self.search),
+                "search": self.search.model_dump(),
                 "target": self.spec.all_targets[0].target().content,
                 **({"target host": where.model_dump()} if where.remote else {}),
                 **({"runtimes": dict(self.runtimes)} if self.runtimes else {}),
@@ -174,7 +174,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
             *plan.learned,
             *notes,
         ],
-        search=SearchConfig(**spec.search.config()).overridden(request.search),
+        search=spec.search.config().overridden(request.search),
         measurement=measurement,
         runtimes=resources.hosts.runtimes_of(spec),
     )

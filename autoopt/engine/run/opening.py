@@ -155,7 +155,7 @@ def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
     return {
         "dag": inputs.plan.name,
         "model": model_name(inputs.model),
-        "search": asdict(inputs.search),
+        "search": inputs.search.model_dump(),
         "objectives": [asdict(o) for o in inputs.goal.objectives],
         "constraints": [asdict(c) for c in inputs.goal.constraints],
         "request": request.to_json(),

@@ -12,8 +12,8 @@ from autoopt.engine.work.evaluations import Measured
 from autoopt.metrics import get_metric
 from autoopt.results import Choice
 from autoopt.search.choice import choose_best
-from autoopt.search.config import Choose
 from autoopt.search.pareto import Scored, pareto_front
+from autoopt.spec.search import Choose
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import Choice, RunResult, TrialResult
-from autoopt.search.config import SearchConfig
 from autoopt.search.study import Study
+from autoopt.spec.search import SearchConfig
 from autoopt.store.leases import abandon_run, renewed_claim
 
 CONFIRM = 3

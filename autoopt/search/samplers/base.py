@@ -1,19 +1,22 @@
-"""The one method a way of searching has to write: `next`. Light."""
+"""The contract of samplers: one method, `next`, from the history of trials to the next thing to try."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
+from autoopt.metrics import Objective
 from autoopt.search.history import History
-from autoopt.search.trial import ChainSpace
+from autoopt.search.trial import ChainSpace, Cost
 from autoopt.space import Point
+from autoopt.spec.search import SearchConfig
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Try this next; see `Proposal`."""
+    """The next thing to try; the fields are those of `Proposal`."""
 
     chain: str
     point: Point
@@ -22,7 +25,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Stop:
-    """There is nothing more to try; `reason` says why."""
+    """The end of a search: nothing is left to try, or nothing promises enough."""
 
     reason: str
 
@@ -33,17 +36,33 @@ class _Wait:
 
 
 WAIT: Final = _Wait()
-"""Running trials must be told before the next choice. Never answered where none is running."""
+"""The sampler needs the results of running trials first. Never returned when no trial is running."""
 
 Decision: TypeAlias = Suggestion | Stop | _Wait
 
 
 class Sampler(Protocol):
-    """A way of searching, as a function of the history: what it keeps besides is only a cache of it."""
+    """A way of searching, as a function of the history; any other state is a cache of the history."""
 
     def next(self, history: History, rng: Random) -> Decision:
-        """The next thing to try, never one that `history` holds. `rng` belongs to this very trial."""
+        """Return the next thing to try, never one that `history` holds. `rng` belongs to this one trial."""
+
+
+@dataclass(frozen=True)
+class SamplerInputs:
+    """Arguments of a sampler module's `create`. `budget`: the number of trials it can count on."""
+
+    config: SearchConfig
+    chains: tuple[ChainSpace, ...]
+    objectives: tuple[Objective, ...]
+    budget: int
+    cost: Cost | None = None
+
+
+CreateSampler: TypeAlias = Callable[[SamplerInputs], Sampler]
+"""The function `create` of each module that the list in `autoopt.spec.samplers` names."""
 
 
 def exhausted(chain: ChainSpace) -> Stop:
+    """Stop because every point of the chain was asked."""
     return Stop(f"all {chain.space.count} points are asked")

@@ -5,8 +5,13 @@ from __future__ import annotations
 from random import Random
 
 from autoopt.search.history import History
-from autoopt.search.samplers.base import Decision, Suggestion, exhausted
+from autoopt.search.samplers.base import Decision, SamplerInputs, Suggestion, exhausted
 from autoopt.search.trial import ChainSpace
+
+
+def create(inputs: SamplerInputs) -> ExhaustiveSampler:
+    """Create the sampler of one chain."""
+    return ExhaustiveSampler(inputs.chains[0])
 
 
 class ExhaustiveSampler:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.optuna_study.encoding import suggest_chain, suggest_point
-from autoopt.search.optuna_study.samplers import make_sampler
+from autoopt.search.optuna_study.samplers import create_optuna_sampler
 from autoopt.search.optuna_study.study import drop, enter, new_study, quiet, tell
-from autoopt.search.samplers.base import Decision, Stop, Suggestion, exhausted
+from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.uniform import random_unseen
 from autoopt.search.trial import ChainSpace
+from autoopt.spec.samplers import find_sampler
 
 if TYPE_CHECKING:
     import optuna
@@ -28,6 +29,12 @@ FAILED_VIOLATION = 1e300
 """The violation that a failed trial shows in a study: worse than any other."""
 
 
+def create(inputs: SamplerInputs) -> OptunaSampler:
+    """Create the sampler, over one chain or over several together."""
+    info = find_sampler(inputs.config.sampler_name)
+    return OptunaSampler(inputs.chains, info.name, inputs.config.seed, inputs.objectives)
+
+
 class OptunaSampler:
     """An Optuna sampler by name. One chain: its parameters; several: a categorical `chain`, then that chain's."""
 
@@ -35,7 +42,7 @@ class OptunaSampler:
         self._chains = {chain.id: chain for chain in chains}
         self._sampler, self._seed = sampler, seed
         self.study = new_study(objectives)
-        self.study.sampler = make_sampler(sampler, seed)
+        self.study.sampler = create_optuna_sampler(sampler, seed)
         self._studied: dict[int, optuna.Trial] = {}
         self._untold: list[int] = []
         self._scanned = 0
@@ -47,7 +54,7 @@ class OptunaSampler:
             )
         self._sync(history)
         if not isinstance(self.study.sampler, _sequences()):
-            self.study.sampler = make_sampler(self._sampler, rng.getrandbits(31))
+            self.study.sampler = create_optuna_sampler(self._sampler, rng.getrandbits(31))
         for _ in range(REASKS):
             with quiet():
                 trial = self.study.ask()

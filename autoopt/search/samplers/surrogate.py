@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from autoopt.search.history import History
 from autoopt.search.losses import feasible, rank_key
 from autoopt.search.points import POOL, PointTable, random_sample, sample, total_points
-from autoopt.search.samplers.base import Decision, Stop, Suggestion
+from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion
 from autoopt.search.samplers.initial_points import first_points
+from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import Single, may_stop, single_losses, too_little
@@ -21,10 +22,20 @@ from autoopt.space import Point
 if TYPE_CHECKING:
     from autoopt.search.surrogates.models import Acquisition, Array, Kind
 
+SMALL: Final = 30
+"""Largest space, in points, that `SmallSurrogateSampler` searches."""
 BEST_KEPT = 5
 """So many of the best points have their neighbourhood looked at where the space is too large to enumerate."""
 LEAST_FIRST = 4
 """The models begin with at least so many points."""
+
+
+def create(inputs: SamplerInputs) -> Sampler:
+    """Create the sampler: in plain Python for a small space, because loading numeric libraries costs more."""
+    seed, threshold = inputs.config.seed, inputs.config.min_expected_improvement
+    if total_points(inputs.chains) <= SMALL:
+        return SmallSurrogateSampler(inputs.chains, seed=seed, threshold=threshold, cost=inputs.cost)
+    return SurrogateSampler(inputs.chains, budget=inputs.budget, seed=seed, threshold=threshold, cost=inputs.cost)
 
 
 class SurrogateSampler:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from random import Random
 
 from autoopt.search.history import History
-from autoopt.search.samplers.base import Decision, Stop, Suggestion, exhausted
+from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
 _DRAWS = 30
+
+
+def create(inputs: SamplerInputs) -> RandomSampler:
+    """Create the sampler of one chain."""
+    return RandomSampler(inputs.chains[0], replacement=inputs.config.with_replacement)
 
 
 class RandomSampler:
