@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from search_cases import BOTH, LATENCY, MIDDLE, SIX, best_value, chain, drive, found, in_batches, measure, text
@@ -32,7 +31,7 @@ WHOLE = {name: config for name, config in ALL.items() if config.order == "joint"
 
 
 def made(config: SearchConfig, chains=MIDDLE, *, trials: int | None = 24, objectives=LATENCY, **options):
-    return create_study(replace(config, trials=trials, seed=3), chains, objectives, **options)
+    return create_study(config.overridden({"trials": trials, "seed": 3}), chains, objectives, **options)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -112,7 +111,8 @@ def test_failures_are_values(name: str) -> None:
 @pytest.mark.parametrize("name", ["unified", "unified tpe", "random, round_robin", "tpe, max_ucb"])
 def test_another_seed_asks_other_points(name: str) -> None:
     asked = [
-        [text(p) for p in drive(create_study(replace(ALL[name], seed=s, trials=20), MIDDLE, LATENCY))] for s in (1, 2)
+        [text(p) for p in drive(create_study(ALL[name].overridden({"seed": s, "trials": 20}), MIDDLE, LATENCY))]
+        for s in (1, 2)
     ]
     assert asked[0] != asked[1]
 
@@ -207,7 +207,7 @@ def test_unified_finds_the_best_where_random_does_not() -> None:
     best = best_value(two)
     unified = [found(drive(create_study(SearchConfig(trials=30, seed=s), two, LATENCY))) for s in range(3)]
     random = SearchConfig(strategy="per-chain", sampler="random", trials=30)
-    drawn = [found(drive(create_study(replace(random, seed=s), two, LATENCY))) for s in range(9)]
+    drawn = [found(drive(create_study(random.overridden({"seed": s}), two, LATENCY))) for s in range(9)]
     assert max(unified) <= best * 1.02
     assert max(unified) < sorted(drawn)[5]
 
