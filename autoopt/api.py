@@ -131,33 +131,19 @@ def _search(session: Session, engine: Engine) -> RunResult:
     session.ctx.counts.took("prefect start", start.seconds)
     session.ctx.counts.took("prefect start waited for", waited)
     from autoopt.orchestrate.flow_runs.in_process import run_as_flow
-    from autoopt.orchestrate.flow_runs.naming import tags_of
-    from autoopt.orchestrate.flow_runs.orphaned_runs import close, remember
 
-    ctx = session.ctx
-    close(ctx.store, ctx.run)
-    return run_as_flow(
-        session.search,
-        run=ctx.run,
-        model=session.name.partition(" · ")[0],
-        dag=" · ".join([ctx.plan.name, *filter(None, [session.name.partition(" · ")[2]])]),
-        width=ctx.workers,
-        store=ctx.store,
-        tags_of_run=tags_of(session),
-        begun=remember(ctx.store, ctx.run),
-        stop=ctx.stop,
-    )
+    return run_as_flow(session)
 
 
 def _close_flow_runs(store: Store, engine: Engine, observer: Observer) -> None:
     """See to it that Prefect does not call Running what a dead process left; without Prefect at hand that waits."""
-    from autoopt.orchestrate.flow_runs.orphaned_runs import close, left_behind
+    from autoopt.orchestrate.flow_runs.orphaned_runs import close_orphans, orphaned_runs
     from autoopt.orchestrate.server.startup import PrefectStart
 
-    if left_behind(store) and (engine == "prefect" or os.environ.get("PREFECT_API_URL")):
+    if orphaned_runs(store) and (engine == "prefect" or os.environ.get("PREFECT_API_URL")):
         try:
             PrefectStart().wait()
-            closed = close(store)
+            closed = close_orphans(store)
         except SystemFailure as error:  # the run itself can go on, and its next resume tries again
             observer.on_note(str(error))
         else:

@@ -1,1 +1,4 @@
-"""Deployable Prefect entry points: one page each, no decisions."""
+"""Prefect flows for deployments: parameters and their documentation; the work is done in `autoopt.orchestrate`.
+
+Deployments refer to these modules and functions by name and hold parameters as JSON, so both stay compatible.
+"""

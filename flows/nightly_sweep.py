@@ -1,10 +1,11 @@
-"""Flow `nightly_sweep`: a zoo of models, compared with the last good night. Scheduled by `autoopt sweep --schedule`."""
+"""Flow `nightly_sweep`: run over a zoo of models and compare. Scheduled by `autoopt sweep --schedule`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 
 from autoopt.orchestrate.flow_runs.sweep_run import nightly
 
@@ -17,15 +18,15 @@ def nightly_sweep(
     out: str | None = None,
     workers: int = 2,
     data_root: str | None = None,
-) -> Any:
-    """Run over a zoo, measure every source and last best anew, and fail on a regression.
+) -> State[Any]:
+    """Run over a zoo, re-measure each source and its last best model, and fail on a regression.
 
     Args:
         zoo: path of a zoo.yaml.
-        dag: path of a dag.yaml, instead of the zoo's own.
-        only: only the models with this tag.
+        dag: path of a dag.yaml; overrides the zoo's.
+        only: run only the models with this tag.
         out: folder for the best models and the report.
-        workers: how many trials go on at once.
-        data_root: folder or URL that relative paths of data start from.
+        workers: number of trials to run in parallel.
+        data_root: folder or URL that relative data paths start from.
     """
     return nightly(zoo, dag, only, out, workers, data_root)

@@ -1,23 +1,25 @@
-"""Flow `optimize_model`: the best model that a DAG makes of one source model. Deployed by `autoopt serve`."""
+"""Flow `optimize_model`: find the best model that a DAG makes of one source model. Deployed by `autoopt serve`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.orchestrate.flow_runs.model_run import optimize
 from autoopt.orchestrate.flow_runs.naming import model_run_name
 
 
 def _name() -> str:
-    given = flow_run.parameters
-    return model_run_name(given.get("dag"), given.get("model"))
+    parameters = flow_run.parameters
+    return model_run_name(parameters.get("dag"), parameters.get("model"))
 
 
 @flow(name="optimize_model", flow_run_name=_name)
-def optimize_model(
+def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form that starts it
     dag: str | dict[str, Any],
     model: str | None = None,
     data: str | dict[str, Any] | None = None,
@@ -26,17 +28,26 @@ def optimize_model(
     out: str | None = None,
     workers: int = 2,
     retry_failed: bool = False,
-) -> Any:
+) -> State[Any]:
     """Search a DAG for one model, each chain in a flow run of its own.
 
     Args:
-        dag: path of a dag.yaml, or what it says.
+        dag: path of a dag.yaml, or its content.
         model: path or URL of the source model; overrides the DAG's.
         data: evaluation data; overrides the DAG's.
         calibration: calibration data; overrides the DAG's.
-        search: fields of the DAG's `search:` that are other for this run, such as `trials`.
-        out: folder for the best model, its session options and recipe.
-        workers: how many trials go on at once.
-        retry_failed: whether failures of earlier runs are tried again.
+        search: fields of the DAG's `search` section to override, such as `trials`.
+        out: folder for the best model, its session options and its recipe.
+        workers: number of trials to run in parallel.
+        retry_failed: retry trials that failed in earlier runs.
     """
-    return optimize(dag, model, data, calibration, search, out, workers, retry_failed)
+    request = RunRequest(
+        dag=dag,
+        model=model,
+        data=data,
+        calibration=calibration,
+        search=search or {},
+        workers=workers,
+        retry_failed=retry_failed,
+    )
+    return optimize(request, out)

@@ -1,4 +1,4 @@
-"""Flow `remote_call`, under the name that deployments in work pools have for it."""
+"""Flow `remote_call` under the module path that deployments in work pools refer to."""
 
 from autoopt.orchestrate.hosts.remote_call import remote_call
 

@@ -1,21 +1,22 @@
-"""Flow `tune_chain`: the trials of one chain of a run. Started by `optimize_model`; can be retried at any time."""
+"""Flow `tune_chain`: execute the trials of one chain of a run. Started by `optimize_model`; can be retried any time."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 
 from autoopt.orchestrate.flow_runs.chain_run import tune
 
 
 @flow(name="tune_chain")
-def tune_chain(run: str, chain: str, round: int = 1) -> Any:
-    """Carry out what the store lacks of one chain.
+def tune_chain(run: str, chain: str, round: int = 1) -> State[Any]:
+    """Execute the trials of one chain that the store lacks.
 
     Args:
         run: id of the run in the store.
         chain: id of the chain.
-        round: which of the chain's flow runs this is.
+        round: number of this flow run among those of the chain.
     """
     return tune(run, chain)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.sweep import SweepRequest
@@ -52,7 +52,7 @@ class SweepSchedule:
 class _Deployment:
     """A flow of `flows/` with the settings of its deployment."""
 
-    flow: Flow[..., object]
+    flow: Flow[..., Any]
     pool: str
     name: str = NAME
     queue: str | None = None

@@ -156,7 +156,7 @@ def test_a_sweep_with_its_models_and_their_chains(server: str, folder: Path) -> 
 
 def test_many_trials_of_a_chain_are_rounds(server: str, folder: Path) -> None:
     program = (
-        "import sys, autoopt.orchestrate.flow_runs.in_process as f; f.ROUND = 1; from autoopt.cli.app import main; "
+        "import sys, autoopt.orchestrate.flow_runs.naming as n; n.MAX_TRIALS = 1; from autoopt.cli.app import main; "
     )
     command = [sys.executable, "-c", program + "sys.exit(main(sys.argv[1:]))", "run", "dag.yaml", "--json"]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}

@@ -1,7 +1,7 @@
-"""Runs as deployed flow runs: the model's run asks and tells, the chains' runs carry out the rows of their trials.
+"""The trials of a deployed model run, executed by deployed runs of `tune_chain`.
 
-All that is known of a run is in the store, so each of them can be retried or started anew, on any machine that reaches
-it, and does only what the store lacks.
+Processes share nothing but the store, so each flow run can be retried or started again on any machine that reaches the
+store, and does only the work that the store lacks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +25,8 @@ from autoopt.engine.run.executor import Work
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import ended, result_of
 from autoopt.engine.work.context import RunContext
-from autoopt.orchestrate.server.heartbeats import WatchedFlowRun
+from autoopt.orchestrate.flow_runs.naming import chain_run_name, tags_of
+from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
 from autoopt.orchestrate.server.outages import Outage, client_retries, wait_out
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult, TrialResult
@@ -34,15 +34,21 @@ from autoopt.store import TrialRecord
 
 CHAIN_DEPLOYMENT = "tune_chain/autoopt"
 POLL_SECONDS = 0.5
-LOOK_SECONDS = 3.0
-"""How often the states of the chains' flow runs are looked at, beside when a trial is asked for."""
-ROUNDS_WITHOUT_PROGRESS = 3
-"""How many flow runs of a chain may end without finishing a trial before its trials count as crashed."""
+CHECK_SECONDS = 3.0
+"""Interval of checks of the chains' flow runs; a new trial causes one at once."""
+MAX_FRUITLESS_ROUNDS = 3
+"""A chain's trials count as crashed after this many of its flow runs in a row have ended without finishing a trial."""
+
+
+def search_deployed(session: Session) -> RunResult:
+    """Run the search of a prepared run with its chains as deployed flow runs."""
+    with DeployedExecutor(session.ctx, tags_of(session)) as executor:
+        return session.search(executor)
 
 
 @dataclass
 class _Chain:
-    """What the model's run knows of a chain's flow runs."""
+    """The flow runs of a chain, and the trials that the search waits for."""
 
     name: str
     flow_run: WatchedFlowRun | None = None
@@ -52,24 +58,25 @@ class _Chain:
 
 
 class DeployedExecutor:
-    """An `Executor` that has trials carried out by deployed runs of `tune_chain`, and waits for their rows.
+    """An `Executor` whose trials are executed by deployed runs of `tune_chain`; it waits for their rows in the store.
 
-    To be made in the flow run of the model, so that the chains' runs are its children. A context manager; leaving it
-    cancels the chains' runs that are still going on. While the Prefect server is away, trials are given back as ever;
-    where it stays away, those that are waited for end with a SystemFailure.
+    Create it in the flow run of the model, so that the chains' flow runs are its children. A context manager; leaving
+    it cancels flow runs that still run. While the Prefect server is away, results still arrive; if it stays away, the
+    trials that the search waits for raise SystemFailure.
     """
 
     def __init__(self, ctx: RunContext, tags: list[str]) -> None:
-        self._ctx, self._tags = ctx, tags
+        self._ctx = ctx
+        self._tags = tags
         self._id = uuid4().hex
         self._queue: str | None = None
         self._chains: dict[str, _Chain] = {}
         self._counted: set[str] = set()
         self._error: Exception | None = None
-        self._asked = False
-        """Whether a trial has been asked for since the chains' flow runs were looked at."""
+        self._new_trials = threading.Event()
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._closed = threading.Event()
+        # The thread's flow runs have to be children of this flow run, which Prefect keeps in a context variable.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._watch,), name="chains", daemon=True)
 
@@ -79,12 +86,13 @@ class DeployedExecutor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._closed.set()
         self._thread.join()
         with client_retries(0), get_client(sync_client=True) as client:
             for chain in self._chains.values():
                 if chain.flow_run is not None and chain.waiting:
-                    with suppress(Exception):  # the server may be what has failed; the runs then see it in the store
+                    # If the server is away, the flow runs see the end of the run in the store.
+                    with suppress(Exception):
                         client.set_flow_run_state(chain.flow_run.id, Cancelling(message="the model's run has ended"))
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
@@ -93,29 +101,26 @@ class DeployedExecutor:
             if self._error is not None:
                 raise self._error
             self._chains.setdefault(chain, _Chain(name)).waiting[number] = future
-            self._asked = True
+        self._new_trials.set()
         return future
 
     def _watch(self) -> None:
-        outage, looked = Outage(), 0.0
+        outage = Outage()
+        last_check = 0.0
         with client_retries(0):
-            while not self._over.wait(POLL_SECONDS):
+            while not self._closed.wait(POLL_SECONDS):
                 try:
-                    self._hand_in()
-                    needy = self._needy()
-                    soon = self._asked and not outage.ongoing
-                    if needy and (soon or time.monotonic() - looked > LOOK_SECONDS):
-                        self._asked, failed = False, True
-                        with outage:
-                            self._look(needy)
-                            failed = False
-                        self._asked = self._asked or failed
-                        looked = time.monotonic()
-                except Exception as error:  # the search ends with it
-                    self._fail_all(error)
+                    self._collect()
+                    at_once = self._new_trials.is_set() and not outage.ongoing
+                    if at_once or time.monotonic() - last_check > CHECK_SECONDS:
+                        self._check(outage)
+                        last_check = time.monotonic()
+                except Exception as error:  # ends the search
+                    self._fail(error)
                     return
 
-    def _fail_all(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
+        """End all trials with an error."""
         with self._lock:
             self._error = error
             for chain in self._chains.values():
@@ -123,20 +128,14 @@ class DeployedExecutor:
                     future.set_exception(error)
                 chain.waiting.clear()
 
-    def _needy(self) -> dict[str, _Chain]:
-        """The chains whose trials are waited for."""
+    def _collect(self) -> None:
+        """Hand over the results of finished trials."""
         with self._lock:
-            return {key: c for key, c in self._chains.items() if c.waiting}
-
-    def _hand_in(self) -> None:
-        """Give back what has been done."""
-        with self._lock:
-            wanted = {number for c in self._chains.values() for number in c.waiting}
-        if not wanted:
+            waiting = {number for chain in self._chains.values() for number in chain.waiting}
+        if not waiting:
             return
-        rows = self._ctx.store.trials.all(self._ctx.run)
-        for row in rows:
-            if row.number in wanted and row.status == "done":
+        for row in self._ctx.store.trials.all(self._ctx.run):
+            if row.number in waiting and row.status == "done":
                 chain = self._chains[row.chain]
                 chain.fruitless = 0
                 self._count(row)
@@ -145,70 +144,77 @@ class DeployedExecutor:
                 future.set_result(result_of(row))
 
     def _count(self, row: TrialRecord) -> None:
-        """Book what another process executed or reused for a trial."""
-        passes = {k: r.run for k, r in self._ctx.store.results.pass_runs(row.pass_runs).items()}
-        measured = {k: r.run for k, r in self._ctx.store.results.evaluations(row.evaluations).items()}
-        for kind, keys, runs in (("pass_runs", row.pass_runs, passes), ("evaluations", row.evaluations, measured)):
-            for key in keys:
-                fresh = runs.get(key) == self._ctx.run and key not in self._counted
-                self._counted.add(key)
-                self._ctx.counts.add(kind, executed=fresh)
+        """Add the work of another process for a trial to this run's counts."""
+        results = self._ctx.store.results
+        pass_runs, evaluations = results.pass_runs(row.pass_runs), results.evaluations(row.evaluations)
+        for key in row.pass_runs:
+            self._count_work("pass_runs", key, key in pass_runs and pass_runs[key].run == self._ctx.run)
+        for key in row.evaluations:
+            self._count_work("evaluations", key, key in evaluations and evaluations[key].run == self._ctx.run)
 
-    def _look(self, chains: dict[str, _Chain]) -> None:
-        """Start flow runs for those of the chains whose trials nobody will carry out."""
-        for key, chain in chains.items():
-            if chain.flow_run is not None:
-                state = chain.flow_run.state()
-                if state not in _ENDED:
-                    continue
-                chain.flow_run = None
-                chain.fruitless += 1
-                if chain.fruitless >= ROUNDS_WITHOUT_PROGRESS or state is StateType.CANCELLED:
-                    self._give_up(key, chain, state)
-                    continue
-            self._start(key, chain)
+    def _count_work(self, kind: str, key: str, of_this_run: bool) -> None:
+        """Count a piece of work as executed by the first trial of the run that executed it, as reused by others."""
+        executed = of_this_run and key not in self._counted
+        self._counted.add(key)
+        self._ctx.counts.add(kind, executed=executed)
+
+    def _check(self, outage: Outage) -> None:
+        """Start flow runs for chains whose trials nobody will execute."""
+        with self._lock:
+            chains = {key: chain for key, chain in self._chains.items() if chain.waiting}
+        self._new_trials.clear()
+        complete = False
+        with outage:
+            for key, chain in chains.items():
+                self._check_chain(key, chain)
+            complete = True
+        if not complete:
+            self._new_trials.set()
+
+    def _check_chain(self, key: str, chain: _Chain) -> None:
+        if chain.flow_run is not None:
+            state = chain.flow_run.state()
+            if state is None or state.value not in FINAL_STATES:
+                return
+            chain.flow_run = None
+            chain.fruitless += 1
+            if chain.fruitless >= MAX_FRUITLESS_ROUNDS or state is StateType.CANCELLED:
+                self._give_up(key, chain, state)
+                return
+        self._start(key, chain)
 
     def _start(self, key: str, chain: _Chain) -> None:
         round_ = chain.rounds + 1
-        made: Any = run_deployment(
+        # Typed as a coroutine, but in a thread without an event loop it returns the flow run.
+        created: Any = run_deployment(
             CHAIN_DEPLOYMENT,
             parameters={"run": self._ctx.run, "chain": key, "round": round_},
-            flow_run_name=chain.name if round_ == 1 else f"{chain.name} · round {round_}",
+            flow_run_name=chain_run_name(chain.name, round_),
             tags=[*self._tags, f"chain:{key}"],
             timeout=0,
             work_queue_name=self._queue,
-            idempotency_key=f"{self._id}/{key}/{round_}",  # asked for twice where the server's answer was lost
+            # The request is repeated if the server's answer was lost.
+            idempotency_key=f"{self._id}/{key}/{round_}",
         )
-        chain.flow_run, chain.rounds = WatchedFlowRun(UUID(str(made.id))), round_
+        chain.flow_run = WatchedFlowRun(UUID(str(created.id)))
+        chain.rounds = round_
 
     def _give_up(self, key: str, chain: _Chain, state: StateType) -> None:
-        """The trials of a chain whose runs do not come to anything count as crashed; a retry does them again."""
+        """Finish the trials of a chain as crashed; a retry executes them again."""
         with self._lock:
-            waiting = dict(chain.waiting)
+            waiting = set(chain.waiting)
         store, run = self._ctx.store, self._ctx.run
+        message = f"the flow run of the chain ended {state.value.lower()}"
         for row in store.trials.all(run):
             if row.number in waiting and store.claims.acquire("trial", row.key):
-                message = f"the flow run of the chain ended {state.value.lower()}"
                 result = TrialResult(chain=key, point=row.point, outcome=Outcome.CRASHED, message=message)
                 store.trials.finish(ended(row, result), owner=store.owner)
 
 
-_ENDED = (StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED)
-
-
 def _own_queue() -> str | None:
-    """The work queue of the deployed run that this process carries out: its chains go to the same machines."""
-    above = flow_run.root_flow_run_id
-    if not above:
+    """The work queue of the current deployed run: its chains go to the same machines."""
+    root = flow_run.root_flow_run_id
+    if not root:
         return None
     with get_client(sync_client=True) as client:
-        return client.read_flow_run(UUID(str(above))).work_queue_name
-
-
-def search_deployed(session: Session, tags: list[str]) -> RunResult:
-    """The search of a prepared run, its chains as deployed flow runs."""
-    with DeployedExecutor(session.ctx, tags) as executor:
-        return session.search(executor)
-
-
-Search = Callable[[Session], RunResult]
+        return client.read_flow_run(UUID(str(root))).work_queue_name

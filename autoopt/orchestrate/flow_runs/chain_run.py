@@ -1,4 +1,4 @@
-"""The work of the deployed flow `tune_chain`."""
+"""The body of the deployed flow `tune_chain`: the trials of one chain of a run that another flow run has begun."""
 
 from __future__ import annotations
 
@@ -14,65 +14,79 @@ from prefect.states import Completed, Failed
 
 from autoopt.engine.run.join import Joined, join
 from autoopt.errors import AutooptError
+from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
-from autoopt.orchestrate.flow_runs.in_process import ROUND
-from autoopt.orchestrate.flow_runs.worker_slot import Place
+from autoopt.orchestrate.flow_runs.naming import trial_message
+from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.store import TrialRecord
 
 LINGER_SECONDS = 600.0
-"""How long a chain's run waits for further trials before it ends, while nobody wants its place; a later trial gets a
-run of its own."""
+"""An idle flow run waits this long for further trials, unless its slot is needed; a later trial gets a new one."""
 POLL_SECONDS = 0.3
 
 
 def tune(run: str, chain: str) -> State[Any]:
-    """Carry out the trials of one chain for as long as there are any."""
+    """Execute trials of a chain for as long as there are any.
+
+    A retried flow run, or one of a run that has ended, repeats the chain's failed trials.
+
+    Args:
+        run: id of the run in the store.
+        chain: id of the chain.
+    """
     try:
         with join(run, opener=PrefectHost) as joined:
             retried = flow_run.run_count > 1 or not joined.under_way
             if retried:
                 joined.redo(chain)
-            redone = _trials(joined, chain)
-            if retried and redone and not joined.under_way:
+            executed = _run_trials(joined, chain)
+            if retried and executed and not joined.under_way:
                 joined.conclude()
-            rows = [r for r in joined.store.trials.all(run) if r.chain == chain and r.status == "done"]
+            rows = [row for row in joined.store.trials.all(run) if row.chain == chain and row.status == "done"]
             show_chain(joined.store, run, chain)
     except AutooptError as error:
         return Failed(message=str(error))
-    good = sum(r.outcome is not None and r.outcome.good for r in rows)
-    said = f"{good} of {len(rows)} trials ok, {redone} carried out now"
-    return Completed(message=said) if good else Failed(message=said)
+    good = sum(_is_good(row) for row in rows)
+    message = f"{good} of {len(rows)} trials ok, {executed} executed now"
+    if good:
+        return Completed(message=message)
+    return Failed(message=message)
 
 
-def _trials(joined: Joined, chain: str) -> int:
-    """Claim and carry out trials until there are no more, or enough for one flow run; how many."""
+def _run_trials(joined: Joined, chain: str) -> int:
+    """Claim and execute trials until none is left, or enough for one flow run; returns their number."""
+    claimed: dict[int, TrialRecord] = {}
 
     @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
     def trial(number: int) -> State[Any]:
         row = joined.carry_out(claimed[number])
-        said = _said(row)
-        return Completed(message=said) if row.outcome is not None and row.outcome.good else Failed(message=said)
+        message = trial_message(row.outcome, row.ratios, ("latency_p50", "size"))
+        if row.message:
+            message += f": {row.message}"
+        if _is_good(row):
+            return Completed(message=message)
+        return Failed(message=message)
 
-    claimed: dict[int, TrialRecord] = {}
-    done, idle_since = 0, time.monotonic()
-    with Place(joined.store, joined.record.id, UUID(str(flow_run.id))) as place:
-        while done < ROUND and time.monotonic() - idle_since < LINGER_SECONDS:
+    executed = 0
+    idle_since = time.monotonic()
+    with WorkerSlot(joined.store, joined.record.id, UUID(str(flow_run.id))) as slot:
+        while executed < naming.MAX_TRIALS and time.monotonic() - idle_since < LINGER_SECONDS:
+            # An idle flow run does no work either while a latency is being measured.
             with joined.session.ctx.gate.working():
-                pass  # who waits keeps still while a latency is measured
+                pass
             row = joined.claim(chain)
             if row is None:
-                if not joined.under_way or place.wanted():
+                if not joined.under_way or slot.is_needed():
                     break
                 time.sleep(POLL_SECONDS)
                 continue
             claimed[row.number] = row
             trial(row.number, return_state=True)
-            done, idle_since = done + 1, time.monotonic()
-    return done
+            executed += 1
+            idle_since = time.monotonic()
+    return executed
 
 
-def _said(row: TrialRecord) -> str:
-    shown = [str(row.outcome)]
-    shown += [f"{n} {row.ratios[n].value:.4g}x" for n in ("latency_p50", "size") if n in row.ratios]
-    return ", ".join(shown) + (f": {row.message}" if row.message else "")
+def _is_good(row: TrialRecord) -> bool:
+    return row.outcome is not None and row.outcome.good

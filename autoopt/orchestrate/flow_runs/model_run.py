@@ -1,8 +1,8 @@
-"""The work of the deployed flow `optimize_model`."""
+"""The body of the deployed flow `optimize_model`: a run of one model with its chains as deployed flow runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,56 +27,50 @@ from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
 
 
-def optimize(
-    dag: Any,
-    model: str | None,
-    data: Any,
-    calibration: Any,
-    search: Mapping[str, Any] | None,
-    out: str | None,
-    workers: int,
-    retry_failed: bool,
-) -> State[Any]:
-    """One model's run, from its admission to its result; the flow run's state says what was found."""
-    request = RunRequest(
-        dag=dag,
-        model=model,
-        data=data,
-        calibration=calibration,
-        search=dict(search or {}),
-        workers=workers,
-        retry_failed=retry_failed,
-        opener=PrefectHost,
-    )
+def optimize(request: RunRequest, out: str | None) -> State[Any]:
+    """Execute a run from its inputs to its result.
+
+    Args:
+        request: the run.
+        out: folder for the best model; None to leave it in the store.
+
+    Returns:
+        The final state of the flow run: failed if no model meets the constraints.
+    """
     try:
         if out is not None:
             check_out(Path(out))
-        with prepare(request) as session:
-            result = session.carry_out(search_shown)
+        with prepare(replace(request, opener=PrefectHost)) as session:
+            result = session.carry_out(search_and_show)
             if out is not None:
                 session.export(result, Path(out))
     except AutooptError as error:
         return Failed(message=str(error))
-    said = f"run {result.run}: {result.status}" + (", nothing had changed" if result.reused else "")
-    return Completed(message=said) if result.best else Failed(message=said)
+    message = f"run {result.run}: {result.status}"
+    if result.reused:
+        message += ", nothing has changed"
+    if result.best:
+        return Completed(message=message)
+    return Failed(message=message)
 
 
-def search_shown(session: Session) -> RunResult:
-    """The search of a session with its chains as deployed runs, and its progress and result as artifacts."""
+def search_and_show(session: Session) -> RunResult:
+    """Run the search of a session with its chains as deployed runs; show progress and result as artifacts."""
     budget = session.search_config.trials or session.ctx.plan.point_count
-    _tag(tags_of(session))
+    _add_tags(tags_of(session))
     progress = Progress(f"Trials of run {session.ctx.run}")
     progress.show(0.0)
     session.ctx.observer = ObserverGroup(session.ctx.observer, TrialProgress(progress, budget))
-    result = search_deployed(session, tags_of(session))
+    result = search_deployed(session)
     progress.show(100.0)
     show_result(session.ctx.store, result)
     return result
 
 
 @best_effort
-def _tag(tags: list[str]) -> None:
-    """Add tags to the flow run under way, which were not known when it began."""
+def _add_tags(tags: list[str]) -> None:
+    """Add tags to the current flow run that were unknown when it began."""
+    identifier = UUID(str(flow_run.id))
     with get_client(sync_client=True) as client:
-        known = client.read_flow_run(UUID(str(flow_run.id))).tags
-        client.update_flow_run(UUID(str(flow_run.id)), tags=sorted({*known, *tags}))
+        existing = client.read_flow_run(identifier).tags
+        client.update_flow_run(identifier, tags=sorted({*existing, *tags}))

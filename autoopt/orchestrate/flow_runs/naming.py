@@ -1,25 +1,51 @@
-"""Names and tags of flow runs."""
+"""Names, tags and state messages of flow runs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from autoopt.engine.run.session import Session
+from autoopt.metrics import Estimate
+from autoopt.outcome import Outcome
+
+MAX_TRIALS = 100
+"""Trials in one flow run of a chain: the server handles some 20 task runs a second, and its pages show 200 rows."""
 
 
 def flow_run_name(text: str) -> str:
-    """`text` fit for a flow run's name."""
+    """Make `text` fit for a flow run's name, which Prefect formats like an f-string."""
     return re.sub(r"[{}]", "", text)
 
 
-def model_run_name(dag: Any, model: Any) -> str:
-    """`model · dag`, from what a flow was asked for."""
-    shown = Path(str(model)).absolute() if model else None
-    name = (shown.parent.name if shown.stem == "model" and shown.parent.name else shown.name) if shown else "model"
-    graph = Path(dag).stem if isinstance(dag, str) else str((dag or {}).get("name", "dag"))
+def session_run_name(session: Session) -> str:
+    """`model · dag`, for one of several targets `model · dag · target`."""
+    model, separator, target = session.name.partition(" · ")
+    return flow_run_name(f"{model} · {session.ctx.plan.name}{separator}{target}")
+
+
+def model_run_name(dag: object, model: object) -> str:
+    """`model · dag`, from the parameters of flow `optimize_model`."""
+    name = "model"
+    if model:
+        path = Path(str(model)).absolute()
+        name = path.name
+        if path.stem == "model" and path.parent.name:
+            name = path.parent.name
+    graph: object = "dag"
+    if isinstance(dag, str):
+        graph = Path(dag).stem
+    elif isinstance(dag, Mapping):
+        graph = dag.get("name", graph)
     return flow_run_name(f"{name} · {graph}")
+
+
+def chain_run_name(chain: str, round_: int) -> str:
+    """Readable name of the chain, with the number of its flow run after the first."""
+    if round_ == 1:
+        return chain
+    return f"{chain} · round {round_}"
 
 
 def tags_of(session: Session) -> list[str]:
@@ -27,3 +53,10 @@ def tags_of(session: Session) -> list[str]:
     ctx = session.ctx
     tags = (f"model:{session.name}", f"dag:{ctx.plan.name}", f"target:{ctx.target.name}", f"run:{ctx.run}")
     return [flow_run_name(tag) for tag in tags]
+
+
+def trial_message(outcome: Outcome | None, ratios: Mapping[str, Estimate], metrics: Sequence[str]) -> str:
+    """`ok, size 0.25x`: the outcome of a trial and its ratios to the source model."""
+    parts = [str(outcome)]
+    parts += [f"{name} {ratios[name].value:.4g}x" for name in metrics if name in ratios]
+    return ", ".join(parts)

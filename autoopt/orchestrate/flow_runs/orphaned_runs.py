@@ -1,84 +1,101 @@
-"""Flow runs whose process died: Prefect goes on calling them Running until somebody says what became of them."""
+"""Flow runs whose process died: Prefect shows them as Running until somebody closes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from autoopt.store import EventRecord, Store
 from autoopt.store.owner import is_known_dead
 
-BEGUN, CLOSED = "flow run", "flow run closed"
-"""Kinds of the events that say which flow run carried a run out, in which process, and that it was seen to its end."""
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import State
 
-PAGE = 200
-"""Rows of one answer, as many as a Prefect server gives at most."""
+BEGUN = "flow run"
+"""Kind of the events that record a flow run, its run and its process."""
+CLOSED = "flow run closed"
+"""Kind of the events that record that somebody closed the flow run of a dead process."""
+PAGE_ROWS = 200
+"""The largest page that a Prefect server returns."""
 
-
-def remember(store: Store, run: str) -> Callable[[str], None]:
-    """Notes the flow run that carries `run` out in this process; to be called with the flow run's id."""
-
-    def note(flow_run: str) -> None:
-        store.events.add(EventRecord(kind=BEGUN, run=run, subject=flow_run, data={"owner": store.owner}))
-
-    return note
+Row = TypeVar("Row")
 
 
-def left_behind(store: Store, run: str | None = None) -> dict[str, str]:
-    """Flow runs, of one run or of all, whose process has ended and that nobody has closed; each with its run."""
+def record_flow_run(store: Store, run: str, flow_run: str) -> None:
+    """Record the flow run in which this process executes `run`."""
+    store.events.add(EventRecord(kind=BEGUN, run=run, subject=flow_run, data={"owner": store.owner}))
+
+
+def orphaned_runs(store: Store, run: str | None = None) -> dict[str, str]:
+    """The flow runs, of one run or of all, whose process has ended and that nobody has closed: flow run -> run."""
     closed = {event.subject for event in store.events.all(run=run, kind=CLOSED)}
-    begun = [event for event in store.events.all(run=run, kind=BEGUN) if event.subject not in closed]
-    return {event.subject: str(event.run) for event in begun if is_known_dead(str(event.data.get("owner", "")))}
+    orphans = {}
+    for event in store.events.all(run=run, kind=BEGUN):
+        if event.subject not in closed and is_known_dead(str(event.data.get("owner", ""))):
+            orphans[event.subject] = str(event.run)
+    return orphans
 
 
-def close(store: Store, run: str | None = None) -> int:
-    """Mark what was left behind as crashed in Prefect, with its sub-flows and trials; how many flow runs that were.
+def close_orphans(store: Store, run: str | None = None) -> int:
+    """Mark orphaned flow runs as crashed, with their sub-flows and trials; returns the number of flow runs.
 
-    Prefect's API has to be up. One that does not know a flow run (another server had it) closes nothing.
+    Prefect's API has to be available. Flow runs that it does not know (another server had them) stay open.
     """
-    dead = left_behind(store, run)
-    if not dead:
+    orphans = orphaned_runs(store, run)
+    if not orphans:
         return 0
     from prefect.client.orchestration import get_client
 
-    count = 0
+    total = 0
     with get_client(sync_client=True) as client:
-        for flow_run, of in dead.items():
-            found = _crash(client, UUID(flow_run))
-            if found is not None:
-                count += found
-                store.events.add(EventRecord(kind=CLOSED, run=of, subject=flow_run))
-    return count
+        for flow_run, owner_run in orphans.items():
+            count = _crash(client, UUID(flow_run))
+            if count is not None:
+                total += count
+                store.events.add(EventRecord(kind=CLOSED, run=owner_run, subject=flow_run))
+    return total
 
 
-def _crash(client: Any, flow_run: UUID) -> int | None:
-    """Mark a flow run and all below it that has not ended; how many flow runs that were, None where it is not known."""
+def _crash(client: SyncPrefectClient, flow_run: UUID) -> int | None:
+    """Mark a flow run and all below it that have not ended as crashed.
+
+    Returns:
+        The number of flow runs; None if the server does not know the flow run.
+    """
     from prefect.client.schemas import filters
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed
 
     try:
-        known = client.read_flow_run(flow_run)
+        root = client.read_flow_run(flow_run)
     except ObjectNotFound:
         return None
-    state: Any = Crashed(message="its process died; the store has what it had done")
+    state: State[None] = Crashed(message="its process died; the store has its finished work")
     below = filters.FlowRunFilter(parent_flow_run_id=filters.FlowRunFilterParentFlowRunId(any_=[flow_run]))
-    children = [child.id for child in _all(client.read_flow_runs, below)]
-    count = sum(_crash(client, child) or 0 for child in children)
     inside = filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[flow_run]))
-    for task_run in list(_all(client.read_task_runs, inside)):
+
+    def read_children(offset: int) -> list[UUID]:
+        rows = client.read_flow_runs(flow_run_filter=below, limit=PAGE_ROWS, offset=offset)
+        return [row.id for row in rows]
+
+    count = 0
+    for child in list(_all_rows(read_children)):
+        count += _crash(client, child) or 0
+    task_runs = _all_rows(lambda offset: client.read_task_runs(flow_run_filter=inside, limit=PAGE_ROWS, offset=offset))
+    for task_run in list(task_runs):
         if not task_run.state or not task_run.state.is_final():
             client.set_task_run_state(task_run.id, state, force=True)
-    if known.state and known.state.is_final():
+    if root.state and root.state.is_final():
         return count
     client.set_flow_run_state(flow_run, state, force=True)
     return count + 1
 
 
-def _all(read: Callable[..., list[Any]], wanted: Any) -> Iterator[Any]:
-    """Every row that the filter gives; the server gives them by the page."""
+def _all_rows(read: Callable[[int], list[Row]]) -> Iterator[Row]:
+    """Read page after page; `read` takes an offset."""
     offset = 0
-    while rows := read(flow_run_filter=wanted, limit=PAGE, offset=offset):
+    while rows := read(offset):
         yield from rows
         offset += len(rows)

@@ -18,9 +18,8 @@ from autoopt.engine.sweeps.sweep import SweepRequest, fell_short, run_sweep
 from autoopt.errors import AutooptError, SystemFailure
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow
-from autoopt.orchestrate.flow_runs.model_run import search_shown
-from autoopt.orchestrate.flow_runs.naming import flow_run_name, tags_of
-from autoopt.orchestrate.flow_runs.orphaned_runs import close, remember
+from autoopt.orchestrate.flow_runs.model_run import search_and_show
+from autoopt.orchestrate.flow_runs.naming import flow_run_name, session_run_name, tags_of
 from autoopt.orchestrate.flow_runs.progress import SweepShown
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import Outage, best_effort
@@ -37,7 +36,7 @@ def sweep_as_flow(request: SweepRequest) -> Document:
     def sweep(zoo: str) -> State[Any]:
         try:
             observer = ObserverGroup(request.observer, SweepShown())
-            outcome.append(run_sweep(replace(request, observer=observer), _search_here))
+            outcome.append(run_sweep(replace(request, observer=observer), run_as_flow))
         except BaseException as error:
             outcome.append(error)
             return Failed(message=f"{type(error).__name__}: {error}")
@@ -49,22 +48,6 @@ def sweep_as_flow(request: SweepRequest) -> Document:
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
-
-
-def _search_here(session: Session) -> RunResult:
-    ctx = session.ctx
-    close(ctx.store, ctx.run)
-    return run_as_flow(
-        session.search,
-        run=ctx.run,
-        model=session.name,
-        dag=ctx.plan.name,
-        width=ctx.workers,
-        begun=remember(ctx.store, ctx.run),
-        tags_of_run=tags_of(session),
-        store=ctx.store,
-        stop=ctx.stop,
-    )
 
 
 def nightly(
@@ -98,10 +81,10 @@ def _search_below(session: Session) -> RunResult:
     found: list[RunResult] = []
 
     def optimize_model(run: str) -> State[Any]:
-        found.append(search_shown(session))
+        found.append(search_and_show(session))
         return Completed(message=found[0].status)
 
-    name = flow_run_name(f"{session.name} · {session.ctx.plan.name}")
+    name = session_run_name(session)
     made: Callable[..., Any] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
     from prefect import tags
 

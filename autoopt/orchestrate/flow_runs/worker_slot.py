@@ -1,10 +1,11 @@
-"""Places at a worker: a chain's run with nothing to do keeps its process warm, until another run wants its place."""
+"""The slot of a flow run at its worker: an idle chain keeps its process warm until another flow run needs the slot."""
 
 from __future__ import annotations
 
 import random
 import time
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Any
 from uuid import UUID
 
@@ -18,56 +19,69 @@ from autoopt.orchestrate.server.outages import client_retries
 from autoopt.store import EventRecord, Store
 
 GAVE_WAY = "gave way"
-"""Kind of the events that say for which flow run another one ended, so that one place is made and not several."""
+"""Kind of the events that record for which flow run a slot was released, so that only one is released for it."""
 LATE_SECONDS = 2.0
-"""A flow run that no worker has taken for so long finds no place."""
-ASK_SECONDS = (1.5, 2.5)
-"""How often the server is asked: at random between these, so that runs that wait ask one after the other."""
+"""A flow run that no worker has taken for this long has found no slot."""
+CHECK_SECONDS = (1.5, 2.5)
+"""Interval of checks, drawn at random between these, so that idle flow runs check one after the other."""
 
 
-class Place:
-    """That of the flow run under way. A context manager, for its connection to the server."""
+class WorkerSlot:
+    """The slot of the current flow run. A context manager, for its connection to the server.
+
+    Args:
+        store: the store, in which idle flow runs agree on who releases a slot.
+        run: id of the run that the flow run is part of.
+        flow_run: its id.
+    """
 
     def __init__(self, store: Store, run: str, flow_run: UUID) -> None:
-        """`run`: the store's id of the run that the flow run is part of."""
-        self._store, self._run, self._flow_run = store, run, flow_run
+        self._store = store
+        self._run = run
+        self._flow_run = flow_run
         self._queue: UUID | None = None
-        self._next = 0.0
-        self._client = get_client(sync_client=True, httpx_settings={})  # one of our own, also in a flow run
+        self._next_check = 0.0
+        # With settings of its own the client is a new one, also inside a flow run.
+        self._client = get_client(sync_client=True, httpx_settings={})
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> WorkerSlot:
         self._client.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._client.__exit__(*error)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.__exit__(kind, error, trace)
 
-    def wanted(self) -> bool:
-        """Whether to make room now, for a flow run that waits in the same work queue. Asks the server now and then; one
-        that does not answer wants nothing."""
-        if time.monotonic() < self._next:
+    def is_needed(self) -> bool:
+        """True if this flow run should end now to make room for one that waits in the same work queue.
+
+        Asks the server only now and then; False if it does not answer.
+        """
+        if time.monotonic() < self._next_check:
             return False
-        self._next = time.monotonic() + random.uniform(*ASK_SECONDS)
+        self._next_check = time.monotonic() + random.uniform(*CHECK_SECONDS)
         try:
             with client_retries(0):
-                waiting = self._waiting()
+                waiting = self._waiting_flow_runs()
         except (httpx.HTTPError, PrefectException):
             return False
-        for flow_run in map(str, waiting):
+        for flow_run in waiting:
             if not self._store.events.all(kind=GAVE_WAY, subject=flow_run):
                 self._store.events.add(EventRecord(kind=GAVE_WAY, run=self._run, subject=flow_run))
                 return True
         return False
 
-    def _waiting(self) -> list[UUID]:
-        """The flow runs that no worker takes."""
+    def _waiting_flow_runs(self) -> list[str]:
+        """Ids of the flow runs that no worker has taken in time."""
         self._queue = self._queue or self._client.read_flow_run(self._flow_run).work_queue_id
         if self._queue is None:
             return []
-        before: Any = datetime.now(UTC) - timedelta(seconds=LATE_SECONDS)
+        due: Any = datetime.now(UTC) - timedelta(seconds=LATE_SECONDS)
         late = filters.FlowRunFilter(
             state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=[StateType.SCHEDULED])),
-            expected_start_time=filters.FlowRunFilterExpectedStartTime(before_=before),
+            expected_start_time=filters.FlowRunFilterExpectedStartTime(before_=due),
         )
         queue = filters.WorkQueueFilter(id=filters.WorkQueueFilterId(any_=[self._queue]))
-        return [found.id for found in self._client.read_flow_runs(flow_run_filter=late, work_queue_filter=queue)]
+        flow_runs = self._client.read_flow_runs(flow_run_filter=late, work_queue_filter=queue)
+        return [str(flow_run.id) for flow_run in flow_runs]
