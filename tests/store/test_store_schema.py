@@ -125,7 +125,7 @@ def test_a_newer_or_broken_export_is_refused_in_one_line(tmp_path: Path, old: st
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("found", ["0003", "ffff"])
+@pytest.mark.parametrize("found", ["0004", "ffff"])
 def test_a_newer_database_is_refused_in_one_line(url: str, tmp_path: Path, found: str) -> None:
     database = Database(url)
     prepare(database)

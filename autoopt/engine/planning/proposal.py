@@ -71,7 +71,7 @@ def examples(store: Store, inspection: Inspection, provider: str) -> Sequence[Ex
 
 
 def _provider(run: RunRecord) -> str:
-    replay_environment = run.settings.get("replay_environment") or run.settings.get("kitchen") or {}
+    replay_environment = run.settings.get("replay_environment") or {}
     return str((replay_environment.get("accelerator") or {}).get("execution_provider", "CPUExecutionProvider"))
 
 

@@ -79,7 +79,7 @@ def restorer(store: Store, replay_environment: ReplayEnvironment) -> Restorer:
 def replay_environment_of(run: RunRecord | None, pool: WorkerPool, scratch: Path) -> ReplayEnvironment:
     """The replay_environment that a run's passes were made in, as far as the store remembers it."""
     stored = run.settings if run else {}
-    remembered = stored.get("replay_environment") or stored.get("kitchen") or {}
+    remembered = stored.get("replay_environment") or {}
     return ReplayEnvironment(
         pool,
         scratch,

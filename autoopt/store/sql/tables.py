@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-HEAD = "0002"
+HEAD = "0003"
 """The schema's version: the newest Alembic revision."""
 
 NAMES = {
