@@ -12,7 +12,7 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.export import check_out
 from autoopt.engine.run.session import Session, inline
-from autoopt.engine.targets.multi_target import outdated
+from autoopt.engine.targets.preparation import is_outdated
 from autoopt.errors import InputError, SystemFailure
 from autoopt.observer import SILENT, CallbackObserver, Observer
 from autoopt.results import RunResult
@@ -85,7 +85,7 @@ def resume(
         _close_flow_runs(store, engine, observer)
         results = []
         for record in open_ones:
-            if record.status == "finished" and not outdated(record, store):
+            if record.status == "finished" and not is_outdated(record, store):
                 raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
             request = RunRequest.from_json(record.settings["request"], anew=True)
             if "://" in str(request.model):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from autoopt.json_codec import JsonObject
-from autoopt.metrics import Estimate
+from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.outcome import Outcome
-from autoopt.results import TrialResult
+from autoopt.results import SweepEntry, Trial
 from autoopt.space import Point
 
 
@@ -29,10 +28,13 @@ class Observer:
     def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
         """Receive the metrics of the source model."""
 
+    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
+        """Start the search of a run, or of one target of a run; `trials` is the most that it will make."""
+
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
         """Start a trial; `chain` is the readable name."""
 
-    def on_trial_end(self, number: int, chain: str, point: Point, result: TrialResult, best: float | None) -> None:
+    def on_trial_end(self, trial: Trial, best: float | None) -> None:
         """Receive a trial's result. `best`: the lowest latency ratio of a feasible trial so far, if there is one."""
 
     def on_pass_start(self, nodes: Sequence[str]) -> None:
@@ -53,7 +55,7 @@ class Observer:
     def on_model_start(self, name: str) -> None:
         """Start one model of a sweep."""
 
-    def on_model_end(self, entry: JsonObject) -> None:
+    def on_model_end(self, entry: SweepEntry) -> None:
         """Receive the sweep entry of one model."""
 
 
@@ -79,13 +81,17 @@ class ObserverGroup(Observer):
         for observer in self._observers:
             observer.on_baseline(metrics)
 
+    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
+        for observer in self._observers:
+            observer.on_search_start(objectives, constraints, trials)
+
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
         for observer in self._observers:
             observer.on_trial_start(number, chain, point)
 
-    def on_trial_end(self, number: int, chain: str, point: Point, result: TrialResult, best: float | None) -> None:
+    def on_trial_end(self, trial: Trial, best: float | None) -> None:
         for observer in self._observers:
-            observer.on_trial_end(number, chain, point, result, best)
+            observer.on_trial_end(trial, best)
 
     def on_pass_start(self, nodes: Sequence[str]) -> None:
         for observer in self._observers:
@@ -111,7 +117,7 @@ class ObserverGroup(Observer):
         for observer in self._observers:
             observer.on_model_start(name)
 
-    def on_model_end(self, entry: JsonObject) -> None:
+    def on_model_end(self, entry: SweepEntry) -> None:
         for observer in self._observers:
             observer.on_model_end(entry)
 
@@ -131,11 +137,15 @@ class CallbackObserver(Observer):
     def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
         self._function("baseline", metrics=metrics)
 
+    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
+        self._function("search_begins", objectives=objectives, constraints=constraints, trials=trials)
+
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
         self._function("trial_begins", number=number, chain=chain, point=point)
 
-    def on_trial_end(self, number: int, chain: str, point: Point, result: TrialResult, best: float | None) -> None:
-        self._function("trial_ends", number=number, chain=chain, point=point, result=result, best=best)
+    def on_trial_end(self, trial: Trial, best: float | None) -> None:
+        values = {"number": trial.number, "chain": trial.chain, "point": trial.result.point}
+        self._function("trial_ends", **values, result=trial.result, best=best)
 
     def on_pass_start(self, nodes: Sequence[str]) -> None:
         self._function("pass_begins", passes=list(nodes))
@@ -155,5 +165,5 @@ class CallbackObserver(Observer):
     def on_model_start(self, name: str) -> None:
         self._function("model_begins", name=name)
 
-    def on_model_end(self, entry: JsonObject) -> None:
-        self._function("model_ends", entry=entry)
+    def on_model_end(self, entry: SweepEntry) -> None:
+        self._function("model_ends", entry=entry.to_json())

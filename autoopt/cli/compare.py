@@ -13,11 +13,9 @@ def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False)
     """Compare the best models of two runs; exit code 1 where the second is worse beyond the noise."""
     from autoopt.report.compare import compare as compare_runs
     from autoopt.report.compare import write_comparison
-    from autoopt.report.document import RunDocument
 
     with existing_store() as store:
-        documents = [RunDocument.from_json(result_of(store.runs.get(name))) for name in (first, second)]
-    comparison = compare_runs(*documents)
+        comparison = compare_runs(result_of(store.runs.get(first)), result_of(store.runs.get(second)))
     if as_json:
         print_json(comparison.to_json())
     else:

@@ -74,10 +74,8 @@ def best_of(store: Store, run: str, target: str | None = None) -> Candidate:
     Raises:
         InputError: no such run, not finished, or it found none.
     """
-    from autoopt.model.candidate import Candidate
-
     result = result_of(store.runs.get(run))
-    best = (result if target is None else target_of(result, target)).get("best")
-    if not best:
+    best = result.best if target is None else target_of(result, target).result.best
+    if best is None:
         raise InputError(f"run {run} found no model that meets the constraints")
-    return Candidate(best["artifact"], best["session_options"])
+    return best.candidate

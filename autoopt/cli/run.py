@@ -122,11 +122,9 @@ def execute(request: RunRequest, *, out: Path, engine: Engine, quiet: bool, as_j
 
 def show_result(result: RunResult, out: Path) -> None:
     """The result as tables, and what was written."""
-    from autoopt.report.document import RunDocument
     from autoopt.report.run import write_run
 
-    document: dict[str, Any] = result.to_json()
-    write_run(RunDocument.from_json(document), sys.stdout)
+    write_run(result, sys.stdout)
     if result.best:
         files = ", ".join(str(out / name) for name in (Path(result.best.path).name, "session.json", "recipe.json"))
         typer.echo(f"wrote {files}")

@@ -52,7 +52,7 @@ def serve(
 def _deploy(served: Any, limit: int | None, zoo: Path | None, cron: str, timezone: str | None) -> None:
     import os
 
-    from autoopt.engine.sweeps.sweep import SweepRequest
+    from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.orchestrate.deployments import CHAINS, MODELS, deploy_all, schedule_sweep
 
     names = deploy_all(served.queues)

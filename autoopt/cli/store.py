@@ -92,7 +92,7 @@ def size(text: str) -> int:
 
 
 def _cleaned(collected: Collected, evicted: Evicted | None) -> list[str]:
-    from autoopt.report.words import bytes_text
+    from autoopt.report.formatting import bytes_text
 
     word = "would remove" if collected.dry_run else "removed"
     counts = f"{len(collected.runs)} runs, {len(collected.artifacts)} artifacts, {len(collected.leftovers)} leftovers"
@@ -107,8 +107,8 @@ def _cleaned(collected: Collected, evicted: Evicted | None) -> list[str]:
 @app.command()
 def stats(as_json: AsJson = False) -> None:
     """Count rows, outcomes and bytes."""
+    from autoopt.report.formatting import bytes_text, counts_text
     from autoopt.report.table import Table, write_table
-    from autoopt.report.words import bytes_text, counts_text
     from autoopt.store.maintenance.stats import stats as count
 
     with existing_store() as store:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.settings import settings
 
 if TYPE_CHECKING:
+    from autoopt.results import RunResult, TargetResult
     from autoopt.store import RunRecord, Store
 
 
@@ -39,27 +40,33 @@ def need_store() -> None:
         raise InputError("no store here", where=str(here.home), remedy="'autoopt run' makes one; AUTOOPT_HOME moves it")
 
 
-def result_of(run: RunRecord) -> dict[str, Any]:
-    """The result document of a run.
+def result_of(run: RunRecord) -> RunResult:
+    """The result of a run.
 
     Raises:
         InputError: it has none, because it is still running or was interrupted.
     """
-    if run.status != "finished" or not run.result:
-        reason = str((run.result or {}).get("error", ""))
-        remedy = "" if run.status == "failed" else f"'autoopt resume {run.id}' continues it"
-        raise InputError(f"run {run.id} is {run.status}" + (f" ({reason})" if reason else ""), remedy=remedy)
-    return dict(run.result)
+    from autoopt.results import RunResult
+
+    if run.status == "finished" and run.result:
+        return RunResult.from_json(run.result)
+    reason = str((run.result or {}).get("error", ""))
+    text = f"run {run.id} is {run.status}"
+    if reason:
+        text = f"{text} ({reason})"
+    raise InputError(text, remedy="" if run.status == "failed" else f"'autoopt resume {run.id}' continues it")
 
 
-def target_of(result: dict[str, Any], target: str) -> dict[str, Any]:
-    """The result document of one of the targets of a run over several.
+def target_of(result: RunResult, name: str) -> TargetResult:
+    """The result for one of the targets of a run over several.
 
     Raises:
         InputError: the run has no such target.
     """
-    targets = {str(part["name"]): dict(part) for part in result.get("targets") or ()}
-    if target not in targets:
-        remedy = f"it has: {', '.join(targets)}" if targets else "it has one target only"
-        raise InputError(f"run {result['run']} has no target {target!r}", remedy=remedy)
-    return targets[target]
+    for target in result.targets:
+        if target.name == name:
+            return target
+    remedy = "it has one target only"
+    if result.targets:
+        remedy = f"it has: {', '.join(target.name for target in result.targets)}"
+    raise InputError(f"run {result.run} has no target {name!r}", remedy=remedy)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoopt.cli.output import AsJson, print_json, stdout_kept
 from autoopt.cli.run import DataRoot, EngineName, Quiet, Workers
 from autoopt.errors import InputError
+
+if TYPE_CHECKING:
+    from autoopt.engine.sweeps.request import SweepRequest
+    from autoopt.results import SweepResult
 from autoopt.json_codec import to_json
 
 
@@ -51,7 +55,7 @@ def sweep(
         raise InputError("is of a schedule, and there is none", where=option, remedy="add --schedule '0 2 * * *'")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
-    from autoopt.engine.sweeps.sweep import SweepRequest, fell_short
+    from autoopt.engine.sweeps.request import SweepRequest
 
     request = SweepRequest(
         zoo=zoo,
@@ -69,18 +73,18 @@ def sweep(
         return _schedule(request, schedule, queue, timezone, as_json)
     with ExitStack() as stack:
         stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
-        document = _carry_out(request, engine, quiet)
+        result = _carry_out(request, engine, quiet)
         if as_json:
-            print_json(document, stream)
+            print_json(result.to_json(), stream)
         else:
             from autoopt.report.sweep import write_sweep
 
-            write_sweep(document, sys.stdout)
+            write_sweep(result, sys.stdout)
             typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
-    return 1 if fell_short(document) else 0
+    return 1 if result.failed else 0
 
 
-def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
+def _carry_out(request: SweepRequest, engine: str, quiet: bool) -> SweepResult:
     from dataclasses import replace
 
     from autoopt.report.progress import Progress
@@ -99,7 +103,7 @@ def _carry_out(request: Any, engine: str, quiet: bool) -> dict[str, Any]:
         return sweep_as_flow(request)
 
 
-def _schedule(request: Any, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
+def _schedule(request: SweepRequest, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
     from autoopt.orchestrate.deployments import schedule_sweep
 
     schedule = schedule_sweep(request, cron, queue, timezone)

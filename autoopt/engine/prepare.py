@@ -8,7 +8,8 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
-from autoopt.engine.targets.multi_target import Targets, prepare_targets
+from autoopt.engine.targets.multi_target import Targets
+from autoopt.engine.targets.preparation import prepare_targets
 from autoopt.engine.work.resources import closed_on_error
 from autoopt.workers import Gate
 from autoopt.workers.gate import report_waiting

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import available_timezones
 
-from autoopt.engine.sweeps.sweep import SweepRequest
+from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automation
@@ -133,7 +133,7 @@ def schedule_sweep(
     from flows.nightly_sweep import nightly_sweep
 
     parameters = {
-        "zoo": str(Path(request.zoo).absolute()),
+        "zoo": str(Path(str(request.zoo)).absolute()),
         "dag": _absolute(request.dag),
         "only": request.only,
         "out": _absolute(request.out),

@@ -1,1 +1,5 @@
-"""What a run found, shown: tables, live progress, lineage, comparison, HTML; from JSON documents only."""
+"""Results for people: tables and sentences for the terminal, progress, HTML pages, Markdown, comparisons.
+
+Everything here reads records of `autoopt.results` and returns text. Start with `run.py`, the result of a run;
+`figures.py` decides which metrics are shown, `formatting.py` how a value is written.
+"""

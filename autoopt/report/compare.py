@@ -1,19 +1,21 @@
-"""Two runs side by side: what got better, what got worse, what is inside the noise."""
+"""Compare the best models of two runs: better, worse or within the noise."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, TextIO, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TextIO, TypeAlias
 
+from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate, known_metric
-from autoopt.report.document import Model, RunDocument, kind
-from autoopt.report.run import RATIO_KINDS, chain_text
+from autoopt.report.figures import RATIO_KINDS, kind, metrics_of
+from autoopt.report.formatting import metric_text, ratio_text, short
+from autoopt.report.run import chain_text
 from autoopt.report.table import Table, write_lines, write_table
-from autoopt.report.words import metric_text, ratio_text, short
+from autoopt.results import ModelResult, RunResult
 
 Verdict: TypeAlias = Literal["better", "worse", "same", "only in first", "only in second"]
 SLACK = 0.005
-"""Relative difference that counts as none, also between exact values."""
+"""Relative difference that is ignored, also between exact values."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,12 @@ class Difference:
     second: Estimate | None
     as_ratio: bool
     verdict: Verdict
-    """Of the second run against the first; `same` where their intervals overlap."""
+    """Of the second run compared with the first; `same` if their intervals overlap."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs compared; `regressed` where the second is worse in any metric or lost its model."""
+    """Two runs compared."""
 
     first: str
     second: str
@@ -38,57 +40,60 @@ class Comparison:
     first_chain: str
     second_chain: str
     regressed: bool
+    """True if the second run is worse in any metric or has no model while the first one has."""
     same_source: bool = True
-    """Whether both runs began with the same model."""
+    """True if both runs started from the same model."""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_json(self) -> dict[str, object]:
+        data: dict[str, object] = to_json(self)
+        return data
 
 
-def compare(first: RunDocument, second: RunDocument) -> Comparison:
-    """Compare the best models of two runs; the direction of unknown metrics is taken as `minimize`."""
-    a, b = first.best, second.best
-    names = dict.fromkeys((*first.metrics, *second.metrics)) if a or b else {}
-    differences = tuple(_difference(name, a, b) for name in names)
-    lost = a is not None and b is None
+def compare(first: RunResult, second: RunResult) -> Comparison:
+    """Compare the best models of two runs; unknown metrics are assumed to be better when lower."""
+    metrics: dict[str, None] = {}
+    if first.best is not None or second.best is not None:
+        metrics = dict.fromkeys((*metrics_of(first), *metrics_of(second)))
+    differences = tuple(_difference(name, first.best, second.best) for name in metrics)
+    lost = first.best is not None and second.best is None
     return Comparison(
         first=first.run,
         second=second.run,
         differences=differences,
-        first_chain=chain_text(a) if a else "",
-        second_chain=chain_text(b) if b else "",
-        regressed=lost or any(d.verdict == "worse" for d in differences),
-        same_source=first.source.artifact == second.source.artifact,
+        first_chain=chain_text(first.best) if first.best else "",
+        second_chain=chain_text(second.best) if second.best else "",
+        regressed=lost or any(difference.verdict == "worse" for difference in differences),
+        same_source=first.baseline.artifact == second.baseline.artifact,
     )
 
 
-def _difference(name: str, first: Model | None, second: Model | None) -> Difference:
-    as_ratio = kind(name) in RATIO_KINDS
-    a, b = _value(first, name, as_ratio), _value(second, name, as_ratio)
-    verdict: Verdict
-    if a is None or b is None:
-        verdict = "only in second" if a is None else "only in first"
-    elif _overlap(a, b):
-        verdict = "same"
-    else:
-        metric = known_metric(name)
-        minimize = metric is None or metric.direction == "minimize"
-        verdict = "better" if (b.value < a.value) == minimize else "worse"
-    return Difference(name, a, b, as_ratio, verdict)
+def _difference(metric: str, first: ModelResult | None, second: ModelResult | None) -> Difference:
+    as_ratio = kind(metric) in RATIO_KINDS
+    before, after = _estimate(first, metric, as_ratio), _estimate(second, metric, as_ratio)
+    return Difference(metric, before, after, as_ratio, _verdict(metric, before, after))
 
 
-def _overlap(a: Estimate, b: Estimate) -> bool:
-    slack = SLACK * max(abs(a.value), abs(b.value))
-    return a.low <= b.high + slack and b.low <= a.high + slack
+def _verdict(metric: str, before: Estimate | None, after: Estimate | None) -> Verdict:
+    if before is None:
+        return "only in second"
+    if after is None:
+        return "only in first"
+    slack = SLACK * max(abs(before.value), abs(after.value))
+    if before.low <= after.high + slack and after.low <= before.high + slack:
+        return "same"
+    known = known_metric(metric)
+    minimize = known is None or known.direction == "minimize"
+    return "better" if (after.value < before.value) == minimize else "worse"
 
 
-def _value(model: Model | None, name: str, as_ratio: bool) -> Estimate | None:
+def _estimate(model: ModelResult | None, metric: str, as_ratio: bool) -> Estimate | None:
     if model is None:
         return None
     if as_ratio:
-        return model.ratios.get(name)
-    exact = Estimate.exact(model.metrics[name]) if name in model.metrics else None
-    return model.intervals.get(name, exact)
+        return model.ratios.get(metric)
+    if metric in model.intervals:
+        return model.intervals[metric]
+    return Estimate.exact(model.metrics[metric]) if metric in model.metrics else None
 
 
 def write_comparison(comparison: Comparison, stream: TextIO) -> None:
@@ -97,13 +102,18 @@ def write_comparison(comparison: Comparison, stream: TextIO) -> None:
     columns = ("metric", short(comparison.first), short(comparison.second), "second is")
     if rows:
         write_table(Table(columns, rows, title="best models compared"), stream)
+    lines = []
     if not comparison.same_source:
-        write_lines(["note: the two runs began with different source models"], stream)
-    chains = [f"first:  {comparison.first_chain or 'no model'}", f"second: {comparison.second_chain or 'no model'}"]
-    write_lines([*chains, "regressed" if comparison.regressed else "no regression"], stream)
+        lines.append("note: the runs started from different source models")
+    lines.append(f"first:  {comparison.first_chain or 'no model'}")
+    lines.append(f"second: {comparison.second_chain or 'no model'}")
+    lines.append("regressed" if comparison.regressed else "no regression")
+    write_lines(lines, stream)
 
 
-def _text(difference: Difference, value: Estimate | None) -> str:
-    if value is None:
+def _text(difference: Difference, estimate: Estimate | None) -> str:
+    if estimate is None:
         return "-"
-    return ratio_text(value) if difference.as_ratio else metric_text(difference.metric, value.value)
+    if difference.as_ratio:
+        return ratio_text(estimate)
+    return metric_text(difference.metric, estimate.value)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from autoopt.errors import one_line
+from autoopt.report.formatting import params_text, short, value_text
 from autoopt.report.table import write_lines
-from autoopt.report.words import params_text, short, value_text
 
 
 def write_lineage(document: Mapping[str, Any], stream: TextIO) -> None:

@@ -1,7 +1,8 @@
-"""Live progress, fed by the engine's events: one line for each trial, and on a terminal a line of what goes on now."""
+"""Live progress: a line for each trial, and on a terminal a line with the work in progress."""
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,20 +10,21 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from autoopt.errors import one_line
+from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.document import kind
-from autoopt.report.words import metric_text, params_text, ratio_text, value_text
-from autoopt.results import TrialResult
+from autoopt.report.figures import DEFAULT_HEADLINES, RATIO_KINDS, headlines, kind, trial_figures
+from autoopt.report.formatting import clock_text, metric_text, params_text, value_text
+from autoopt.results import Trial, TrialResult
 from autoopt.space import Point
 
 SPINNER = "|/-\\"
 
 
 class Progress(Observer):
-    """Writes what happens to `stream`, which is standard error.
+    """Writes progress to `stream`, which is standard error. Thread-safe.
 
-    On a terminal the last line shows the work under way; elsewhere only whole lines are written.
+    On a terminal the last line shows the work in progress; elsewhere only whole lines are written.
     """
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic, quiet: bool = False) -> None:
@@ -30,108 +32,154 @@ class Progress(Observer):
         self._live = stream.isatty() and not quiet
         self._lock = threading.Lock()
         self._began = clock()
-        self._doing: dict[tuple[int, str], str] = {}
-        self._done = 0
-        self._best: float | None = None
-        self._shown = 0
+        self._search = SearchProgress(DEFAULT_HEADLINES, maximize=False, budget=0, began=self._began)
+        self._work: dict[tuple[int, str], str] = {}
+        self._live_width = 0
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._doing.clear()
+            self._work.clear()
             self._wipe()
 
     def on_note(self, text: str) -> None:
-        with self._changing():
-            self._line(text)
+        with self._updating():
+            self._write_line(text)
 
     def on_phase(self, name: str) -> None:
-        with self._changing():
-            self._line(name)
+        with self._updating():
+            self._write_line(name)
+
+    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
+        maximize = bool(objectives) and objectives[0].goal == "maximize"
+        with self._updating():
+            self._search = SearchProgress(headlines(objectives, constraints), maximize, trials, self._clock())
 
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
-        with self._changing():
-            self._doing[0, "trial"] = f"trial {number} {chain}"
+        with self._updating():
+            self._work[0, "trial"] = f"trial {number} {chain}"
 
-    def on_trial_end(self, number: int, chain: str, point: Point, result: TrialResult, best: float | None) -> None:
-        with self._changing():
-            self._done += 1
-            if best is not None:
-                self._best = best
-            self._line(trial_line(number, chain, point, result))
+    def on_trial_end(self, trial: Trial, best: float | None) -> None:
+        with self._updating():
+            self._search.add(trial.result)
+            self._write_line(trial_line(trial, self._search.metrics))
 
     def on_pass_start(self, nodes: Sequence[str]) -> None:
-        with self._changing():
-            self._doing[threading.get_ident(), "pass"] = " -> ".join(nodes)
+        with self._updating():
+            self._work[threading.get_ident(), "pass"] = " -> ".join(nodes)
 
     def on_pass_end(self, node: str, outcome: Outcome, seconds: float, message: str) -> None:
-        with self._changing():
-            self._doing.pop((threading.get_ident(), "pass"), None)
+        with self._updating():
+            self._work.pop((threading.get_ident(), "pass"), None)
 
     def on_measure_start(self, meter: str) -> None:
-        with self._changing():
-            self._doing[threading.get_ident(), "measure"] = f"measuring {meter}"
+        with self._updating():
+            self._work[threading.get_ident(), "measure"] = f"measuring {meter}"
 
     def on_measure_end(self, meter: str, outcome: Outcome, seconds: float) -> None:
-        with self._changing():
-            self._doing.pop((threading.get_ident(), "measure"), None)
+        with self._updating():
+            self._work.pop((threading.get_ident(), "measure"), None)
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _updating(self) -> Iterator[None]:
         """Hold the lock, then redraw the live line."""
         with self._lock:
             yield
-            self._show()
+            if self._live:
+                self._draw()
 
-    def _line(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         if self._quiet:
             return
         self._wipe()
         self._stream.write(f"[{self._clock() - self._began:6.1f} s] {one_line(text)}\n")
         self._stream.flush()
 
-    def _show(self) -> None:
-        if not self._live:
-            return
+    def _draw(self) -> None:
         self._wipe()
-        doing = ", ".join(self._doing.values()) or "waiting"
-        best = f", best {self._best:.3f}x" if self._best is not None else ""
-        turn = SPINNER[int(self._clock() * 4) % len(SPINNER)]
-        text = one_line(f"{turn} {self._done} trials done{best}; {doing}")[: self._width()]
+        now = self._clock()
+        parts = [*self._search.texts(now), ", ".join(self._work.values()) or "waiting"]
+        spinner = SPINNER[int(now * 4) % len(SPINNER)]
+        width = max(20, shutil.get_terminal_size().columns - 1)
+        text = one_line(f"{spinner} {' · '.join(parts)}")[:width]
         self._stream.write(text)
         self._stream.flush()
-        self._shown = len(text)
+        self._live_width = len(text)
 
     def _wipe(self) -> None:
-        if self._shown:
-            self._stream.write("\r" + " " * self._shown + "\r")
-            self._shown = 0
-
-    @staticmethod
-    def _width() -> int:
-        import shutil
-
-        return max(20, shutil.get_terminal_size().columns - 1)
+        if self._live_width:
+            self._stream.write("\r" + " " * self._live_width + "\r")
+            self._live_width = 0
 
 
-def trial_line(number: int, chain: str, point: Point, result: TrialResult) -> str:
-    """A trial in one line: `trial 3: fold -> static [static: per_channel=true]: latency_p50 0.301x (...)`."""
-    params = params_text(point)
-    text = f"trial {number}: {chain}" + (f" [{params}]" if params else "")
-    shown = _figures(result) if result.outcome is Outcome.OK else [value_text(str(result.outcome))]
+class SearchProgress:
+    """The trials of one search: their number, the best value of the first objective, the time left."""
+
+    def __init__(self, metrics: Sequence[str], maximize: bool, budget: int, began: float) -> None:
+        self.metrics = tuple(metrics)
+        """The metrics of objectives and constraints; the first one is the first objective."""
+        self._maximize, self._budget, self._began = maximize, budget, began
+        self._trials = 0
+        self._best: float | None = None
+
+    def add(self, result: TrialResult) -> None:
+        """Count a trial."""
+        self._trials += 1
+        estimate = self._estimate(result)
+        if estimate is None or not result.feasible:
+            return
+        value = estimate.value
+        if self._best is None or (value > self._best if self._maximize else value < self._best):
+            self._best = value
+
+    def texts(self, now: float) -> list[str]:
+        """`1/6 trials`, `best latency_p50 0.5x`, `0:16, about 1:10 left`."""
+        texts = [f"{self._trials}/{self._budget} trials" if self._budget else f"{self._trials} trials"]
+        if self._trials:
+            texts.append(self._best_text())
+        elapsed = clock_text(now - self._began)
+        if 0 < self._trials < self._budget:
+            left = (now - self._began) / self._trials * (self._budget - self._trials)
+            elapsed = f"{elapsed}, about {clock_text(left)} left"
+        return [*texts, elapsed]
+
+    def _best_text(self) -> str:
+        objective = self.metrics[0]
+        if self._best is None:
+            return "no feasible trial yet"
+        if kind(objective) not in RATIO_KINDS:
+            return f"best {objective} {metric_text(objective, self._best)}"
+        if self._best > 1 if self._maximize else self._best < 1:
+            return f"best {objective} {self._best:.3f}x"
+        return "no gain yet"
+
+    def _estimate(self, result: TrialResult) -> Estimate | None:
+        objective = self.metrics[0]
+        if kind(objective) in RATIO_KINDS:
+            return result.ratios.get(objective)
+        return result.metrics.get(objective)
+
+
+def trial_line(trial: Trial, metrics: Sequence[str]) -> str:
+    """A trial in one line: `trial 3: fold -> static [static: per_channel=true]: latency_p50 0.301x (...)`.
+
+    Args:
+        metrics: the metrics to show first.
+    """
+    result = trial.result
+    params = params_text(result.point)
+    text = f"trial {trial.number}: {trial.chain}"
+    if params:
+        text = f"{text} [{params}]"
+    parts = trial_figures(result, metrics) if result.outcome is Outcome.OK else [value_text(str(result.outcome))]
     if result.message:
-        shown.append(result.message)
-    broken = result.violation > 0
-    shown += [f"breaks: {r}" if broken else r.partition(":")[0] for r in result.reasons]
+        parts.append(result.message)
+    if result.violation > 0:
+        parts += [f"breaks: {reason}" for reason in result.reasons]
+    else:
+        parts += [reason.partition(":")[0] for reason in result.reasons]
     if result.outcome is Outcome.OK and result.executed == 0:
-        shown.append("reused")
-    return f"{text}: {', '.join(shown)}"
-
-
-def _figures(result: TrialResult) -> list[str]:
-    ratios, metrics = result.ratios, result.metrics
-    shown = [f"{name} {ratio_text(ratios[name])}" for name in ("latency_p50", "size") if name in ratios]
-    quality = [name for name in metrics if kind(name) in ("task", "fidelity", "custom")]
-    return shown + [f"{name} {metric_text(name, metrics[name].value)}" for name in quality[:2]]
+        parts.append("reused")
+    return f"{text}: {', '.join(parts)}"

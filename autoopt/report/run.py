@@ -1,138 +1,195 @@
-"""The result of a run: a table of the source model, the best one and the Pareto front, and what it took."""
+"""The result of a run: a table of the source, the best model and the Pareto front, and what it took."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate
-from autoopt.report.document import SOURCE, Model, RunDocument, Target, kind
-from autoopt.report.measured import measured_lines, measured_tables
+from autoopt.report.figures import RATIO_KINDS, kind, metrics_of, model_figures
+from autoopt.report.formatting import counts_text, metric_text, params_text, plural, ratio_text, seconds_text, short
+from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
-from autoopt.report.words import counts_text, metric_text, params_text, ratio_text, seconds_text, short
+from autoopt.results import ModelResult, RunResult, TargetResult
 
-RATIO_KINDS = ("latency", "size", "memory")
-"""Kinds of metrics that are shown as ratios too."""
-BEGINNING = ("cold_start", "first_inference")
-"""Latencies that say nothing of how fast a model is."""
+STARTUP = ("cold_start", "first_inference")
+"""Latencies that say nothing about the speed of a model in use."""
 
 
-def write_run(document: RunDocument, stream: TextIO) -> None:
+def write_run(result: RunResult, stream: TextIO, *, verbose: bool = False) -> None:
     """Write the whole result for people."""
-    for target in document.targets:
-        for table in (target_table(document, target), *measured_tables(target.document.best)):
-            write_table(table, stream)
-    if not document.targets:
-        for table in (run_table(document), *measured_tables(document.best)):
-            write_table(table, stream)
-    write_lines(summary(document), stream)
+    for table in run_tables(result):
+        write_table(table, stream)
+    write_lines(summary(result, verbose=verbose), stream)
 
 
-def target_table(document: RunDocument, target: Target) -> Table:
-    """The table of one of several targets: its own models, and below them the best single one where it is another."""
-    own = replace(target.document, asked=document.asked)
-    single = document.single.models.get(target.name) if document.single else None
-    if single is not None and single.chain != SOURCE and single.key not in {m.key for m in own.models}:
-        own = replace(own, front=(*own.front, single))
-    return run_table(own, title=f"target {target.name}: {target.words}")
+def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
+    """The tables of a run, for each of its targets if there are several."""
+    if not result.targets:
+        return [run_table(result), *measured_tables(result.best, outputs=outputs)]
+    tables = []
+    for target in result.targets:
+        tables += [target_table(result, target), *measured_tables(target.result.best, outputs=outputs)]
+    return tables
 
 
-def run_table(document: RunDocument, title: str = "") -> Table:
-    """One row each for source, best and the rest of the front; every metric, with its ratio where it has one."""
-    best, models, metrics = document.best, document.models, document.metrics
-    with_ratio = {name for name in metrics if kind(name) in RATIO_KINDS and any(name in m.ratios for m in models)}
+def target_table(result: RunResult, target: TargetResult) -> Table:
+    """The table of one of several targets: its own models, then the best single model if it is another one."""
+    own = replace(target.result, objectives=result.objectives, constraints=result.constraints)
+    single = result.best_single.targets.get(target.name) if result.best_single else None
+    extra = [] if single is None or single.is_source else [("single", single)]
+    return run_table(own, extra, title=f"target {target.name}: {target_text(target)}")
+
+
+def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), title: str = "") -> Table:
+    """One row each for the source, the best model and the rest of the front; every metric, and its ratio if it has one.
+
+    Args:
+        extra: further models with their labels, shown unless they are among those of the run.
+    """
+    models = labelled_models(result)
+    keys = {model.candidate.key for _, model in models}
+    models += [(label, model) for label, model in extra if model.candidate.key not in keys]
+    metrics = metrics_of(result)
     columns = ["model"]
     for name in metrics:
-        columns += [name, "ratio"] if name in with_ratio else [name]
-    rows = tuple((_label(m), *_cells(m, metrics, with_ratio), chain_text(m)) for m in models)
+        columns.append(name)
+        if _has_ratio(name, models):
+            columns.append("ratio")
+    rows = []
+    for label, model in models:
+        cells = [_label(label, model)]
+        for name in metrics:
+            cells.append(metric_text(name, model.metrics[name]) if name in model.metrics else "-")
+            if _has_ratio(name, models):
+                ratio = Estimate.exact(1.0) if model.is_source else model.ratios.get(name)
+                cells.append(ratio_text(ratio) if ratio else "-")
+        rows.append((*cells, chain_text(model)))
+    best_row = None
+    if result.best is not None:
+        best_row = 0 if result.best.is_source else 1
     return Table(
         columns=(*columns, "chain and its parameters"),
-        rows=rows,
-        title=title or f"run {short(document.run)}: {document.status}",
+        rows=tuple(rows),
+        title=title or f"run {short(result.run)}: {result.status}",
         right=frozenset(range(1, len(columns))),
-        strong=None if best is None else int(best.chain != SOURCE),
+        strong=best_row,
     )
 
 
-def _cells(model: Model, metrics: tuple[str, ...], with_ratio: set[str]) -> list[str]:
-    cells: list[str] = []
-    for name in metrics:
-        cells.append(metric_text(name, model.metrics[name]) if name in model.metrics else "-")
-        if name in with_ratio:
-            own = Estimate.exact(1.0) if model.chain == SOURCE else model.ratios.get(name)
-            cells.append(ratio_text(own) if own else "-")
-    return cells
+def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
+    """The models of a run with their labels `source`, `best` and `front`."""
+    labelled = []
+    for model in result.models:
+        label = "front"
+        if model.is_source:
+            label = "source"
+        elif result.best is not None and model.candidate.key == result.best.candidate.key:
+            label = "best"
+        labelled.append((label, model))
+    return labelled
 
 
-def _label(model: Model) -> str:
-    if model.chain == SOURCE or not model.artifact:
-        return model.label
-    return f"{model.label} {short(model.artifact)[:8]}"
+def target_text(target: TargetResult) -> str:
+    """A target in words: `CPUExecutionProvider, 2 threads`."""
+    settings = target.target
+    threads = settings.get("threads", 1)
+    words = [str(settings.get("execution_provider", ""))]
+    words.append(plural(threads, "thread") if isinstance(threads, int) and threads else "threads chosen by the runtime")
+    if settings.get("python"):
+        words.append(f"runtime of {settings['python']}")
+    return ", ".join(words)
 
 
-def chain_text(model: Model) -> str:
-    """`simplify -> static [static: per_channel=true] *`: the searched parameters; a star where there are flags."""
+def chain_text(model: ModelResult) -> str:
+    """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats."""
     params = params_text(model.point)
     text = f"{model.chain} [{params}]" if params else model.chain
     return f"{text} *" if model.flags else text
 
 
-def summary(document: RunDocument) -> list[str]:
-    """What the run did, in a few lines."""
-    shown = document.models if not document.targets else [m for t in document.targets for m in t.document.models]
-    flagged: dict[str, list[str]] = {}
-    for model in shown:
-        if model.flags:
-            flagged.setdefault(one_line("; ".join(model.flags)), []).append(_label(model))
-    lines = [f"* {', '.join(labels)}: {flags}" for flags, labels in flagged.items()]
-    lines += [f"note: {one_line(note)}" for note in document.notes]
-    work = [
-        f"{name} {document_part.get('executed', 0)} executed, {document_part.get('reused', 0)} reused"
-        for name, document_part in (("pass runs", document.pass_runs), ("evaluations", document.evaluations))
-    ]
-    ended = f" ({document.stopped})" if document.stopped else ""
-    lines.append(f"trials {counts_text(document.trials)}{ended}; {'; '.join(work)}")
-    lines.append(f"time {seconds_text(document.seconds)}")
-    if document.reused:
-        lines.append("answered from the store: an identical run had finished; nothing was executed")
-    for target in document.targets:
-        lines += [f"target {target.name}: {line}" for line in measured_lines(target.document.best)]
-        lines.append(f"target {target.name}: {verdict(target.document)}{_made(target)}")
-    lines += [] if document.targets else measured_lines(document.best)
-    lines.append(verdict_of_all(document) if document.targets else verdict(document))
-    return lines
+def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
+    """The caveats, notes and the answer, a line each; with `verbose`, also the work that was done."""
+    lines = [*_caveats(result), *(f"note: {one_line(note)}" for note in result.notes)]
+    total, _, outcomes = counts_text(result.trials).partition(": ")
+    parts = [plural(int(total), "trial"), outcomes]
+    trials = ": ".join(part for part in parts if part)
+    lines.append(f"{trials} ({result.stopped})" if result.stopped else trials)
+    if verbose:
+        for name, counts in (("pass runs", result.pass_runs), ("evaluations", result.evaluations)):
+            lines.append(f"{name}: {counts.executed} executed, {counts.reused} reused")
+    lines.append(f"time {seconds_text(result.seconds)}")
+    if result.reused:
+        lines.append("answered from the store: an identical run has finished, so nothing was executed")
+    if not result.targets:
+        return [*lines, *measured_lines(result.best), verdict(result)]
+    for target in result.targets:
+        target_lines = [*measured_lines(target.result.best), verdict(target.result) + _origin(target)]
+        lines += [f"target {target.name}: {line}" for line in target_lines]
+    return [*lines, single_verdict(result)]
 
 
-def _made(target: Target) -> str:
-    best = target.document.best
-    other = target.made_on != target.name and best is not None and best.chain != SOURCE
-    return f" (found by the search for {target.made_on})" if other else ""
+def _caveats(result: RunResult) -> list[str]:
+    """The caveats of all models, each once, with the models that it applies to."""
+    results = [target.result for target in result.targets] or [result]
+    labels: dict[str, list[str]] = {}
+    for part in results:
+        for label, model in labelled_models(part):
+            for flag in model.flags:
+                labels.setdefault(one_line(flag), []).append(_label(label, model))
+    return [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in labels.items()]
 
 
-def verdict_of_all(document: RunDocument) -> str:
-    """The answer for all targets in one sentence."""
-    single = document.single
-    if single is None:
-        return "best single model: none meets the constraints on all targets"
-    first = next(iter(single.models.values()))
-    each = [f"{n} {ratio_text(m.ratios[single.metric])}" for n, m in single.models.items() if single.metric in m.ratios]
-    if first.chain == SOURCE:
-        return "best single model: the source; no chain gained anything over all targets within the constraints"
-    whole = ratio_text(single.value) if "ratios" in single.how else metric_text(single.metric, single.value.value)
-    return ", ".join([f"best single model: {first.chain}", f"{single.metric} {whole} ({single.how})", *each])
-
-
-def verdict(document: RunDocument) -> str:
+def verdict(result: RunResult) -> str:
     """The answer in one sentence."""
-    best = document.best
+    best = result.best
     if best is None:
         return "no model meets the constraints"
-    if best.chain == SOURCE:
-        return "the source model is the best: no chain gained anything within the constraints"
-    ratios = {n: best.ratios[n] for n in document.metrics if n in best.ratios and kind(n) in RATIO_KINDS}
-    gains = [f"{name} {ratio_text(ratio)}" for name, ratio in ratios.items()]
-    speed = next((r for n, r in ratios.items() if kind(n) == "latency" and n not in BEGINNING), None)
-    if speed is not None and speed.value > 0 and speed.high < 0.95:
-        gains.append(f"{1 / speed.value:.1f} times as fast")
+    if best.is_source:
+        return "no candidate was measurably better; keeping your model"
+    metrics = metrics_of(result)
+    gains = model_figures(best, [name for name in metrics if name in best.ratios and kind(name) in RATIO_KINDS])
+    latencies = [name for name in metrics if _is_latency(name) and name in best.ratios]
+    if latencies:
+        speed = best.ratios[latencies[0]]
+        if speed.value > 0 and speed.high < 0.95:
+            gains.append(f"{1 / speed.value:.1f} times as fast")
     return ", ".join([f"best: {best.chain}", *gains])
+
+
+def single_verdict(result: RunResult) -> str:
+    """The answer for all targets in one sentence."""
+    single = result.best_single
+    if single is None:
+        return "best single model: none meets the constraints on all targets"
+    if single.first.is_source:
+        return "best single model: the source; no candidate was measurably better over all targets"
+    value = ratio_text(single.value) if "ratios" in single.how else metric_text(single.metric, single.value.value)
+    parts = [f"best single model: {single.first.chain}", f"{single.metric} {value} ({single.how})"]
+    for name, model in single.targets.items():
+        if single.metric in model.ratios:
+            parts.append(f"{name} {ratio_text(model.ratios[single.metric])}")
+    return ", ".join(parts)
+
+
+def _origin(target: TargetResult) -> str:
+    best = target.result.best
+    if best is None or best.is_source or target.made_on == target.name:
+        return ""
+    return f" (found by the search for {target.made_on})"
+
+
+def _is_latency(metric: str) -> bool:
+    return kind(metric) == "latency" and metric not in STARTUP and metric != "throughput"
+
+
+def _has_ratio(metric: str, models: Sequence[tuple[str, ModelResult]]) -> bool:
+    return kind(metric) in RATIO_KINDS and any(metric in model.ratios for _, model in models if not model.is_source)
+
+
+def _label(label: str, model: ModelResult) -> str:
+    if model.is_source or not model.artifact:
+        return label
+    return f"{label} {short(model.artifact)[:8]}"

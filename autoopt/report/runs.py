@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from autoopt.report.document import RunDocument
+from autoopt.report.figures import first_objective, model_figures
+from autoopt.report.formatting import counts_text, short
 from autoopt.report.run import chain_text
 from autoopt.report.table import Table
-from autoopt.report.words import counts_text, ratio_text, short
+from autoopt.results import RunResult
 
 
-def runs_table(runs: Sequence[Mapping[str, Any]]) -> Table:
-    """One row a run: `{"run", "dag", "model", "status", "created", "result"}`, the result being the run's document."""
-    return Table(
-        columns=("run", "began", "model", "dag", "status", "trials", "latency", "best chain"),
-        rows=tuple(_row(run) for run in runs),
-        right=frozenset({6}),
-    )
+@dataclass(frozen=True)
+class RunRow:
+    """A run as the list shows it."""
+
+    run: str
+    dag: str
+    model: str
+    status: str
+    created: float
+    """Seconds since 1970."""
+    result: RunResult | None = None
+    """None for a run that has not finished."""
 
 
-def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
-    document = RunDocument.from_json(run.get("result") or {})
-    best = document.best
-    ratio = best.ratios.get("latency_p50") if best else None
-    return (
-        short(str(run.get("run", ""))),
-        time.strftime("%Y-%m-%d %H:%M", time.localtime(float(run.get("created") or 0))),
-        str(run.get("model", "")),
-        str(run.get("dag", "")),
-        str(run.get("status", "")),
-        counts_text(document.trials) if document.trials else "-",
-        ratio_text(ratio) if ratio else "-",
-        chain_text(best) if best else "-",
-    )
+def runs_table(runs: Sequence[RunRow]) -> Table:
+    """One row for each run, with the figure of its first objective."""
+    columns = ("run", "started", "model", "dag", "status", "trials", "objective", "best chain")
+    return Table(columns, tuple(_row(run) for run in runs))
+
+
+def _row(run: RunRow) -> tuple[str, ...]:
+    trials = objective = chain = "-"
+    if run.result is not None:
+        trials = counts_text(run.result.trials) if run.result.trials else "-"
+        best = run.result.best
+        if best is not None:
+            objective = ", ".join(model_figures(best, [first_objective(run.result).metric])) or "-"
+            chain = chain_text(best)
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
+    return short(run.run), started, run.model, run.dag, run.status, trials, objective, chain

@@ -1,128 +1,135 @@
-"""A sweep for people: a table of its models, what changed since the last good sweep, an HTML page, Markdown."""
+"""The result of a sweep: a table of its models, the changes since the last good sweep, an HTML page, Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from html import escape
-from typing import Any, TextIO
+from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.report.document import RunDocument, estimate, kind
+from autoopt.metrics import Estimate
+from autoopt.report.figures import figure, figure_title, headlines, is_quality
+from autoopt.report.formatting import metric_text, plural, ratio_text, short
 from autoopt.report.html import page, table_html
 from autoopt.report.run import chain_text
 from autoopt.report.table import Table, write_lines, write_table
-from autoopt.report.words import metric_text, ratio_text, short
-
-Document = Mapping[str, Any]
-"""What `autoopt sweep --json` prints."""
+from autoopt.results import MetricChange, SweepEntry, SweepResult
+from autoopt.results.sweep import OK
 
 
-def write_sweep(document: Document, stream: TextIO) -> None:
+def write_sweep(result: SweepResult, stream: TextIO) -> None:
     """Write the sweep as text."""
-    write_table(models_table(document), stream)
-    changed = changes_table(document)
-    if changed.rows:
-        write_table(changed, stream)
-    write_lines(summary(document), stream)
+    for table in _tables(result):
+        write_table(table, stream)
+    write_lines(summary(result), stream)
 
 
-def models_table(document: Document) -> Table:
-    """One row a model: what became of it, its best model, and how that compares with earlier."""
+def models_table(result: SweepResult) -> Table:
+    """One row for each model: its status, its best model with its figures, and how that compares with earlier."""
+    metrics = sweep_metrics(result.models)
     rows = []
-    for entry in document["models"]:
-        run = RunDocument.from_json(entry)
-        best = run.best
-        quality = [n for n in run.metrics if kind(n) in ("task", "fidelity", "custom")][:1]
-        rows.append(
-            (
-                entry["name"],
-                ", ".join(entry.get("tags") or ()),
-                entry["status"] + (" (unchanged)" if entry.get("reused") else ""),
-                chain_text(best) if best else one_line(entry.get("reason") or "-"),
-                *(ratio_text(best.ratios[m]) if best and m in best.ratios else "-" for m in ("latency_p50", "size")),
-                "; ".join(f"{n} {metric_text(n, best.metrics[n])}" for n in quality if best and n in best.metrics)
-                or "-",
-                entry["compared"]["verdict"],
-            )
-        )
-    columns = ("model", "tags", "status", "best model", "latency ratio", "size ratio", "quality", "since last good")
-    return Table(columns, tuple(rows), title=f"sweep {document['name']} {short(document['sweep'])}")
+    for entry in result.models:
+        status = entry.status
+        if entry.result is not None and entry.result.reused:
+            status = f"{status} (unchanged)"
+        best = chain_text(entry.best) if entry.best else one_line(entry.reason or "-")
+        figures = [figure(name, entry.best.metrics, entry.best.ratios) if entry.best else "" for name in metrics]
+        cells = [text or "-" for text in figures]
+        rows.append((entry.name, ", ".join(entry.tags), status, best, *cells, entry.compared.verdict))
+    titles = [figure_title(name) for name in metrics]
+    columns = ("model", "tags", "status", "best model", *titles, "since last good")
+    return Table(columns, tuple(rows), title=_title(result))
 
 
-def changes_table(document: Document) -> Table:
-    """What moved beyond its interval."""
+def sweep_metrics(entries: Sequence[SweepEntry]) -> tuple[str, ...]:
+    """The metrics that the table of a sweep shows: the models' objectives and constraints, the size, a quality."""
+    results = [entry.result for entry in entries if entry.result is not None]
+    names: dict[str, None] = {}
+    for run in results:
+        names |= dict.fromkeys(headlines(run.objectives, run.constraints))
+    names["size"] = None
+    if not any(is_quality(name) for name in names):
+        measured = [name for run in results if run.best is not None for name in run.best.metrics]
+        quality = [name for name in measured if is_quality(name)][:1]
+        names |= dict.fromkeys(quality)
+    return tuple(names)
+
+
+def changes_table(result: SweepResult) -> Table:
+    """The metrics that moved beyond their intervals."""
     rows = []
-    for entry in document["models"]:
-        for change in entry["compared"]["changes"]:
-            shown = [_value(change, side) for side in ("before", "after")]
-            rows.append((entry["name"], change["what"], change["metric"], *shown, change["verdict"]))
-    return Table(("model", "what", "metric", "before", "after", "is"), tuple(rows), title="changes beyond the noise")
+    for entry in result.models:
+        for change in entry.compared.changes:
+            before, after = _change_text(change, change.before), _change_text(change, change.after)
+            rows.append((entry.name, change.what, change.metric, before, after, change.verdict))
+    columns = ("model", "what", "metric", "before", "after", "verdict")
+    return Table(columns, tuple(rows), title="changes beyond the noise")
 
 
-def _value(change: Mapping[str, Any], side: str) -> str:
-    value = change[side]
-    if value is None:
+def _change_text(change: MetricChange, estimate: Estimate | None) -> str:
+    if estimate is None:
         return "-"
-    read = estimate(value)
-    if change["as_ratio"]:
-        return ratio_text(read)
-    name = change["metric"]
-    middle = metric_text(name, read.value)
-    if read.low == read.high:
-        return middle
-    return f"{middle} ({metric_text(name, read.low)}..{metric_text(name, read.high)})"
+    if change.as_ratio:
+        return ratio_text(estimate)
+    value = metric_text(change.metric, estimate.value)
+    if estimate.low == estimate.high:
+        return value
+    return f"{value} ({metric_text(change.metric, estimate.low)}..{metric_text(change.metric, estimate.high)})"
 
 
-def summary(document: Document) -> list[str]:
-    """Counts and causes in sentences."""
-    models = document["models"]
-    counted = {
-        status: sum(e["status"] == status for e in models) for status in dict.fromkeys(e["status"] for e in models)
-    }
-    shown = ", ".join(f"{number} {status}" for status, number in counted.items()) or "none"
-    lines = [f"{len(models)} model{'' if len(models) == 1 else 's'}: {shown}"]
-    lines += [f"{name}: {', '.join(document[name])}" for name in ("regressions", "improvements") if document[name]]
-    if document["environment_changes"]:
-        lines.append("environment changed, which may be the cause: " + "; ".join(document["environment_changes"]))
-    for entry in document["models"]:
-        if entry["compared"].get("other_inputs"):
-            other = "; ".join(entry["compared"]["other_inputs"])
-            lines.append(f"{entry['name']} was given something else, which may be the cause: {other}")
-    for entry in models:
-        best = RunDocument.from_json(entry).best
-        if best and best.flags:
-            lines.append(f"* {entry['name']}: {one_line('; '.join(best.flags))}")
-    if not document["regressions"]:
+def summary(result: SweepResult) -> list[str]:
+    """Counts, regressions and possible causes, a line each."""
+    counts = Counter(entry.status for entry in result.models)
+    statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
+    lines = [f"{plural(len(result.models), 'model')}: {statuses}"]
+    if result.regressions:
+        lines.append(f"regressions: {', '.join(result.regressions)}")
+    if result.improvements:
+        lines.append(f"improvements: {', '.join(result.improvements)}")
+    if result.environment_changes:
+        lines.append(f"possible cause, the environment changed: {'; '.join(result.environment_changes)}")
+    other_inputs = {entry.name: entry.compared.other_inputs for entry in result.models if entry.compared.other_inputs}
+    lines += [f"possible cause, {name} has other inputs: {'; '.join(other)}" for name, other in other_inputs.items()]
+    flags = {entry.name: entry.best.flags for entry in result.models if entry.best is not None and entry.best.flags}
+    lines += [f"* {name}: {one_line('; '.join(caveats))}" for name, caveats in flags.items()]
+    if not result.regressions:
         lines.append("no regression")
-    elif document.get("accepted"):
-        lines.append("accepted: these models count as good from now on")
-    if not any(entry["status"] == "ok" for entry in models):
+    elif result.accepted:
+        lines.append("accepted: this sweep is the new baseline, regressions included")
+    if not any(entry.status == OK for entry in result.models):
         lines.append("no model has a result")
     return lines
 
 
-def sweep_html(document: Document) -> str:
+def sweep_html(result: SweepResult) -> str:
     """The sweep as one HTML page without external resources."""
-    changed = changes_table(document)
-    title = f"sweep {document['name']} {short(document['sweep'])}"
-    parts = [
-        f"<h1>{escape(one_line(title))}</h1>",
-        "".join(f"<p>{escape(one_line(line))}</p>" for line in summary(document)),
-        table_html(models_table(document)),
-        f"<h2>Changes</h2>\n{table_html(changed)}" if changed.rows else "",
-    ]
-    return page(title, parts)
+    parts = [f"<h1>{escape(one_line(_title(result)))}</h1>"]
+    parts += [f"<p>{escape(one_line(line))}</p>" for line in summary(result)]
+    parts.append(table_html(models_table(result)))
+    changes = changes_table(result)
+    if changes.rows:
+        parts.append(f"<h2>Changes</h2>\n{table_html(changes)}")
+    return page(_title(result), parts)
 
 
-def sweep_markdown(document: Document) -> str:
-    """The sweep as Markdown, as artifacts of flow runs take it."""
-    tables = [models_table(document), changes_table(document)]
-    shown = [_markdown(table) for table in tables if table.rows]
-    return "\n\n".join(["\n\n".join(summary(document)), *shown])
+def sweep_markdown(result: SweepResult) -> str:
+    """The sweep as Markdown, for artifacts of flow runs."""
+    return "\n\n".join([*summary(result), *(_markdown(table) for table in _tables(result))])
+
+
+def _tables(result: SweepResult) -> list[Table]:
+    tables = [models_table(result), changes_table(result)]
+    return [tables[0], *(table for table in tables[1:] if table.rows)]
+
+
+def _title(result: SweepResult) -> str:
+    return f"sweep {result.name} {short(result.sweep)}"
 
 
 def _markdown(table: Table) -> str:
-    def row(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(one_line(c).replace("|", "\\|") for c in cells) + " |"
-
-    return "\n".join([row(table.columns), row(["---"] * len(table.columns)), *(row(r) for r in table.rows)])
+    lines = []
+    for cells in (table.columns, ["---"] * len(table.columns), *table.rows):
+        escaped = [one_line(cell).replace("|", "\\|") for cell in cells]
+        lines.append(f"| {' | '.join(escaped)} |")
+    return "\n".join(lines)

@@ -1,9 +1,30 @@
 """Results of trials, runs and sweeps: frozen records that the engine writes and every other room reads.
 
-Start with `run.py`: `RunResult` is the document that `autoopt run --json` prints.
+Start with `run.py`: `RunResult` is the document that `autoopt run --json` prints. `upgrades.py` reads older documents.
 """
 
-from autoopt.results.run import Choice, RunResult, SingleBest, TargetResult
-from autoopt.results.trial import TrialResult
+from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult
+from autoopt.results.model import SOURCE, Baseline, ModelResult
+from autoopt.results.run import BestSingleModel, RunResult, TargetResult, WorkCounts
+from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
+from autoopt.results.trial import IntermediateResult, Trial, TrialResult
 
-__all__ = ["Choice", "RunResult", "SingleBest", "TargetResult", "TrialResult"]
+__all__ = [
+    "SOURCE",
+    "Baseline",
+    "BestSingleModel",
+    "EntryComparison",
+    "IntermediateResult",
+    "MeasurementSummary",
+    "MetricChange",
+    "ModelResult",
+    "ProfileResult",
+    "RunResult",
+    "SweepEntry",
+    "SweepResult",
+    "TargetResult",
+    "ThroughputResult",
+    "Trial",
+    "TrialResult",
+    "WorkCounts",
+]

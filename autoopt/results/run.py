@@ -1,130 +1,116 @@
-"""The result of a run: the models worth having, and the figures of every target."""
+"""The result of a run, also of a run over several targets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
+from autoopt import json_codec
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.space import Point
+from autoopt.results.model import Baseline, ModelResult
+from autoopt.results.upgrades import SCHEMA, Json, schema_of
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A model worth having: the best one, or one of the Pareto front."""
+class WorkCounts:
+    """Pieces of work that were executed, and those answered from the store."""
 
-    artifact: str
-    path: str
-    session_options: Mapping[str, Any]
-    chain: str
-    """Readable name, `source` for the source model."""
-    passes: tuple[str, ...]
-    params: Mapping[str, Mapping[str, Any]]
-    """Full configuration of each node."""
-    metrics: Mapping[str, float]
-    ratios: Mapping[str, Estimate]
-    point: Point = field(default_factory=dict)
-    flags: tuple[str, ...] = ()
-    """What to know of it: constraints that cannot be told with confidence, a busy machine."""
-    intervals: Mapping[str, Estimate] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict)
-    """How its figures came about; see `autoopt.engine.run.measurement_summary`. Empty in runs of earlier versions."""
+    executed: int = 0
+    reused: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        data["session_options"] = dict(self.session_options)
-        data["passes"] = list(self.passes)
-        data["flags"] = list(self.flags)
-        return data
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Choice:
-        tuples = {name: tuple(data.get(name, ())) for name in ("passes", "flags")}
-        estimates = {name: _estimates(data.get(name, {})) for name in ("ratios", "intervals")}
-        return Choice(**{**data, **tuples, **estimates})
-
-
-def _estimates(data: Mapping[str, Mapping[str, float]]) -> dict[str, Estimate]:
-    return {name: Estimate(e["value"], e["low"], e["high"]) for name, e in data.items()}
+    def __add__(self, other: WorkCounts) -> WorkCounts:
+        return WorkCounts(self.executed + other.executed, self.reused + other.reused)
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run found. `status`: `finished`, `nothing meets the constraints`, or `cancelled`."""
+    """The result of a run. `status`: `finished`, or a sentence on why there is no best model."""
 
     run: str
     status: str
-    baseline: Mapping[str, Any]
-    best: Choice | None
-    pareto: tuple[Choice, ...]
-    trials: Mapping[str, int]
-    pass_runs: Mapping[str, int]
-    evaluations: Mapping[str, int]
-    seconds: Mapping[str, float]
+    baseline: Baseline = field(default_factory=Baseline)
+    best: ModelResult | None = None
+    """The best model; None if no model meets the constraints."""
+    pareto: tuple[ModelResult, ...] = ()
+    trials: Mapping[str, int] = field(default_factory=dict)
+    """Number of trials by outcome; `total`, and the `infeasible` ones among those that are `ok`."""
+    pass_runs: WorkCounts = field(default_factory=WorkCounts)
+    evaluations: WorkCounts = field(default_factory=WorkCounts)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Time by phase, and `total`."""
     reused: bool = False
-    """Whether an identical finished run answered and nothing was executed."""
+    """True if an identical finished run answered and nothing was executed."""
     notes: tuple[str, ...] = ()
     stopped: str = ""
-    """Why the search ended."""
-    targets: tuple[TargetResult, ...] = ()
-    """Of a run over several targets, the result for each; the other fields are then those of the first target, the
-    counts are of all, and `best` is the best single model as measured on the first target."""
-    best_single: SingleBest | None = None
+    """The reason why the search ended."""
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    targets: tuple[TargetResult, ...] = ()
+    """For a run over several targets, the result for each. The other fields then refer to the first target, the
+    counts cover all targets, and `best` is the best single model as measured on the first target."""
+    best_single: BestSingleModel | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The document that `autoopt run --json` prints."""
-        several = {
-            "targets": [t.to_json() for t in self.targets],
-            "best_single": self.best_single.to_json() if self.best_single else None,
-        }
-        return {
+    @property
+    def models(self) -> tuple[ModelResult, ...]:
+        """The source, the best model and the rest of the Pareto front, each candidate once."""
+        models = [self.baseline.model]
+        if self.best is not None and not self.best.is_source:
+            models.append(self.best)
+        keys = {model.candidate.key for model in models[1:]}
+        for model in self.pareto:
+            if not model.is_source and model.candidate.key not in keys:
+                keys.add(model.candidate.key)
+                models.append(model)
+        return tuple(models)
+
+    def to_json(self) -> dict[str, object]:
+        """Convert to the document that `autoopt run --json` prints."""
+        document: dict[str, object] = {
+            "schema": SCHEMA,
             "run": self.run,
             "status": self.status,
             "reused": self.reused,
-            "baseline": dict(self.baseline),
-            "best": self.best.to_json() if self.best else None,
-            "pareto": [c.to_json() for c in self.pareto],
+            "baseline": json_codec.to_json(self.baseline),
+            "best": None if self.best is None else self.best.to_json(),
+            "pareto": [model.to_json() for model in self.pareto],
             "trials": dict(self.trials),
-            "pass_runs": dict(self.pass_runs),
-            "evaluations": dict(self.evaluations),
+            "pass_runs": asdict(self.pass_runs),
+            "evaluations": asdict(self.evaluations),
             "seconds": dict(self.seconds),
             "stopped": self.stopped,
             "notes": list(self.notes),
-            "objectives": [asdict(o) for o in self.objectives],
-            "constraints": [{k: v for k, v in asdict(c).items() if v is not None} for c in self.constraints],
-            **(several if self.targets else {}),
+            "objectives": [asdict(objective) for objective in self.objectives],
+            "constraints": [_constraint_json(constraint) for constraint in self.constraints],
         }
+        if self.targets:
+            document["targets"] = [target.to_json() for target in self.targets]
+            document["best_single"] = None if self.best_single is None else self.best_single.to_json()
+        return document
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> RunResult:
-        """The reverse of `to_json`."""
-        best, single = data.get("best"), data.get("best_single")
-        return RunResult(
-            **{
-                **data,
-                "best": Choice.from_json(best) if best else None,
-                "pareto": tuple(Choice.from_json(c) for c in data.get("pareto", ())),
-                "notes": tuple(data.get("notes", ())),
-                "objectives": tuple(Objective(**o) for o in data.get("objectives", ())),
-                "constraints": tuple(Constraint(**c) for c in data.get("constraints", ())),
-                "targets": tuple(TargetResult.from_json(t) for t in data.get("targets", ())),
-                "best_single": SingleBest.from_json(single) if single else None,
-            }
-        )
+    def from_json(data: Json) -> RunResult:
+        """Read a document of this or an older version; unknown fields of newer versions are ignored.
+
+        Raises:
+            JsonTypeError: a field has the wrong type.
+        """
+        schema, best, single = schema_of(data), data.get("best"), data.get("best_single")
+        models = {
+            "baseline": Baseline.from_json(data.get("baseline") or {}, schema),
+            "best": ModelResult.from_json(best, schema) if best else None,
+            "pareto": [ModelResult.from_json(model, schema) for model in data.get("pareto") or ()],
+            "targets": [TargetResult.from_json(target) for target in data.get("targets") or ()],
+            "best_single": BestSingleModel.from_json(single, schema) if single else None,
+        }
+        return json_codec.from_json(RunResult, {**data, **models})
 
     def as_reused(self, seconds: float) -> RunResult:
-        """The same answer for an identical request: nothing executed, everything reused."""
-        pass_runs, evaluations = (
-            {"executed": 0, "reused": done["executed"] + done["reused"]} for done in (self.pass_runs, self.evaluations)
-        )
+        """Return the same answer for an identical request: everything is reused, nothing was executed."""
         return replace(
             self,
             reused=True,
-            pass_runs=pass_runs,
-            evaluations=evaluations,
+            pass_runs=WorkCounts(0, self.pass_runs.executed + self.pass_runs.reused),
+            evaluations=WorkCounts(0, self.evaluations.executed + self.evaluations.reused),
             seconds={"total": round(seconds, 3)},
             targets=tuple(replace(t, result=t.result.as_reused(seconds)) for t in self.targets),
         )
@@ -132,54 +118,62 @@ class RunResult:
 
 @dataclass(frozen=True)
 class TargetResult:
-    """What a run over several targets found for one of them."""
+    """The result for one target of a run over several."""
 
     name: str
-    target: Mapping[str, Any]
+    target: Mapping[str, object]
     """Device, execution provider, threads, memory, interpreter."""
     result: RunResult
-    """Of the target's own search, `run` being its id; but `best` is the best of everything measured there."""
+    """The target's own search, `run` being its id; but `best` is the best of everything measured there."""
     made_on: str = ""
-    """The target whose search made `best`."""
+    """The target whose search found `best`."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         own = {"name": self.name, "target": dict(self.target), "best_made_on": self.made_on}
         return {**own, **self.result.to_json()}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> TargetResult:
-        rest = dict(data)
-        name, target, made_on = (rest.pop(key) for key in ("name", "target", "best_made_on"))
-        return TargetResult(name, target, RunResult.from_json(rest), made_on)
+    def from_json(data: Json) -> TargetResult:
+        target = data.get("target") or {}
+        return TargetResult(data["name"], target, RunResult.from_json(data), data.get("best_made_on", ""))
 
 
 @dataclass(frozen=True)
-class SingleBest:
-    """The best single model for all targets: it meets the constraints on each, and `value` is the best of all."""
+class BestSingleModel:
+    """The best single model for all targets: it meets the constraints on each, and its `value` is the best."""
 
     metric: str
+    """The first objective."""
     how: str
-    """What `value` is, of the first objective `metric`."""
+    """The way in which `value` combines the targets."""
     value: Estimate
-    choices: Mapping[str, Choice]
-    """The model as it is on each target, by name."""
+    targets: Mapping[str, ModelResult]
+    """The model as measured on each target."""
     made_on: str
-    """The target whose search made it."""
+    """The target whose search found it."""
 
-    def to_json(self) -> dict[str, Any]:
-        on = {name: choice.to_json() for name, choice in self.choices.items()}
+    @property
+    def first(self) -> ModelResult:
+        """The model on the first target."""
+        return next(iter(self.targets.values()))
+
+    def to_json(self) -> dict[str, object]:
         return {
             "metric": self.metric,
             "how": self.how,
             **asdict(self.value),
             "made_on": self.made_on,
-            "chain": next(iter(self.choices.values())).chain,
-            "artifact": next(iter(self.choices.values())).artifact,
-            "targets": on,
+            "chain": self.first.chain,
+            "artifact": self.first.artifact,
+            "targets": {name: model.to_json() for name, model in self.targets.items()},
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> SingleBest:
-        choices = {name: Choice.from_json(choice) for name, choice in data["targets"].items()}
-        value = Estimate(data["value"], data["low"], data["high"])
-        return SingleBest(data["metric"], data["how"], value, choices, data["made_on"])
+    def from_json(data: Json, schema: int) -> BestSingleModel:
+        value = json_codec.from_json(Estimate, data)
+        targets = {name: ModelResult.from_json(model, schema) for name, model in data["targets"].items()}
+        return BestSingleModel(data["metric"], data["how"], value, targets, data["made_on"])
+
+
+def _constraint_json(constraint: Constraint) -> dict[str, object]:
+    return {name: value for name, value in asdict(constraint).items() if value is not None}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -13,10 +12,23 @@ from autoopt.space import Point
 
 
 @dataclass(frozen=True)
+class IntermediateResult:
+    """An artifact between the source and the end of a chain, measured because the DAG asks for it."""
+
+    node: str
+    artifact: str
+    session_options: Mapping[str, object]
+    outcome: Outcome
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """One search point of one chain, taken to its metrics or to a typed failure."""
 
     chain: str
+    """Id of the chain."""
     point: Point
     outcome: Outcome
     candidate: Candidate | None = None
@@ -24,30 +36,39 @@ class TrialResult:
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
     """candidate / source, by metric."""
     violation: float = 0.0
-    """How far the worst constraint is broken; <= 0 is feasible."""
+    """Distance to the worst violated constraint, in that constraint's unit; feasible if <= 0."""
     reasons: tuple[str, ...] = ()
-    """Constraints that fail or cannot be told, as sentences."""
+    """Constraints that fail or are not certain to hold, as sentences."""
     message: str = ""
     pass_runs: tuple[str, ...] = ()
+    """Keys of the pass runs, in order."""
     evaluations: tuple[str, ...] = ()
+    """Keys of the evaluations."""
     executed: int = 0
     """Pass runs and evaluations that this trial executed; 0 means everything was reused."""
     seconds: float = 0.0
-    intermediate: tuple[Mapping[str, Any], ...] = ()
-    """Where the DAG asks for it: node, artifact, metrics and ratios of every artifact on the way."""
+    intermediate: tuple[IntermediateResult, ...] = ()
 
     @property
     def feasible(self) -> bool:
+        """True if the trial succeeded and meets the constraints."""
         return self.outcome is Outcome.OK and self.violation <= 0
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "outcome": str(self.outcome),
-            "metrics": {n: asdict(e) for n, e in self.metrics.items()},
-            "ratios": {n: asdict(e) for n, e in self.ratios.items()},
-            "violation": self.violation,
-            "reasons": list(self.reasons),
-            "message": self.message,
-            "seconds": self.seconds,
-            "intermediate": [dict(i) for i in self.intermediate],
-        }
+    @property
+    def explanation(self) -> str:
+        """The message of a failure, else the reasons from the constraints."""
+        return self.message or "; ".join(self.reasons)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished trial of a run, as observers and reports see it."""
+
+    number: int
+    chain: str
+    """Readable name of the chain."""
+    result: TrialResult
+
+    @property
+    def feasible(self) -> bool:
+        return self.result.feasible

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from autoopt.json_codec import from_json
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.results import IntermediateResult, TrialResult
 from autoopt.space import Point
 
 Json: TypeAlias = Mapping[str, Any]
@@ -160,6 +162,27 @@ class TrialRecord:
     def key(self) -> str:
         """The key of the trial in `Store.claims`."""
         return f"{self.run}/{self.number}"
+
+    @property
+    def result(self) -> TrialResult:
+        """The result of a finished trial."""
+        details = self.details
+        return TrialResult(
+            chain=self.chain,
+            point=self.point,
+            outcome=self.outcome or Outcome.FAILED,
+            candidate=self.candidate,
+            metrics=self.metrics,
+            ratios=self.ratios,
+            violation=self.violation,
+            reasons=tuple(details.get("reasons", ())),
+            message=str(details.get("said", self.message)),
+            pass_runs=self.pass_runs,
+            evaluations=self.evaluations,
+            executed=int(details.get("executed", 0)),
+            seconds=self.seconds,
+            intermediate=tuple(from_json(IntermediateResult, item) for item in details.get("intermediate", ())),
+        )
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoopt.report.document import RunDocument, kind
+from autoopt.report.figures import is_quality, metrics_of
+from autoopt.report.formatting import metric_text, ratio_text
 from autoopt.report.run import chain_text
-from autoopt.report.words import metric_text, ratio_text
+from autoopt.results import ModelResult, RunResult
 
 DAGS = Path(os.path.relpath(Path(__file__).parents[2] / "dags"))
 SUITED = {
@@ -51,28 +52,27 @@ def run(words: Sequence[str]) -> dict[str, Any]:
     return document
 
 
-def row(model: str, data: Mapping[str, Any]) -> str:
+def row(model: str, document: Mapping[str, Any]) -> str:
     """One line of the table."""
-    document = RunDocument.from_json(data)
-    source, best = document.source, document.best
-    latency = source.metrics.get("latency_p50")
+    result = RunResult.from_json(document)
+    latency, best = result.baseline.metrics.get("latency_p50"), result.best
     cells = [model, metric_text("latency_p50", latency) if latency else "-"]
     if best is None:
         cells += ["none meets the constraints", "-", "-", "-"]
     else:
         ratios = [ratio_text(best.ratios[name]) if name in best.ratios else "-" for name in ("latency_p50", "size")]
-        cells += [chain_text(best).removesuffix(" *"), *ratios, _quality(document)]
+        cells += [chain_text(best).removesuffix(" *"), *ratios, quality(result, best)]
     return f"| {' | '.join(cells)} |"
 
 
-def _quality(document: RunDocument) -> str:
-    best = document.best
-    names = [n for n in document.metrics if kind(n) in ("task", "fidelity", "custom")]
-    shown = []
-    for name in names:
-        values = [m.metrics[name] for m in (document.source, best) if m is not None and name in m.metrics]
-        shown.append(f"{name} {', '.join(metric_text(name, value) for value in values)}")
-    return "; ".join(shown)
+def quality(result: RunResult, best: ModelResult) -> str:
+    """The quality metrics of the source and of the best model: `accuracy 0.9950, 0.9940`."""
+    texts = []
+    for name in metrics_of(result):
+        if is_quality(name):
+            values = [metrics[name] for metrics in (result.baseline.metrics, best.metrics) if name in metrics]
+            texts.append(f"{name} {', '.join(metric_text(name, value) for value in values)}")
+    return "; ".join(texts)
 
 
 def main() -> None:

@@ -14,12 +14,13 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run import confirm
 from autoopt.engine.run.confirm import Confirmed
-from autoopt.engine.sweeps.nightly import BROKEN, measure_again
+from autoopt.engine.sweeps.nightly import measure_again
 from autoopt.engine.work.evaluations import Measured, latency_seconds
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.observer import CallbackObserver
-from autoopt.results import RunResult
+from autoopt.results import RunResult, SweepEntry
+from autoopt.results.sweep import BROKEN
 from autoopt.store import open_store
 
 SLOWER = {
@@ -128,7 +129,7 @@ def test_who_breaks_a_constraint_when_measured_again_does_not_win(go: Any, cnn_f
     again = {"rounds": 3, "quiet_seconds": 0}
     first = go({**dag, "constraints": []}, model=cnn_file, measurement={**again, "rounds": 0})
     artifacts = lucky(tmp_path / "home", first.run)
-    size = first.baseline["metrics"]["size"] + 1  # which the source does not have
+    size = first.baseline.metrics["size"] + 1  # which the source does not have
     bounds = [{"metric": "latency_p50", "max_ratio": 10}, {"metric": "size", "min": size}]
     result: RunResult = go({**dag, "constraints": bounds}, model=cnn_file, measurement=again)
     assert result.best is not None
@@ -139,15 +140,13 @@ def test_who_breaks_a_constraint_when_measured_again_does_not_win(go: Any, cnn_f
     assert [c.artifact for c in result.pareto] == [artifacts[1]]
 
     measured = result.best.measured
-    assert measured["rounds"] >= 3
-    assert measured["pairs"] >= measured["counted_rounds"]
-    assert sum(measured["stopped"].values()) == measured["counted_rounds"]
-    assert measured["threads"] == measured["batch_size"] == 1
-    assert measured["outputs"]["y"]["cosine"]["value"] > 0.99
+    assert measured.rounds >= 3
+    assert measured.pairs >= measured.counted_rounds
+    assert sum(measured.stopped.values()) == measured.counted_rounds
+    assert measured.threads == measured.batch_size == 1
+    assert measured.outputs["y"]["cosine"].value > 0.99
     document = json.loads(json.dumps(result.to_json()))
     assert RunResult.from_json(document) == result
-    del document["best"]["measured"]  # as in runs of earlier versions
-    assert RunResult.from_json(document).best == replace(result.best, measured={})
 
     none = go({**dag, "constraints": [{"metric": "latency_p50", "max_ratio": 0.1}]}, model=cnn_file, measurement=again)
     assert none.best is None
@@ -162,11 +161,12 @@ def test_who_breaks_a_constraint_when_measured_again_does_not_win(go: Any, cnn_f
     with prepare(request) as session:
         assert session.answer is not None
         assert session.answer.run == result.run
-        other = replace(result, best=replace(result.best, artifact=result.baseline["artifact"]))
-        night = measure_again(session, other, None, occasion="tonight")
-    assert night["status"] == BROKEN
-    assert "size min" in night["reason"]
-    assert night["best"]["measured"]["rounds"] >= 3
+        other = replace(result, best=replace(result.best, artifact=result.baseline.artifact))
+        night = measure_again(session, SweepEntry("model", "ok", result=other), None, occasion="tonight")
+    assert night.status == BROKEN
+    assert "size min" in night.reason
+    assert night.best is not None
+    assert night.best.measured.rounds >= 3
 
 
 def test_a_measurement_has_the_time_that_its_settings_ask_for() -> None:

@@ -78,7 +78,7 @@ def test_labels_that_no_output_can_equal_are_told(go: Any, mlp_file: Path, tmp_p
 
 def test_labels_that_are_numbers_as_text_are_fine(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=GOOD, labels=np.array(["0", "1"] * 10))
-    assert go(DAG, model=mlp_file, data=str(tmp_path / "d.npz")).baseline["metrics"]["accuracy"] is not None
+    assert go(DAG, model=mlp_file, data=str(tmp_path / "d.npz")).baseline.metrics["accuracy"] is not None
 
 
 def test_inputs_that_may_be_absent_or_are_fed_back_need_no_data(go: Any, tmp_path: Path) -> None:
@@ -106,4 +106,4 @@ def test_optional_inputs_may_be_absent(go: Any, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=GOOD)
     result = go(DAG, model=write(made, tmp_path / "optional"), data=str(tmp_path / "d.npz"))
     assert result.status == "finished"
-    assert "latency_p50" in result.baseline["metrics"], result.notes
+    assert "latency_p50" in result.baseline.metrics, result.notes

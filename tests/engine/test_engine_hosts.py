@@ -42,8 +42,8 @@ def test_passes_and_metrics_in_another_interpreter(go: Any, mlp_file: Path, tmp_
     there = go({**CHAIN, "passes": passes, "target": {"python": bare_python}}, model=mlp_file)
     assert there.best is not None
     assert there.best.artifact == here.best.artifact, "the same bytes wherever the pass ran"
-    assert there.pass_runs["executed"] == 1, "only what runs elsewhere is another pass run"
-    assert there.evaluations["reused"] < there.evaluations["executed"], "another runtime measures anew"
+    assert there.pass_runs.executed == 1, "only what runs elsewhere is another pass run"
+    assert there.evaluations.reused < there.evaluations.executed, "another runtime measures anew"
     with open_store(None, tmp_path / "home") as store:
         steps = {s.node: s for s in store.lineage.trace(there.best.artifact).steps}
         trial = store.trials.all(there.run)[0]
@@ -63,7 +63,7 @@ def test_metrics_of_every_artifact_on_the_way(go: Any, mlp_file: Path, tmp_path:
         (plain,) = store.trials.all(final.run)
     (step,) = trial.details["intermediate"]
     assert step["node"] == "shape"
-    assert step["artifact"] not in (result.best.artifact, result.baseline["artifact"])
+    assert step["artifact"] not in (result.best.artifact, result.baseline.artifact)
     assert step["metrics"]["size"] > result.best.metrics["size"]
     assert step["ratios"]["latency_p50"]["value"] > 0
     assert "intermediate" not in plain.details

@@ -20,7 +20,8 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import spec_of
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.join import join
-from autoopt.engine.sweeps.sweep import SweepRequest, run_sweep
+from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import ConfigError, InputError
 from autoopt.settings import settings
 from autoopt.spec import load_dag
@@ -110,7 +111,7 @@ def redone(run: str) -> list[TrialRecord]:
 def test_a_chain_of_a_sweep_is_retried_from_another_folder(dags: Path, elsewhere: Elsewhere) -> None:
     elsewhere("here")
     (dags / "zoo.yaml").write_text("name: z\ndag: dag.yaml\ndata: {evaluation: x.npz}\nmodels: [net]\n")
-    run = run_sweep(SweepRequest(zoo="../dags/zoo.yaml"))["models"][0]["run"]
+    run = run_sweep(SweepRequest(zoo="../dags/zoo.yaml")).models[0].run
     (dags / "broken").unlink()
     (dags / "dag.yaml").write_text(ANOTHER)
     elsewhere("there")

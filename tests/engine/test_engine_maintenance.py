@@ -44,7 +44,7 @@ def test_repair_makes_what_has_a_lineage_and_names_what_has_not(go: Any, mlp_fil
     result = go(DAG, model=mlp_file)
     assert result.best is not None
     with open_store(home=tmp_path / "home") as store:
-        made, source = store.artifacts.path(result.best.artifact), store.artifacts.path(result.baseline["artifact"])
+        made, source = store.artifacts.path(result.best.artifact), store.artifacts.path(result.baseline.artifact)
     whole = made.read_bytes()
     made.write_bytes(whole[:-7])
     with open_store(home=tmp_path / "home") as store:

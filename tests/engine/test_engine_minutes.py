@@ -55,7 +55,7 @@ def test_a_pass_cut_off_by_the_end_of_the_run_is_not_remembered_as_failed(
     hold.unlink()
     second = go(dag, model=mlp_file)
     assert second.trials == {"total": 1, "ok": 1, "infeasible": 0}
-    assert second.pass_runs["executed"] == 1
+    assert second.pass_runs.executed == 1
 
 
 def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(

@@ -14,14 +14,17 @@ import pytest
 from builders import cnn, mlp, write
 
 from autoopt.cli.app import main
-from autoopt.engine.sweeps.sweep import BEGUN, SweepRequest, fell_short, run_sweep
+from autoopt.engine.sweeps.history import OWNER_EVENT
+from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.engine.sweeps.zoo import items
 from autoopt.engine.work import context
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.observer import CallbackObserver
-from autoopt.report.nights import differences
+from autoopt.report.sweep_comparison import differences
+from autoopt.results import SweepResult
 from autoopt.settings import settings
 from autoopt.spec.zoo import load_zoo
 from autoopt.store import EventRecord, SweepRecord, open_store
@@ -57,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def sweep(folder: Path, **options: Any) -> dict[str, Any]:
-    return run_sweep(SweepRequest(zoo=folder / "zoo.yaml", home=folder / "home", **options))
+    return run_sweep(SweepRequest(zoo=folder / "zoo.yaml", home=folder / "home", **options)).to_json()
 
 
 def models(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -70,7 +73,7 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     assert [(n, e["status"]) for n, e in found.items()] == [("more", "ok"), ("bad", "refused"), ("mlp", "ok")]
     assert "not an ONNX model" in found["bad"]["reason"]
     assert {e["compared"]["verdict"] for e in found.values()} == {"new"}
-    assert not fell_short(first)
+    assert not SweepResult.from_json(first).failed
     assert (folder / "out" / "more" / "model.onnx").read_bytes() == Path(found["more"]["best"]["path"]).read_bytes()
     assert json.loads((folder / "out" / "sweep.json").read_text()) == first
     assert "not an ONNX model" in (folder / "out" / "sweep.html").read_text()
@@ -92,7 +95,7 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     broken = sweep(folder, only="dense")
     assert broken["regressions"] == ["mlp"]
     assert models(broken)["mlp"]["compared"]["verdict"] == "fails"
-    assert fell_short(broken)
+    assert SweepResult.from_json(broken).failed
     assert sweep(folder, only="dense")["regressions"] == ["mlp"]  # still compared with the last good one
     write(mlp(), folder / "mlp")
     assert models(sweep(folder, only="dense"))["mlp"]["compared"]["verdict"] == "same"
@@ -115,7 +118,7 @@ def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
     assert run.status == "cancelled"
     assert said[-2:] == [
         f"run {run.id} was cancelled; 'autoopt resume {run.id}' goes on with it",
-        "the sweep was cancelled; with --resume it goes on",
+        "sweep cancelled; resume it with --resume",
     ]
     monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
     settings.cache_clear()
@@ -196,13 +199,13 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
 
     def resume_meanwhile(event: str, **values: Any) -> None:
         if event == "phase" and values["name"] == "model more":
-            with pytest.raises(InputError, match=r"sweep \w+ of nightly is under way .*; wait until it has ended"):
+            with pytest.raises(InputError, match=r"sweep \w+ of nightly is running .*; wait until it has ended"):
                 sweep(folder, resume=True)
         stop_at_second(event, **values)
 
     with pytest.raises(Stop):
         sweep(folder, nightly=True, observer=CallbackObserver(resume_meanwhile))
-    with pytest.raises(InputError, match=r"--only: .* was begun without it"):
+    with pytest.raises(InputError, match=r"--only: .* was started without it"):
         sweep(folder, resume=True, only="dense")
     heard: list[str] = []
     document = sweep(
@@ -237,7 +240,7 @@ def test_a_flow_run_resumes_its_own_sweep_alone(folder: Path) -> None:
     with open_store(None, folder / "home") as store:  # a process that was killed says nothing
         gone = store.owner.rpartition("/")[0] + "/1"  # as this one, but begun when the machine did
         store.sweeps.finish(begun[1], "running")
-        store.events.add(EventRecord(kind=BEGUN, subject=begun[1], data={"owner": gone}))
+        store.events.add(EventRecord(kind=OWNER_EVENT, subject=begun[1], data={"owner": gone}))
     assert sweep(folder, flow_run="second", **retry)["sweep"] == begun[1]
 
 

@@ -20,7 +20,7 @@ from autoopt.engine.run.join import join
 from autoopt.engine.targets.single_best import mean
 from autoopt.errors import ConfigError, InputError
 from autoopt.metrics import Estimate
-from autoopt.results import RunResult
+from autoopt.results import RunResult, WorkCounts
 from autoopt.settings import settings
 from autoopt.spec import load_dag
 from autoopt.store import open_store
@@ -76,10 +76,10 @@ def test_each_target_has_a_part_and_all_have_one_best(found: RunResult, place: P
 
 def test_passes_are_run_once_and_measured_on_each(found: RunResult) -> None:
     first, second = (t.result for t in found.targets)
-    assert first.pass_runs["executed"] == 2
-    assert second.pass_runs["executed"] == 0, "the target says nothing to these passes"
-    assert second.evaluations["executed"] > 0
-    assert found.pass_runs == {"executed": 2, "reused": first.pass_runs["reused"] + second.pass_runs["reused"]}
+    assert first.pass_runs.executed == 2
+    assert second.pass_runs.executed == 0, "the target says nothing to these passes"
+    assert second.evaluations.executed > 0
+    assert found.pass_runs == WorkCounts(2, first.pass_runs.reused + second.pass_runs.reused)
 
 
 def test_models_and_recipes_are_left_for_each_and_for_all(found: RunResult, place: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_second_identical_run_executes_nothing(found: RunResult, go_there: Cal
     again = go_there(TARGETS)
     assert again.reused
     assert again.run == found.run
-    assert again.pass_runs["executed"] == again.evaluations["executed"] == 0
+    assert again.pass_runs.executed == again.evaluations.executed == 0
     known = RunResult.from_json(json.loads(json.dumps(found.to_json())))
     assert known.to_json() == found.to_json()
     assert again.best_single == known.best_single
@@ -141,7 +141,7 @@ def test_chains_of_a_part_done_again_are_joined_anew(
     (anew,) = resume(found.run, out=None, home=home)
     assert anew.run == found.run
     assert not anew.reused
-    assert anew.pass_runs["executed"] == anew.evaluations["executed"] == 0
+    assert anew.pass_runs.executed == anew.evaluations.executed == 0
     assert go_there(TARGETS).reused
 
 

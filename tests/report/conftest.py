@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from autoopt.report.document import RunDocument, Trial
+from autoopt.metrics import Estimate
+from autoopt.outcome import Outcome
+from autoopt.results import ModelResult, RunResult, Trial, TrialResult
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def data() -> dict[str, Any]:
             "latency_p50": {"value": 0.9, "low": 0.8, "high": 1.0},
             "size": {"value": 0.196, "low": 0.196, "high": 0.196},
         },
-        "flags": ["accuracy cannot be told"],
+        "flags": ["accuracy is not certain"],
     }
     return {
         "run": "0123456789abcdef",
@@ -53,15 +55,21 @@ def data() -> dict[str, Any]:
 
 
 @pytest.fixture
-def document(data: dict[str, Any]) -> RunDocument:
-    return RunDocument.from_json(data)
+def result(data: dict[str, Any]) -> RunResult:
+    return RunResult.from_json(data)
 
 
 @pytest.fixture
-def trials(data: dict[str, Any]) -> list[Trial]:
-    best, small = data["pareto"]
+def trials(result: RunResult) -> list[Trial]:
+    best, small = result.pareto
+    refused = TrialResult("c0", {}, Outcome.REFUSED, message="no <Conv> & co")
     return [
-        Trial.from_json({"number": 0, "outcome": "refused", "chain": "fold", "message": "no <Conv> & co"}),
-        Trial.from_json({"number": 1, "outcome": "ok", "violation": 0.02, **small}),
-        Trial.from_json({"number": 2, "outcome": "ok", "violation": -0.01, "seconds": 1.5, **best}),
+        Trial(0, "fold", refused),
+        Trial(1, small.chain, trial_result(small, violation=0.02)),
+        Trial(2, best.chain, trial_result(best, violation=-0.01, seconds=1.5)),
     ]
+
+
+def trial_result(model: ModelResult, **values: Any) -> TrialResult:
+    metrics = {name: Estimate.exact(value) for name, value in model.metrics.items()}
+    return TrialResult("c1", model.point, Outcome.OK, metrics=metrics, ratios=model.ratios, **values)

@@ -1,12 +1,39 @@
+"""The result of a run as a table and a few sentences."""
+
+from __future__ import annotations
+
 import io
 from typing import Any
 
-from autoopt.report.document import RunDocument
-from autoopt.report.run import run_table, summary, verdict, write_run
+from autoopt.report.run import (
+    chain_text,
+    labelled_models,
+    run_table,
+    summary,
+    target_table,
+    target_text,
+    verdict,
+    write_run,
+)
+from autoopt.results import ModelResult, RunResult, TargetResult
 
 
-def test_the_table_has_source_best_and_front_with_ratios(document: RunDocument) -> None:
-    table = run_table(document)
+def targets_of(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A run over the targets `one` and `two`."""
+    parts = []
+    for name, threads in (("one", 1), ("two", 2)):
+        target = {"execution_provider": "CPUExecutionProvider", "threads": threads}
+        parts.append({**data, "name": name, "target": target, "best_made_on": "one"})
+    return {**data, "targets": parts, **changes}
+
+
+def single_of(model: dict[str, Any], how: str = "geometric mean of the ratios over the targets") -> dict[str, Any]:
+    value = {"value": 0.3, "low": 0.29, "high": 0.31}
+    return {"metric": "latency_p50", "how": how, **value, "made_on": "one", "targets": {"one": model, "two": model}}
+
+
+def test_the_table_has_source_best_and_front_with_ratios(result: RunResult) -> None:
+    table = run_table(result)
     assert table.columns == ("model", "latency_p50", "ratio", "size", "ratio", "accuracy", "chain and its parameters")
     assert table.rows[0] == ("source", "0.1780 ms", "1.000x", "409 kB", "1.000x", "0.9950", "source")
     assert table.rows[1] == (
@@ -22,34 +49,98 @@ def test_the_table_has_source_best_and_front_with_ratios(document: RunDocument) 
     assert table.strong == 1
 
 
-def test_the_summary_says_what_was_done(document: RunDocument) -> None:
-    said = "\n".join(summary(document))
-    assert "* front bbbbbbbb: accuracy cannot be told" in said
-    assert "note: no quality constraint given" in said
-    assert "trials 3: 2 ok, 1 refused (16 trials); pass runs 4 executed, 1 reused; evaluations 6 executed" in said
-    assert "prefect 9.8" in said
+def test_the_objective_comes_first(data: dict[str, Any]) -> None:
+    objectives = [{"metric": "size", "goal": "minimize"}]
+    table = run_table(RunResult.from_json({**data, "objectives": objectives}))
+    assert table.columns[:3] == ("model", "size", "ratio")
 
 
-def test_a_reused_run_says_so(data: dict[str, Any]) -> None:
-    assert any("nothing was executed" in line for line in summary(RunDocument.from_json({**data, "reused": True})))
+def test_models_are_labelled_source_best_and_front(result: RunResult) -> None:
+    assert [label for label, _ in labelled_models(result)] == ["source", "best", "front"]
+
+
+def test_a_chain_shows_its_searched_parameters_and_a_star_for_caveats() -> None:
+    assert chain_text(ModelResult(chain="a -> b")) == "a -> b"
+    flagged = ModelResult(chain="a", point={"a": {"x": 1}}, flags=("busy",))
+    assert chain_text(flagged) == "a [a: x=1] *"
+
+
+def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> None:
+    lines = summary(result)
+    assert "* front bbbbbbbb: accuracy is not certain" in lines
+    assert "note: no quality constraint given" in lines
+    assert "3 trials: 2 ok, 1 refused (16 trials)" in lines
+    assert "time 41.2 s (search 30.0, prefect 9.8)" in lines
+    assert not any("executed" in line for line in lines)
+
+
+def test_the_verbose_summary_counts_the_work(result: RunResult) -> None:
+    lines = summary(result, verbose=True)
+    assert "pass runs: 4 executed, 1 reused" in lines
+    assert "evaluations: 6 executed, 0 reused" in lines
+
+
+def test_a_run_answered_from_the_store_says_so(data: dict[str, Any]) -> None:
+    lines = summary(RunResult.from_json({**data, "reused": True}))
+    assert "answered from the store: an identical run has finished, so nothing was executed" in lines
 
 
 def test_the_verdict_for_each_kind_of_end(data: dict[str, Any]) -> None:
-    assert verdict(RunDocument.from_json({**data, "best": None})) == "no model meets the constraints"
+    assert verdict(RunResult.from_json({**data, "best": None})) == "no model meets the constraints"
     source = {**data["best"], "chain": "source"}
-    assert "source model is the best" in verdict(RunDocument.from_json({**data, "best": source}))
-    assert run_table(RunDocument.from_json({**data, "best": source})).strong == 0
-    assert verdict(RunDocument.from_json(data)) == (
+    kept = RunResult.from_json({**data, "best": source})
+    assert verdict(kept) == "no candidate was measurably better; keeping your model"
+    assert run_table(kept).strong == 0
+    assert verdict(RunResult.from_json(data)) == (
         "best: fold -> static, latency_p50 0.300x (0.290..0.310), size 0.302x, 3.3 times as fast"
     )
+
+
+def test_a_gain_within_the_noise_is_not_called_faster(data: dict[str, Any]) -> None:
     even = {**data["best"], "ratios": {"latency_p50": {"value": 0.98, "low": 0.96, "high": 1.01}}}
-    assert "times as fast" not in verdict(RunDocument.from_json({**data, "best": even}))
+    assert "times as fast" not in verdict(RunResult.from_json({**data, "best": even}))
 
 
 def test_without_a_source_latency_the_table_still_stands(data: dict[str, Any]) -> None:
-    document = RunDocument.from_json(
-        {**data, "baseline": {"metrics": {}}, "best": {**data["best"], "ratios": {}}, "pareto": []}
-    )
+    best = {**data["best"], "ratios": {}}
+    result = RunResult.from_json({**data, "baseline": {"metrics": {}}, "best": best, "pareto": []})
     stream = io.StringIO()
-    write_run(document, stream)
+    write_run(result, stream)
     assert stream.getvalue().splitlines()[2].split() == ["source", "-", "-", "-", "source"]
+
+
+def test_a_target_is_described_in_words() -> None:
+    target = {"execution_provider": "CPUExecutionProvider", "threads": 2, "python": "/opt/env/bin/python"}
+    part = TargetResult("two", target, RunResult("r", "finished"))
+    assert target_text(part) == "CPUExecutionProvider, 2 threads, runtime of /opt/env/bin/python"
+    free = TargetResult("free", {**target, "threads": 0, "python": ""}, RunResult("r", "finished"))
+    assert target_text(free) == "CPUExecutionProvider, threads chosen by the runtime"
+
+
+def test_several_targets_have_a_table_and_a_verdict_each(data: dict[str, Any]) -> None:
+    result = RunResult.from_json(targets_of(data, best_single=single_of(data["best"])))
+    stream = io.StringIO()
+    write_run(result, stream)
+    text = stream.getvalue()
+    assert "target one: CPUExecutionProvider, 1 thread\n" in text
+    assert "target two: best: fold -> static" in text
+    assert "(found by the search for one)" in text
+    assert (
+        "best single model: fold -> static, latency_p50 0.300x (0.290..0.310) (geometric mean of the ratios over the"
+        " targets), one 0.300x (0.290..0.310), two 0.300x (0.290..0.310)" in text
+    )
+
+
+def test_the_best_single_model_is_a_row_of_each_target(data: dict[str, Any]) -> None:
+    other = {**data["best"], "artifact": "c" * 64}
+    result = RunResult.from_json(targets_of(data, best_single=single_of(other)))
+    labels = [row[0] for row in target_table(result, result.targets[0]).rows]
+    assert labels == ["source", "best aaaaaaaa", "front bbbbbbbb", "single cccccccc"]
+
+
+def test_the_verdict_says_if_no_single_model_fits_all_targets(data: dict[str, Any]) -> None:
+    result = RunResult.from_json(targets_of(data))
+    assert summary(result)[-1] == "best single model: none meets the constraints on all targets"
+    source = single_of({**data["best"], "chain": "source"})
+    result = RunResult.from_json(targets_of(data, best_single=source))
+    assert summary(result)[-1].startswith("best single model: the source; no candidate was measurably better")

@@ -1,14 +1,35 @@
-from typing import Any
+"""The list of runs."""
 
-from autoopt.report.runs import runs_table
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autoopt.metrics import Objective
+from autoopt.report.runs import RunRow, runs_table
+from autoopt.results import RunResult
 
 
-def test_one_row_a_run_also_for_those_without_a_result(data: dict[str, Any]) -> None:
-    runs = [
-        {"run": "0123456789abcdef", "dag": "quick", "model": "cnn", "status": "finished", "created": 0, "result": data},
-        {"run": "ff", "dag": "quick", "model": "cnn", "status": "running", "created": 0, "result": None},
-    ]
-    rows = runs_table(runs).rows
-    assert rows[0][0] == "0123456789ab"
-    assert rows[0][5:] == ("3: 2 ok, 1 refused", "0.300x (0.290..0.310)", "fold -> static [static: per_channel=true]")
-    assert rows[1][4:] == ("running", "-", "-", "-")
+def test_a_finished_run_shows_its_objective_and_its_best_chain(result: RunResult) -> None:
+    (row,) = runs_table([RunRow("0123456789abcdef", "quick", "cnn", "finished", 0.0, result)]).rows
+    assert row[0] == "0123456789ab"
+    assert row[5:] == (
+        "3: 2 ok, 1 refused",
+        "latency_p50 0.300x (0.290..0.310)",
+        "fold -> static [static: per_channel=true]",
+    )
+
+
+def test_the_objective_is_the_runs_own(result: RunResult) -> None:
+    accurate = replace(result, objectives=(Objective("accuracy", "maximize"),))
+    (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, accurate)]).rows
+    assert row[6] == "accuracy 0.9950"
+
+
+def test_a_run_without_a_result_is_listed(result: RunResult) -> None:
+    (row,) = runs_table([RunRow("ff", "quick", "cnn", "running", 0.0)]).rows
+    assert row[4:] == ("running", "-", "-", "-")
+
+
+def test_a_run_without_a_best_model_shows_its_trials(result: RunResult) -> None:
+    (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, replace(result, best=None))]).rows
+    assert row[5:] == ("3: 2 ok, 1 refused", "-", "-")

@@ -1,4 +1,4 @@
-"""What a run leaves in `--out`: the model, its session options and the recipe that makes it again."""
+"""Write the files that a run leaves in `--out`: the model, its session options and the recipe that makes it again."""
 
 from __future__ import annotations
 
@@ -13,64 +13,70 @@ from typing import Any
 
 from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError
-from autoopt.results import Choice
+from autoopt.json_codec import to_json
+from autoopt.results import ModelResult
 from autoopt.store import Store
+
+RECIPE = 1
+"""Version of the recipe's format."""
 
 
 def export(
     store: Store,
-    choice: Choice,
+    model: ModelResult,
     out: Path,
     *,
     source: str,
     steps: Sequence[Mapping[str, Any]],
-    replay_environment: Mapping[str, Any],
+    replay_environment: Mapping[str, object],
 ) -> Path:
-    """Write `model.onnx` (and external data), `session.json` and `recipe.json` into `out`; returns the model's path.
+    """Write `model.onnx` (and external data), `session.json` and `recipe.json` into `out`; return the model's path.
 
-    Files already there under these names are replaced, each at once.
+    Existing files with these names are replaced, each atomically.
 
     Args:
         source: digest of the source model.
-        steps: the lineage of the choice, from the source on.
+        steps: the lineage of the model, from the source on.
         replay_environment: calibration data, user script and accelerator that the passes ran with.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    model = store.artifacts.path(choice.artifact)
+    recipe = {
+        "recipe": RECIPE,
+        "source": source,
+        "result": model.artifact,
+        "chain": model.chain,
+        "steps": [{"pass": step["pass"], "params": step["params"], "output": step["output"]} for step in steps],
+        **replay_environment,
+        "session_options": dict(model.session_options),
+        "metrics": dict(model.metrics),
+        "ratios": to_json(model.ratios),
+        "environment": dict(environment()),
+    }
+    file = store.artifacts.path(model.artifact)
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        for file in sorted(model.parent.iterdir(), key=lambda f: f.suffix == ".onnx"):  # external data before the graph
-            _replace(out / file.name, file)
-        _write(out / "session.json", dict(choice.session_options))
-        recipe = {
-            "recipe": 1,
-            "source": source,
-            "result": choice.artifact,
-            "chain": choice.chain,
-            "steps": [{"pass": s["pass"], "params": s["params"], "output": s["output"]} for s in steps],
-            **replay_environment,
-            "session_options": dict(choice.session_options),
-            "metrics": dict(choice.metrics),
-            "ratios": {n: {"value": r.value, "low": r.low, "high": r.high} for n, r in choice.ratios.items()},
-            "environment": dict(environment()),
-        }
-        _write(out / "recipe.json", recipe)
-    return out / model.name
+        # External data comes first, so that a graph never refers to data that is not there yet.
+        for part in sorted(file.parent.iterdir(), key=lambda part: part.suffix == ".onnx"):
+            with _replacing(out / part.name) as new:
+                shutil.copyfile(part, new)
+        _write_json(out / "session.json", model.session_options)
+        _write_json(out / "recipe.json", recipe)
+    return out / file.name
 
 
 def check_out(out: Path) -> None:
-    """See before a long run whether there can be such a folder; makes nothing.
+    """Check before a long run that its output folder can be made; make nothing.
 
     Raises:
-        InputError: it is a file, below one, or may not be written.
+        InputError: the path is a file or below one, or is not writable.
     """
-    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise InputError("is a file, not a folder for results", where=str(there))
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError("may not be written; results were to be left there", where=str(there))
+    existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise InputError("is a file, not a folder for results", where=str(existing))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError("is not writable; the results cannot be saved there", where=str(existing))
 
 
 @contextmanager
@@ -78,21 +84,19 @@ def _writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"results cannot be left there ({error.strerror or error})", where=str(out)) from error
+        raise InputError(f"cannot write the results ({error.strerror or error})", where=str(out)) from error
 
 
-def _replace(target: Path, source: Path) -> None:
+def _write_json(target: Path, value: Mapping[str, object]) -> None:
+    with _replacing(target) as new:
+        new.write_text(json.dumps(value, indent=2) + "\n")
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Yield a new file that takes the place of `target` at the end."""
     handle, name = tempfile.mkstemp(dir=target.parent)
     os.close(handle)
-    shutil.copyfile(source, name)
-    os.chmod(name, 0o644)
-    os.replace(name, target)
-
-
-def _write(target: Path, value: Any) -> None:
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    with os.fdopen(handle, "w") as file:
-        json.dump(value, file, indent=2)
-        file.write("\n")
-    os.chmod(name, 0o644)
+    yield Path(name)
+    os.chmod(name, 0o644)  # mkstemp makes it private
     os.replace(name, target)

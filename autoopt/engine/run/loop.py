@@ -17,7 +17,7 @@ from autoopt.engine.run.trial import execute_row, how
 from autoopt.engine.work.context import RunContext
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.results import TrialResult
+from autoopt.results import Trial, TrialResult
 from autoopt.search.study import Study
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import EventRecord, Store, TrialRecord, faults
@@ -98,8 +98,8 @@ class Search:
         self.strategy.tell(proposal.number, self._feedback(result))
         spent = time.monotonic() - self.ctx.began
         self.ctx.store.events.add(EventRecord(kind=SPENT, run=self.ctx.run, data={"seconds": spent}))
-        chain = self.chains[proposal.chain].name
-        self.ctx.observer.on_trial_end(proposal.number, chain, proposal.point, result, self.incumbent())
+        trial = Trial(proposal.number, self.chains[proposal.chain].name, result)
+        self.ctx.observer.on_trial_end(trial, self.incumbent())
 
     def _feedback(self, result: TrialResult) -> Feedback:
         return Feedback(

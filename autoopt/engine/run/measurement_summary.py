@@ -1,109 +1,114 @@
-"""How the figures of a model came about: what the run document says of its measurements as `measured`."""
+"""Summarize the measurements behind a model's figures, for the result document."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from autoopt.engine.run.confirm import Confirmed
-from autoopt.engine.work.context import RunContext
+from autoopt import json_codec
 from autoopt.engine.work.evaluations import Measured
 from autoopt.metrics import Estimate
+from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
 
-BUSY = "the machine was busy while this was measured"
-Json: TypeAlias = Mapping[str, Any]
+if TYPE_CHECKING:
+    from autoopt.engine.run.confirm import Confirmed
+    from autoopt.engine.work.context import RunContext
+
+BUSY = "the machine was busy during the measurement"
+SIDES = ("candidate", "source", "ratio")
+Details: TypeAlias = Mapping[str, Any]
+"""What the latency meter says of one measurement."""
+Summary: TypeAlias = tuple[MeasurementSummary, tuple[str, ...]]
+"""A summary, and the caveats that follow from it."""
 
 
-def account_of(ctx: RunContext, keys: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """`account` from the evaluations of these keys: of several latencies the first is the trial's own, the others are
-    the rounds that took its place."""
-    known = ctx.store.results.evaluations(keys)
-    records = [known[key] for key in dict.fromkeys(keys) if key in known]
-    latencies = [r for r in records if r.meter == "latency" and r.outcome.good]
-    return account(Measured.of(records), Confirmed([Measured.of([r]) for r in latencies[1:] or latencies]))
+def stored_summary(ctx: RunContext, keys: Sequence[str]) -> Summary:
+    """Summarize the stored evaluations with these keys.
+
+    Of several latency measurements, the first is the trial's own, and the others are the rounds that replaced it.
+    """
+    from autoopt.engine.run.confirm import Confirmed
+
+    stored = ctx.store.results.evaluations(keys)
+    records = [stored[key] for key in dict.fromkeys(keys) if key in stored]
+    latencies = [record for record in records if record.meter == "latency" and record.outcome.good]
+    rounds = latencies[1:] or latencies
+    return summarize(Measured.of(records), Confirmed([Measured.of([record]) for record in rounds]))
 
 
-def account(measured: Measured, rounds: Confirmed) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """How a candidate was measured, and what to be warned of.
+def summarize(measured: Measured, confirmed: Confirmed) -> Summary:
+    """Summarize how a candidate was measured.
 
     Args:
-        measured: all that was measured.
-        rounds: the latencies that its figures come from.
-
-    Returns:
-        A mapping with, where latencies were measured, `rounds` and how many of them were `disturbed_rounds`; of those
-        that count (`counted_rounds`): `stopped` (how often for which reason), `pairs` of blocks, `effective_repeats`,
-        `replicas`, `threads`, `affinity` (numbers of the `cores` that it could run on), `batch_size`, `pace` (of the
-        source, relative to what it took when the machine was free), `throughput` and `profiles` where they were asked
-        for; and `items` and `outputs` of the fidelity: every metric of every output.
+        measured: everything that was measured.
+        confirmed: the latency rounds that the figures come from.
     """
     fidelity = measured.details.get("fidelity", {})
-    found = _latency(rounds) if rounds.rounds else {}
-    found |= {name: fidelity[name] for name in ("items", "outputs") if name in fidelity}
-    return found, (BUSY,) if any(r.disturbed for r in rounds.counting()) else ()
+    fields: dict[str, object] = {name: fidelity[name] for name in ("items", "outputs") if name in fidelity}
+    if confirmed.rounds:
+        fields |= _latency(confirmed)
+    caveats = (BUSY,) if any(measured.disturbed for measured in confirmed.counting()) else ()
+    return json_codec.from_json(MeasurementSummary, fields), caveats
 
 
-def _latency(rounds: Confirmed) -> dict[str, Any]:
-    counted: list[Json] = [r.details["latency"] for r in rounds.counting()]
-    parts: list[Mapping[str, Json]] = [d.get("profiles") or {"": d} for d in counted]
-    courses = [course for part in parts for course in part.values()]
-    first = courses[0]
+def _latency(confirmed: Confirmed) -> dict[str, object]:
+    counted: list[Details] = [measured.details["latency"] for measured in confirmed.counting()]
+    # Without profiles of inputs, a measurement has one unnamed part.
+    parts: list[Mapping[str, Details]] = [details.get("profiles") or {"": details} for details in counted]
+    measurements = [details for part in parts for details in part.values()]
+    first = measurements[0]
     machine = first.get("machine") or {}
-    paces = [course["pace"] for course in courses if course.get("pace")]
-    found = {
-        "rounds": len(rounds.rounds),
-        "disturbed_rounds": sum(r.disturbed for r in rounds.rounds),
+    paces = [details["pace"] for details in measurements if details.get("pace")]
+    profiles = [name for name in parts[0] if name]
+    return {
+        "rounds": len(confirmed.rounds),
+        "disturbed_rounds": sum(measured.disturbed for measured in confirmed.rounds),
         "counted_rounds": len(counted),
-        "stopped": dict(Counter(str(course.get("stopped", "")) for course in courses)),
-        "pairs": sum(int(course.get("pairs", 0)) for course in courses),
-        "effective_repeats": round(sum(float(course.get("effective_repeats", 0)) for course in courses), 1),
+        "stopped": Counter(str(details.get("stopped", "")) for details in measurements),
+        "pairs": sum(int(details.get("pairs", 0)) for details in measurements),
+        "effective_repeats": round(sum(float(details.get("effective_repeats", 0)) for details in measurements), 1),
         "replicas": first.get("replicas"),
         "threads": first.get("threads"),
-        "affinity": machine.get("affinity"),
+        "affinity": machine.get("affinity") or (),
         "cores": machine.get("cores"),
         "batch_size": first.get("batch_size"),
         "pace": max(paces, default=None),
         "throughput": _throughput(parts),
-        "profiles": {
-            name: {
-                what: _together([part[name][what] for part in parts if name in part]) for what in ("metrics", "ratios")
-            }
-            for name in parts[0]
-            if name
-        },
+        "profiles": {name: _profile([part[name] for part in parts if name in part]) for name in profiles},
     }
-    return {name: value for name, value in found.items() if value not in (None, [], {})}
 
 
-def _throughput(parts: Sequence[Mapping[str, Json]]) -> list[dict[str, Any]]:
-    """One row for each profile, batch size and concurrency; `candidate`, `source` and `ratio`, or why `refused`."""
-    rows: dict[tuple[str, int, int], list[Json]] = {}
+def _profile(measurements: Sequence[Details]) -> ProfileResult:
+    metrics = _combined([details["metrics"] for details in measurements])
+    return ProfileResult(metrics, _combined([details["ratios"] for details in measurements]))
+
+
+def _throughput(parts: Sequence[Mapping[str, Details]]) -> list[ThroughputResult]:
+    """One row for each profile, batch size and concurrency, combined over the measurements."""
+    rows: dict[tuple[str, int, int], list[Details]] = {}
     for part in parts:
-        for profile, course in part.items():
-            for row in course.get("throughput", ()):
+        for profile, details in part.items():
+            for row in details.get("throughput", ()):
                 rows.setdefault((profile, row["batch_size"], row["concurrency"]), []).append(row)
-    found = []
-    for (profile, batch, concurrency), measured in rows.items():
-        refused = next((row["refused"] for row in measured if "refused" in row), None)
-        figures = _together([{n: row[n] for n in ("candidate", "source", "ratio") if n in row} for row in measured])
-        found.append(
-            {
-                **({"profile": profile} if profile else {}),
-                "batch_size": batch,
-                "concurrency": concurrency,
-                **(figures if refused is None else {"refused": refused}),
-            }
-        )
-    return found
+    results = []
+    for (profile, batch_size, concurrency), measured in rows.items():
+        refusals = [row["refused"] for row in measured if "refused" in row]
+        if refusals:
+            results.append(ThroughputResult(batch_size, concurrency, profile, refused=refusals[0]))
+            continue
+        figures = _combined([{name: row[name] for name in SIDES if name in row} for row in measured])
+        candidate, source, ratio = (figures.get(side) for side in SIDES)
+        results.append(ThroughputResult(batch_size, concurrency, profile, candidate, source, ratio))
+    return results
 
 
-def _together(measured: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    """Estimates by name of several measurements as one."""
+def _combined(measured: Sequence[Mapping[str, Details]]) -> dict[str, Estimate]:
+    """Combine the estimates of several measurements, by name; names that one of them lacks are left out."""
+    names = [name for name in measured[0] if all(name in one for one in measured)]
+    estimates = {name: [json_codec.from_json(Estimate, one[name]) for one in measured] for name in names}
     if len(measured) == 1:
-        return dict(measured[0])
+        return {name: values[0] for name, values in estimates.items()}
     from autoopt.measure.intervals.replicas import together  # imports numpy
 
-    names = [name for name in measured[0] if all(name in one for one in measured)]
-    return {name: asdict(together([Estimate(**one[name]) for one in measured])) for name in names}
+    return {name: together(values) for name, values in estimates.items()}

@@ -1,4 +1,4 @@
-"""How the trials of a run compare: the few best, the Pareto front, the best, and whether it gains on the source."""
+"""Rank the trials of a run: the few best, the Pareto front, and the best one if it gains on the source model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from autoopt.engine.run.loop import CompletedTrial
-from autoopt.engine.run.select import certain_gain, feasible_once, source_choice, trial_choice, values_of
+from autoopt.engine.run.select import (
+    comparable_values,
+    distinct_feasible,
+    is_certain_gain,
+    pass_count,
+    source_model,
+    trial_model,
+)
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measured
 from autoopt.metrics import get_metric
-from autoopt.results import Choice
+from autoopt.results import ModelResult
 from autoopt.search.choice import choose_best
 from autoopt.search.pareto import Scored, pareto_front
 from autoopt.spec.search import Choose
@@ -18,71 +25,89 @@ from autoopt.spec.search import Choose
 
 @dataclass(frozen=True)
 class Ranking:
-    """Of trials that were measured alike. `baseline`: the source model; `choose`: how, of several objectives."""
+    """Ranks trials that were measured alike."""
 
     ctx: RunContext
     baseline: Measured
+    """The source model."""
     choose: Choose
+    """The way in which several objectives decide."""
 
-    def few_best(self, told: Sequence[CompletedTrial], count: int) -> list[CompletedTrial]:
+    def few_best(self, trials: Sequence[CompletedTrial], count: int) -> list[CompletedTrial]:
         """The few best feasible trials, best first."""
-        scored = self._scored(told)
-        first: list[CompletedTrial] = []
-        while scored and len(first) < count:
-            best = choose_best(list(scored), self.ctx.goal.objectives, self.choose)
-            first.append(scored.pop(best))
-        return first
+        scored = self._scored(trials)
+        best: list[CompletedTrial] = []
+        while scored and len(best) < count:
+            next_best = choose_best(list(scored), self.ctx.goal.objectives, self.choose)
+            best.append(scored.pop(next_best))
+        return best
 
-    def front(self, told: Sequence[CompletedTrial]) -> list[Choice]:
-        """The feasible trials on the Pareto front of these and the source model, where that meets the constraints."""
-        scored = self._scored(told)
-        others = [self._own] if self.source_meets else []
-        found = pareto_front([*scored, *others], self.ctx.goal.front)
-        return [trial_choice(self.ctx, scored[s]) for s in found if s in scored]
+    def front(self, trials: Sequence[CompletedTrial]) -> list[ModelResult]:
+        """The feasible trials on the Pareto front.
 
-    def best(self, told: Sequence[CompletedTrial], only: Set[str] = frozenset()) -> Choice | None:
-        """The best candidate, of those with keys in `only` where there are any; the source model where none gains for
-        certain and the source meets the constraints."""
-        objectives, source_meets, own = self.ctx.goal.objectives, self.source_meets, self._own
-        scored = self._scored(told)
-        candidates = list(scored)
+        The source model competes too if it meets the constraints, but is not part of the answer.
+        """
+        scored = self._scored(trials)
+        competitors = list(scored)
+        if self.source_meets:
+            competitors.append(self._source_score())
+        front = pareto_front(competitors, self.ctx.goal.front)
+        return [trial_model(self.ctx, scored[score]) for score in front if score in scored]
+
+    def best(self, trials: Sequence[CompletedTrial], only: Set[str] = frozenset()) -> ModelResult | None:
+        """The best model; the source model if it meets the constraints and no trial certainly gains on it.
+
+        Args:
+            only: keys of the candidates to choose from; empty for all.
+        """
+        objectives = self.ctx.goal.objectives
+        scored = self._scored(trials)
         if only:
-            candidates = [s for s in candidates if (c := scored[s].result.candidate) and c.key in only]
-        if source_meets and len(objectives) == 1:
-            first = objectives[0]
-            maximize = first.goal == "maximize"
-            candidates = [s for s in candidates if certain_gain(scored[s].result, first.metric, maximize=maximize)]
-        if source_meets:
-            candidates.append(own)
+            scored = {score: trial for score, trial in scored.items() if _key(trial) in only}
+        candidates = list(scored)
+        source = self._source_score()
+        if self.source_meets:
+            if len(objectives) == 1:
+                candidates = [score for score in candidates if self._gains(scored[score])]
+            candidates.append(source)
         if not candidates:
             return None
         best = choose_best(candidates, objectives, self.choose)
-        return source_choice(self.ctx, self.baseline) if best is own else trial_choice(self.ctx, scored[best])
-
-    @property
-    def _own(self) -> Scored:
-        """The source model, which is a candidate too."""
-        return Scored({n: e.value for n, e in self.baseline.metrics.items()}, passes=0, chain="", order=-1)
+        if best is source:
+            return source_model(self.ctx, self.baseline)
+        return trial_model(self.ctx, scored[best])
 
     @property
     def source_meets(self) -> bool:
-        """Whether the source model itself has all objectives and meets the constraints."""
+        """True if the source model has all objectives and meets the constraints."""
         goal, metrics = self.ctx.goal, self.baseline.metrics
-        broken: list[float] = []
-        for c in goal.constraints:
-            value = metrics.get(c.metric)
-            if value is not None:
-                broken.append(c.violation(value.value, value.value, get_metric(c.metric, goal.custom).direction))
-        return all(o.metric in metrics for o in goal.objectives) and all(b <= 0 for b in broken)
+        if any(objective.metric not in metrics for objective in goal.objectives):
+            return False
+        for constraint in goal.constraints:
+            estimate = metrics.get(constraint.metric)
+            direction = get_metric(constraint.metric, goal.custom).direction
+            if estimate is not None and constraint.violation(estimate.value, estimate.value, direction) > 0:
+                return False
+        return True
 
-    def _scored(self, told: Sequence[CompletedTrial]) -> dict[Scored, CompletedTrial]:
-        return {
-            Scored(
-                values=values_of(t, self.baseline.metrics),
-                passes=sum(not n.inserted for n in t.chain.nodes),
-                chain=t.chain.id,
-                order=t.number,
-            ): t
-            for t in feasible_once(told, self.ctx.source)
-            if all(o.metric in t.result.metrics for o in self.ctx.goal.objectives)
-        }
+    def _gains(self, trial: CompletedTrial) -> bool:
+        objective = self.ctx.goal.objectives[0]
+        return is_certain_gain(trial.result, objective.metric, maximize=objective.goal == "maximize")
+
+    def _source_score(self) -> Scored:
+        values = {name: estimate.value for name, estimate in self.baseline.metrics.items()}
+        return Scored(values, passes=0, chain="", order=-1)
+
+    def _scored(self, trials: Sequence[CompletedTrial]) -> dict[Scored, CompletedTrial]:
+        """The distinct feasible trials that have a value of every objective."""
+        objectives = self.ctx.goal.objectives
+        scored = {}
+        for trial in distinct_feasible(trials, self.ctx.source):
+            if all(objective.metric in trial.result.metrics for objective in objectives):
+                values = comparable_values(trial, self.baseline.metrics)
+                scored[Scored(values, pass_count(trial), trial.chain.id, trial.number)] = trial
+        return scored
+
+
+def _key(trial: CompletedTrial) -> str:
+    return "" if trial.result.candidate is None else trial.result.candidate.key

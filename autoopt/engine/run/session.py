@@ -18,16 +18,15 @@ from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import export
 from autoopt.engine.run.loop import CompletedTrial, Search
 from autoopt.engine.run.ranking import Ranking
-from autoopt.engine.run.select import feasible_once, source_choice, why_none
-from autoopt.engine.run.trial import result_of, with_measured
+from autoopt.engine.run.select import distinct_feasible, explain_no_result, source_model
+from autoopt.engine.run.trial import with_measured
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measured, evaluate
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
-from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import Choice, RunResult, TrialResult
+from autoopt.results import Baseline, ModelResult, RunResult, TrialResult, WorkCounts
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
 from autoopt.store.leases import abandon_run, renewed_claim
@@ -106,12 +105,11 @@ class Session:
             fixed = list(takewhile(lambda node: not node.space.search, chain.nodes))
             run_chain(self.ctx, fixed, {n.id: n.space.config({}) for n in fixed})
 
-    def steps_of(self, choice: Choice) -> list[dict[str, Any]]:
-        """The lineage of a choice, from the source on; none for the source itself."""
-        candidate = Candidate(choice.artifact, choice.session_options)
-        if candidate.key == self.ctx.source.key:
+    def steps_of(self, model: ModelResult) -> list[dict[str, Any]]:
+        """The lineage of a model, from the source on; none for the source itself."""
+        if model.candidate.key == self.ctx.source.key:
             return []
-        return [step.to_json() for step in self.ctx.store.lineage.trace(candidate).steps]
+        return [step.to_json() for step in self.ctx.store.lineage.trace(model.candidate).steps]
 
     def carry_out(self, search: Callable[[Session], RunResult]) -> RunResult:
         """The result: the answer of an identical finished run, or what `search` finds."""
@@ -121,26 +119,27 @@ class Session:
         """Leave the best model with its recipe in the folder `out`; the result says where."""
         return result if result.best is None else replace(result, best=self.export_choice(result.best, out))
 
-    def export_choice(self, choice: Choice, out: Path) -> Choice:
-        """Leave a model that this run's passes made, with its recipe, in the folder `out`; the choice says where."""
+    def export_choice(self, model: ModelResult, out: Path) -> ModelResult:
+        """Leave a model that this run's passes made, with its recipe, in the folder `out`; the result says where."""
         ctx = self.ctx
-        steps, replay_environment = self.steps_of(choice), ctx.replay_environment_json()
+        steps, replay_environment = self.steps_of(model), ctx.replay_environment_json()
         path = export(
-            ctx.store, choice, out, source=ctx.source.artifact, steps=steps, replay_environment=replay_environment
+            ctx.store, model, out, source=ctx.source.artifact, steps=steps, replay_environment=replay_environment
         )
-        return replace(choice, path=str(path))
+        return replace(model, path=str(path))
 
     def told(self) -> list[CompletedTrial]:
         """The trials of this run that are done, from the store."""
         rows = [row for row in self.ctx.store.trials.all(self.ctx.run) if row.status == "done"]
         return [
-            CompletedTrial(r.number, self.chains[r.chain], result_of(r), r.details.get("upto") is not None)
-            for r in rows
+            CompletedTrial(r.number, self.chains[r.chain], r.result, r.details.get("upto") is not None) for r in rows
         ]
 
     def search(self, executor: Executor) -> RunResult:
         """Carry the run to its result, which is recorded before it is returned."""
         baseline = self.baseline()
+        goal, trials = self.ctx.goal, self.search_config.trials or self.ctx.plan.point_count
+        self.ctx.observer.on_search_start(goal.objectives, goal.constraints, trials)
         search = Search(self.ctx, self.strategy, self.chains, baseline.metrics, self._search_until())
         with self.ctx.counts.timing("search"):
             told = search.run(executor)
@@ -198,7 +197,7 @@ class Session:
         """On the candidates that met the constraints until they were measured again."""
         few = len(self._confirmed)
         said = f"{len(broken)} of the {few} best broke a constraint when measured again: {broken[0].worst}"
-        left = len(feasible_once(told, self.ctx.source)) if len(broken) == few else 0
+        left = len(distinct_feasible(told, self.ctx.source)) if len(broken) == few else 0
         return f"{said}; {left} more, measured only once, do not count" if left else said
 
     def measured_here(self, trial: CompletedTrial) -> CompletedTrial:
@@ -216,23 +215,18 @@ class Session:
         outcomes = Counter(str(t.result.outcome) for t in told)
         outcomes["infeasible"] = sum(t.result.outcome is Outcome.OK and not t.result.feasible for t in told)
         seconds = {"total": round(time.monotonic() - self.ctx.began, 3), **self.ctx.counts.seconds()}
-        source = source_choice(self.ctx, baseline)
+        source = source_model(self.ctx, baseline)
         return RunResult(
             run=self.ctx.run,
             status="finished" if best else "nothing meets the constraints",
-            baseline={
-                "artifact": source.artifact,
-                "path": source.path,
-                "metrics": dict(source.metrics),
-                "intervals": {n: [e.low, e.high] for n, e in baseline.metrics.items()},
-            },
+            baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
             pareto=tuple(ranking.front(told)),
             trials={"total": len(told), "ok": 0, **outcomes},
-            pass_runs=self.ctx.counts.of("pass_runs"),
-            evaluations=self.ctx.counts.of("evaluations"),
+            pass_runs=WorkCounts(**self.ctx.counts.of("pass_runs")),
+            evaluations=WorkCounts(**self.ctx.counts.of("evaluations")),
             seconds=seconds,
-            notes=tuple(self.notes if best else [*why_none(told), *self.notes]),
+            notes=tuple(self.notes if best else [*explain_no_result(told), *self.notes]),
             stopped=stopped,
             objectives=self.ctx.goal.objectives,
             constraints=self.ctx.goal.constraints,

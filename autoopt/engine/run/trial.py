@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from autoopt.dag import Chain, ChainNode
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measured, evaluate
 from autoopt.engine.work.pass_runs import Progress, run_chain
+from autoopt.json_codec import to_json
 from autoopt.outcome import Outcome
-from autoopt.results import TrialResult
+from autoopt.results import IntermediateResult, TrialResult
 from autoopt.space import Point
 from autoopt.store import TrialRecord
 
@@ -68,9 +68,9 @@ def with_measured(result: TrialResult, measured: Measured) -> TrialResult:
     )
 
 
-def _measure_path(ctx: RunContext, progress: Progress) -> tuple[Mapping[str, Any], ...]:
+def _measure_path(ctx: RunContext, progress: Progress) -> tuple[IntermediateResult, ...]:
     """The metrics of every artifact on the way to the final one, none of which ends the trial."""
-    found: list[Mapping[str, Any]] = []
+    found: list[IntermediateResult] = []
     seen = {ctx.source.key} | ({progress.candidate.key} if progress.outcome.good else set())
     for node, candidate in progress.path:
         if candidate.key in seen:
@@ -78,14 +78,14 @@ def _measure_path(ctx: RunContext, progress: Progress) -> tuple[Mapping[str, Any
         seen.add(candidate.key)
         measured = evaluate(ctx, candidate, compare=ctx.source, judged=False)
         found.append(
-            {
-                "node": node,
-                "artifact": candidate.artifact,
-                "session_options": dict(candidate.session_options),
-                "outcome": str(measured.outcome),
-                "metrics": {n: e.value for n, e in measured.metrics.items()},
-                "ratios": {n: asdict(e) for n, e in measured.ratios.items()},
-            }
+            IntermediateResult(
+                node=node,
+                artifact=candidate.artifact,
+                session_options=candidate.session_options,
+                outcome=measured.outcome,
+                metrics={n: e.value for n, e in measured.metrics.items()},
+                ratios=measured.ratios,
+            )
         )
     return tuple(found)
 
@@ -124,7 +124,7 @@ def ended(row: TrialRecord, result: TrialResult) -> TrialRecord:
         metrics=result.metrics,
         ratios=result.ratios,
         violation=result.violation,
-        message=result.message or "; ".join(result.reasons),
+        message=result.explanation,
         pass_runs=result.pass_runs,
         evaluations=result.evaluations,
         seconds=result.seconds,
@@ -133,27 +133,6 @@ def ended(row: TrialRecord, result: TrialResult) -> TrialRecord:
             "reasons": list(result.reasons),
             "said": result.message,
             "executed": result.executed,
-            **({"intermediate": [dict(i) for i in result.intermediate]} if result.intermediate else {}),
+            **({"intermediate": to_json(result.intermediate)} if result.intermediate else {}),
         },
-    )
-
-
-def result_of(row: TrialRecord) -> TrialResult:
-    """The result in the row of a trial that has ended; the reverse of `ended`."""
-    details: Mapping[str, Any] = row.details
-    return TrialResult(
-        chain=row.chain,
-        point=row.point,
-        outcome=row.outcome or Outcome.FAILED,
-        candidate=row.candidate,
-        metrics=row.metrics,
-        ratios=row.ratios,
-        violation=row.violation,
-        reasons=tuple(details.get("reasons", ())),
-        message=str(details.get("said", row.message)),
-        pass_runs=row.pass_runs,
-        evaluations=row.evaluations,
-        executed=int(details.get("executed", 0)),
-        seconds=row.seconds,
-        intermediate=tuple(details.get("intermediate", ())),
     )

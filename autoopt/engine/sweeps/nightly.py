@@ -1,102 +1,101 @@
-"""Measuring again what has been measured before: tonight's best model and the last good night's, beside the source."""
+"""Measure models of earlier sweeps again: the best model and the last good sweep's, beside the source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
 
 from autoopt.engine.run.confirm import Confirmed, confirm, judged_again
-from autoopt.engine.run.measurement_summary import account, account_of
+from autoopt.engine.run.measurement_summary import stored_summary, summarize
 from autoopt.engine.run.session import Session
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.work.evaluations import Measured, evaluate
 from autoopt.errors import AutooptError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
-from autoopt.results import RunResult
-
-BROKEN = "breaks a constraint"
-"""Status of a model whose best, measured again, surely does."""
+from autoopt.results import Baseline, MeasurementSummary, ModelResult, SweepEntry
+from autoopt.results.sweep import BROKEN
 
 
 def measure_again(
-    session: Session | Targets, result: RunResult, last_best: Mapping[str, Any] | None, *, occasion: str
-) -> dict[str, Any]:
-    """What a nightly sweep knows beyond the run: `best` and `baseline` with tonight's figures, and `last_best`, where
-    that is another candidate; `status` and `reason` where the best surely breaks a constraint tonight.
+    session: Session | Targets, entry: SweepEntry, last_best: ModelResult | None, *, occasion: str
+) -> SweepEntry:
+    """Return the entry with new figures of the source and the best model, and of `last_best` if that is another one.
+
+    The entry's status changes if the best model now certainly breaks a constraint.
 
     Args:
-        last_best: the best model of the last good night, as its entry keeps it.
-        occasion: the sweep, so that one that is resumed does not measure twice.
+        last_best: the best model of the last good sweep.
+        occasion: the sweep; a resumed sweep does not measure twice.
     """
-    known: dict[str, Any] = {}
-    session.ctx.deadline = float("inf")  # the minutes are the search's, which may have used them up
-    best = result.best
-    first = Candidate(best.artifact, best.session_options) if best else session.ctx.source
-    measured, how = _measure(session, first, occasion)
-    baseline = dict(result.baseline)
+    # The budget of minutes is for the search, which may have used it up.
+    session.ctx.deadline = float("inf")
+    result = entry.result
+    assert result is not None, "the entry of a model that has run"
+    best, source = result.best, session.ctx.source
+    candidate = source if best is None else best.candidate
+    measured, updated = _measure(session, candidate, best or ModelResult(), occasion)
     if measured.outcome.good:
-        source = measured.metrics if first.key == session.ctx.source.key else measured.source
-        known["baseline"] = {**baseline, **_figures({**_estimates(baseline), **source})}
-        if best:
-            known["best"] = {**best.to_json(), **_model(measured, best.intervals, best.ratios), **how}
-        fails = [v.reason for v in measured.verdicts if v.holds == "fails"]
-        if best and fails:
-            known |= {"status": BROKEN, "reason": f"measured again, the best model breaks a constraint: {fails[0]}"}
-    if last_best and _candidate(last_best).key != first.key:
-        known["last_best"] = _last(session, last_best, occasion)
-    return known
+        source_figures = measured.metrics if candidate.key == source.key else measured.source
+        baseline = _with_figures(result.baseline, source_figures)
+        result = replace(result, baseline=baseline, best=None if best is None else updated)
+        entry = replace(entry, result=result)
+        broken = [verdict.reason for verdict in measured.verdicts if verdict.holds == "fails"]
+        if best is not None and broken:
+            reason = f"the best model, measured again, breaks a constraint: {broken[0]}"
+            entry = replace(entry, status=BROKEN, reason=reason)
+    if last_best is not None and last_best.candidate.key != candidate.key:
+        entry = replace(entry, last_best=_measure_last_best(session, last_best, occasion))
+    return entry
 
 
-def _last(session: Session | Targets, last_best: Mapping[str, Any], occasion: str) -> dict[str, Any] | None:
-    """The last best model with tonight's figures; None where its artifact is gone or it does not run any more."""
+def _measure_last_best(session: Session | Targets, last_best: ModelResult, occasion: str) -> ModelResult | None:
+    """The last best model with new figures; None if its artifact is gone or it no longer runs."""
+    without_figures = replace(last_best, metrics={}, intervals={}, ratios={})
     try:
-        measured, how = _measure(session, _candidate(last_best), occasion)
+        measured, updated = _measure(session, last_best.candidate, without_figures, occasion)
     except AutooptError:
         return None
-    return {**last_best, **_model(measured, {}, {}), **how} if measured.outcome.good else None
+    return updated if measured.outcome.good else None
 
 
-def _measure(session: Session | Targets, candidate: Candidate, occasion: str) -> tuple[Measured, dict[str, Any]]:
-    """All metrics, latencies as the few best of a run are confirmed, so that nights differ by more than the noise; and
-    how they were measured."""
+def _measure(
+    session: Session | Targets, candidate: Candidate, model: ModelResult, occasion: str
+) -> tuple[Measured, ModelResult]:
+    """Measure all metrics; latencies in rounds, like the few best of a run, so that nights compare beyond the noise.
+
+    Returns:
+        The measurement, and `model` with its figures.
+    """
     ctx = session.ctx
     confirmed = confirm(ctx, [candidate], occasion=occasion).get(candidate.key, Confirmed())
-    again = confirmed.metrics if confirmed.rounds else {}
-    others = [m.name for m in ctx.goal.metrics if m.name not in again]
+    others = [metric.name for metric in ctx.goal.metrics]
+    if confirmed.rounds:
+        others = [name for name in others if name not in confirmed.metrics]
     measured = evaluate(ctx, candidate, compare=ctx.source, only=others, judged=False, occasion=occasion)
+    summary: MeasurementSummary
     if confirmed.rounds:
         measured = judged_again(ctx.goal, measured, confirmed)
-        found, warned = account(measured, confirmed)
+        summary, caveats = summarize(measured, confirmed)
     else:
         measured.judge(ctx.goal, measured.metrics)
-        found, warned = account_of(ctx, measured.keys)
-    return measured, {"measured": found, "flags": [*measured.reasons, *warned]}
+        summary, caveats = stored_summary(ctx, measured.keys)
+    intervals = {**model.intervals, **measured.metrics}
+    return measured, replace(
+        model,
+        metrics=_values(intervals),
+        intervals=intervals,
+        ratios={**model.ratios, **measured.ratios},
+        measured=summary,
+        flags=(*measured.reasons, *caveats),
+    )
 
 
-def _candidate(best: Mapping[str, Any]) -> Candidate:
-    return Candidate(str(best["artifact"]), dict(best.get("session_options") or {}))
+def _with_figures(baseline: Baseline, figures: Mapping[str, Estimate]) -> Baseline:
+    exact = {name: Estimate.exact(value) for name, value in baseline.metrics.items()}
+    intervals = {**exact, **baseline.intervals, **figures}
+    return replace(baseline, metrics=_values(intervals), intervals=intervals)
 
 
-def _model(
-    measured: Measured, intervals: Mapping[str, Estimate], ratios: Mapping[str, Estimate]
-) -> dict[str, dict[str, Any]]:
-    metrics = {**intervals, **measured.metrics}
-    return {
-        "metrics": {n: e.value for n, e in metrics.items()},
-        "intervals": {n: asdict(e) for n, e in metrics.items()},
-        "ratios": {n: asdict(e) for n, e in {**ratios, **measured.ratios}.items()},
-    }
-
-
-def _figures(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
-    return {
-        "metrics": {n: e.value for n, e in estimates.items()},
-        "intervals": {n: [e.low, e.high] for n, e in estimates.items()},
-    }
-
-
-def _estimates(baseline: Mapping[str, Any]) -> dict[str, Estimate]:
-    bounds = baseline.get("intervals") or {}
-    return {n: Estimate(v, *bounds.get(n, (v, v))) for n, v in (baseline.get("metrics") or {}).items()}
+def _values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
+    return {name: estimate.value for name, estimate in estimates.items()}

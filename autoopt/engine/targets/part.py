@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -10,11 +10,12 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs
 from autoopt.engine.run.session import Session
 from autoopt.results import RunResult
+from autoopt.spec.targets import TargetSpec
 
 
 @dataclass
 class TargetPart:
-    """One target's part of a run."""
+    """One target's part of a run: a run of its own with its plan and its trials."""
 
     name: str
     request: RunRequest
@@ -23,29 +24,29 @@ class TargetPart:
     result: RunResult | None = None
 
     @property
-    def machine(self) -> tuple[str, ...]:
-        """What tells its machine from others."""
-        return self.inputs.spec.all_targets[0].machine
+    def target(self) -> TargetSpec:
+        return self.inputs.spec.all_targets[0]
 
     @property
     def open_session(self) -> Session:
-        assert self.session is not None, "its search has begun"
+        assert self.session is not None, "the search of this part has not started"
         return self.session
 
 
-def by_machine(parts: list[TargetPart], work: Callable[[TargetPart], None]) -> None:
-    """Do the work for each part: one after the other for each machine, machines side by side."""
+def run_by_machine(parts: Sequence[TargetPart], work: Callable[[TargetPart], None]) -> None:
+    """Call `work` for each part: in sequence for parts on the same machine, in parallel for different machines."""
     machines: dict[tuple[str, ...], list[TargetPart]] = {}
     for part in parts:
-        machines.setdefault(part.machine, []).append(part)
+        machines.setdefault(part.target.machine, []).append(part)
 
-    def there(mine: list[TargetPart]) -> None:
-        for part in mine:
+    def run_in_sequence(parts_of_machine: list[TargetPart]) -> None:
+        for part in parts_of_machine:
             work(part)
 
     if len(machines) == 1:
-        there(parts)
+        # Stay in this thread: Ctrl-C and the context of a Prefect flow reach only that one.
+        run_in_sequence(list(parts))
         return
     with ThreadPoolExecutor(len(machines), thread_name_prefix="machine") as threads:
-        for done in [threads.submit(there, mine) for mine in machines.values()]:
-            done.result()
+        for future in [threads.submit(run_in_sequence, group) for group in machines.values()]:
+            future.result()

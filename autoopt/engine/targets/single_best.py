@@ -1,144 +1,182 @@
-"""From the results of several targets to the best model for each and the best single one for all.
+"""Choose the best model for each of several targets, and the best single one for all.
 
-The few best of each target are measured on every other one, all alike, so that the choice rests on measurements. The
-best single model is the one that meets the constraints on all targets and has the best geometric mean, over the
-targets, of its paired ratios of the first objective; the source model (its mean is 1) where none gains for certain.
+The few best models of each target are measured on all other targets, so that the choice rests on measurements. The
+best single model meets the constraints on all targets and has the best geometric mean, over the targets, of its paired
+ratios of the first objective. If no model gains for certain, it is the source model, whose mean is 1.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoopt.engine.run.loop import CompletedTrial
-from autoopt.engine.run.select import feasible_once, source_choice, trial_choice
+from autoopt.engine.run.select import distinct_feasible, pass_count, source_model, trial_model
 from autoopt.engine.run.session import CONFIRM
-from autoopt.engine.targets.part import TargetPart
+from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.metrics import Estimate
-from autoopt.model.candidate import Candidate
-from autoopt.results import Choice, SingleBest
+from autoopt.results import BestSingleModel, ModelResult
 
 HOW = "geometric mean of the ratios over the targets"
-Made = tuple[CompletedTrial, str]
-"""A trial, and the target whose search made it."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A good model of one target's search."""
+
+    trial: CompletedTrial
+    made_on: str
+    """The target whose search found it."""
+
+
 Measured = Mapping[str, Mapping[str, CompletedTrial]]
-"""By target, then by key of the candidate: what it came to there."""
+"""By target, then by key of the candidate: the trial with its figures on that target."""
+TargetBest = tuple[ModelResult | None, str]
+"""The best model of a target, and the target whose search found it."""
 
 
-def join_targets(
-    parts: list[TargetPart],
-    until: float,
-    by_machine: Callable[[list[TargetPart], Callable[[TargetPart], None]], None],
-) -> tuple[dict[str, tuple[Choice | None, str]], SingleBest | None, list[str]]:
-    """The best model of each target with the name of the target whose search made it, the best single one, and notes.
+@dataclass(frozen=True)
+class JoinedTargets:
+    """The outcome of joining the targets of a run."""
+
+    best: Mapping[str, TargetBest]
+    """By target."""
+    single: BestSingleModel | None
+    notes: list[str]
+
+
+def join_targets(parts: list[TargetPart], until: float) -> JoinedTargets:
+    """Measure the good models of each target on all others, then choose.
 
     Args:
-        until: when no further measurement begins, on `time.monotonic`.
+        until: time after which no further measurement begins, on `time.monotonic`.
     """
-    made = contenders(parts)
+    contenders = find_contenders(parts)
     measured: dict[str, dict[str, CompletedTrial]] = {part.name: {} for part in parts}
 
     def measure(part: TargetPart) -> None:
         session = part.open_session
         session.ctx.deadline = max(session.ctx.deadline, until)
-        for key, (told, _) in made.items():
+        for key, contender in contenders.items():
             if time.monotonic() < until:
-                measured[part.name][key] = session.measured_here(told)
+                measured[part.name][key] = session.measured_here(contender.trial)
 
-    by_machine(parts, measure)
-    lacking = len(made) * len(parts) - sum(len(found) for found in measured.values())
-    notes = [f"time is up: {lacking} measurements of good models on other targets were not made"] if lacking else []
-    best = {part.name: _best_on(part, made, measured[part.name]) for part in parts}
-    return best, _single(parts, made, measured), notes
+    run_by_machine(parts, measure)
+    missing = len(contenders) * len(parts) - sum(len(trials) for trials in measured.values())
+    notes = []
+    if missing:
+        notes.append(f"time is up: {missing} measurements of good models on other targets were skipped")
+    best = {part.name: _best_on(part, contenders, measured[part.name]) for part in parts}
+    return JoinedTargets(best, _best_single(parts, contenders, measured), notes)
 
 
-def contenders(parts: list[TargetPart]) -> dict[str, Made]:
-    """The best that each target's search chose and its few best, by candidate, each once."""
-    made: dict[str, Made] = {}
+def find_contenders(parts: Sequence[TargetPart]) -> dict[str, Contender]:
+    """The model that each target's search chose and its few best, by key of the candidate, each once."""
+    contenders: dict[str, Contender] = {}
     for part in parts:
-        trials, best = part.open_session.told(), part.result.best if part.result else None
-        key = Candidate(best.artifact, best.session_options).key if best else ""
-        feasible = feasible_once(trials, part.open_session.ctx.source)
-        chosen = [t for t in feasible if t.result.candidate and t.result.candidate.key == key]
-        for told in (*chosen, *part.open_session.ranking.few_best(trials, CONFIRM)):
-            if told.result.candidate is not None:
-                made.setdefault(told.result.candidate.key, (told, part.name))
-    return made
+        session, trials = part.open_session, part.open_session.told()
+        chosen = []
+        if part.result is not None and part.result.best is not None:
+            best_key = part.result.best.candidate.key
+            feasible = distinct_feasible(trials, session.ctx.source)
+            chosen = [trial for trial in feasible if _key(trial) == best_key]
+        for trial in (*chosen, *session.ranking.few_best(trials, CONFIRM)):
+            contenders.setdefault(_key(trial), Contender(trial, part.name))
+    return contenders
+
+
+def _key(trial: CompletedTrial) -> str:
+    return "" if trial.result.candidate is None else trial.result.candidate.key
 
 
 def _best_on(
-    part: TargetPart, made: Mapping[str, Made], here: Mapping[str, CompletedTrial]
-) -> tuple[Choice | None, str]:
-    """The best on one target of all that was measured there; its own search's where not all of that could be."""
+    part: TargetPart, contenders: Mapping[str, Contender], measured: Mapping[str, CompletedTrial]
+) -> TargetBest:
+    """The best of all contenders on one target; the best of its own search if time was too short to measure all."""
     assert part.result is not None
-    if len(here) < len(made):
+    if len(measured) < len(contenders):
         return part.result.best, part.name
-    best = part.open_session.ranking.best(list(here.values()))
-    key = Candidate(best.artifact, best.session_options).key if best else ""
-    own = {told.result.candidate.key for told in part.open_session.told() if told.result.candidate is not None}
-    return best, part.name if key in own or key not in made else made[key][1]
+    best = part.open_session.ranking.best(list(measured.values()))
+    key = "" if best is None else best.candidate.key
+    own_keys = {_key(trial) for trial in part.open_session.told()}
+    if key in own_keys or key not in contenders:
+        return best, part.name
+    return best, contenders[key].made_on
 
 
-def _single(parts: list[TargetPart], made: Mapping[str, Made], measured: Measured) -> SingleBest | None:
-    goal = parts[0].open_session.ctx.goal
-    metric, maximize = goal.objectives[0].metric, goal.objectives[0].goal == "maximize"
-    rows: list[Row] = []
-    for key, (told, made_on) in made.items():
-        on = {part.name: measured[part.name].get(key) for part in parts}
-        there = {n: t for n, t in on.items() if t is not None and t.result.feasible and metric in t.result.metrics}
-        if len(there) == len(parts):
-            choices = {p.name: trial_choice(p.open_session.ctx, there[p.name]) for p in parts}
-            passes = sum(not n.inserted for n in told.chain.nodes)
-            rows.append(Row(choices, made_on, passes, told.chain.id))
-    paired = all(metric in c.ratios for row in rows for c in row.choices.values())
-    if all(p.open_session.ranking.source_meets for p in parts):
-        sources = {p.name: source_choice(p.open_session.ctx, p.open_session.baseline()) for p in parts}
-        gains = [r for r in rows if not paired or r.gains(metric, maximize)]
-        rows = [Row(sources, parts[0].name), *gains]
+def _best_single(
+    parts: Sequence[TargetPart], contenders: Mapping[str, Contender], measured: Measured
+) -> BestSingleModel | None:
+    objective = parts[0].open_session.ctx.goal.objectives[0]
+    metric, maximize = objective.metric, objective.goal == "maximize"
+    rows: list[SingleCandidate] = []
+    for key, contender in contenders.items():
+        trials = {part.name: measured[part.name].get(key) for part in parts}
+        models = {}
+        for part in parts:
+            trial = trials[part.name]
+            if trial is not None and trial.result.feasible and metric in trial.result.metrics:
+                models[part.name] = trial_model(part.open_session.ctx, trial)
+        if len(models) == len(parts):
+            passes, chain = pass_count(contender.trial), contender.trial.chain.id
+            rows.append(SingleCandidate(models, contender.made_on, passes, chain))
+    paired = all(metric in model.ratios for row in rows for model in row.models.values())
+    if all(part.open_session.ranking.source_meets for part in parts):
+        if paired:
+            rows = [row for row in rows if row.gains(metric, maximize)]
+        sources = {part.name: source_model(part.open_session.ctx, part.open_session.baseline()) for part in parts}
+        rows.insert(0, SingleCandidate(sources, parts[0].name))
     if not rows:
         return None
-    found = min(rows, key=lambda r: r.rank(metric, paired, maximize))
+    best = min(rows, key=lambda row: row.rank(metric, paired, maximize))
     how = HOW if paired else HOW.replace("ratios", "values")
-    return SingleBest(metric, how, found.mean(metric, paired), found.choices, found.made_on)
+    return BestSingleModel(metric, how, best.mean(metric, paired), best.models, best.made_on)
 
 
 @dataclass(frozen=True)
-class Row:
-    """A model that meets the constraints on all targets, as it is on each."""
+class SingleCandidate:
+    """A model that meets the constraints on all targets."""
 
-    choices: Mapping[str, Choice]
+    models: Mapping[str, ModelResult]
+    """The model as measured on each target."""
     made_on: str
     passes: int = 0
     chain: str = ""
 
     def mean(self, metric: str, paired: bool) -> Estimate:
-        """Over the targets: of the ratios where all candidates have one, else of the values."""
+        """The mean over the targets: of the ratios if all candidates have one, else of the values."""
+        models = self.models.values()
         if paired:
-            return mean([c.ratios.get(metric, Estimate.exact(1.0)) for c in self.choices.values()])
-        return mean([c.intervals.get(metric, Estimate.exact(c.metrics[metric])) for c in self.choices.values()])
+            return mean([model.ratios.get(metric, Estimate.exact(1.0)) for model in models])
+        return mean([model.intervals.get(metric, Estimate.exact(model.metrics[metric])) for model in models])
 
     def gains(self, metric: str, maximize: bool) -> bool:
-        """Whether it is better than the source beyond the interval."""
-        found = self.mean(metric, paired=True)
-        return found.low > 1 if maximize else found.high < 1
+        """True if it is better than the source beyond the interval."""
+        ratio = self.mean(metric, paired=True)
+        if maximize:
+            return ratio.low > 1
+        return ratio.high < 1
 
     def rank(self, metric: str, paired: bool, maximize: bool) -> tuple[float, int, str]:
+        """A sort key: the best first, then the one with fewer passes."""
         value = self.mean(metric, paired).value
-        return -value if maximize else value, self.passes, self.chain
+        return (-value if maximize else value), self.passes, self.chain
 
 
 def mean(values: Sequence[Estimate]) -> Estimate:
-    """The geometric mean of positive values, with the interval that follows from theirs, taken as independent; the
-    arithmetic one where a value is not positive."""
+    """The geometric mean of positive values; the arithmetic one if a value is not positive.
+
+    Its interval follows from those of the values, which are assumed to be independent.
+    """
     count = len(values)
-    if any(v.low <= 0 for v in values):
-        middle = sum(v.value for v in values) / count
-        down = math.hypot(*(v.value - v.low for v in values)) / count
-        up = math.hypot(*(v.high - v.value for v in values)) / count
-        return Estimate(middle, middle - down, middle + up)
-    middle = math.exp(sum(math.log(v.value) for v in values) / count)
-    down = math.hypot(*(math.log(v.value / v.low) for v in values)) / count
-    up = math.hypot(*(math.log(v.high / v.value) for v in values)) / count
-    return Estimate(middle, middle * math.exp(-down), middle * math.exp(up))
+    if any(estimate.low <= 0 for estimate in values):
+        middle = sum(estimate.value for estimate in values) / count
+        below = math.hypot(*(estimate.value - estimate.low for estimate in values)) / count
+        above = math.hypot(*(estimate.high - estimate.value for estimate in values)) / count
+        return Estimate(middle, middle - below, middle + above)
+    middle = math.exp(sum(math.log(estimate.value) for estimate in values) / count)
+    below = math.hypot(*(math.log(estimate.value / estimate.low) for estimate in values)) / count
+    above = math.hypot(*(math.log(estimate.high / estimate.value) for estimate in values)) / count
+    return Estimate(middle, middle * math.exp(-below), middle * math.exp(above))

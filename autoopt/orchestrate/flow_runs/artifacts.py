@@ -1,4 +1,4 @@
-"""What flow runs show of a run: tables, plots, ids to look up. The store is the truth, these are pictures of it."""
+"""Artifacts of flow runs: tables, plots and ids to look up. The store is the truth; these only display it."""
 
 from __future__ import annotations
 
@@ -8,97 +8,109 @@ from typing import Any
 
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
+from autoopt.json_codec import from_json
+from autoopt.metrics import Constraint, Objective
 from autoopt.orchestrate.server.outages import best_effort
-from autoopt.report.document import RunDocument, Trial
-from autoopt.report.html import best_so_far, trade_off
+from autoopt.report.figures import figure, figure_title, first_objective, headlines, rounded_figure
+from autoopt.report.formatting import params_text
+from autoopt.report.plots import best_so_far, trade_offs
 from autoopt.report.svg import picture
-from autoopt.report.words import params_text, ratio_text
-from autoopt.results import RunResult
-from autoopt.store import Store, TrialRecord
+from autoopt.results import ModelResult, RunResult, Trial
+from autoopt.search.pareto import Scored, pareto_front
+from autoopt.store import Store
+from autoopt.store.finished import finished_trials
 
 ROWS = 200
-"""A table shows at most so many trials; the store has them all."""
+"""Maximum number of trials in a table; the store has them all."""
 
 
 @best_effort
 def show_chain(store: Store, run: str, chain: str) -> None:
-    """The trials of a chain that are done: a table, a plot of the best so far, and one of its Pareto front."""
-    rows = [row for row in store.trials.all(run) if row.chain == chain and row.status == "done"]
-    if not rows:
+    """Show the finished trials of a chain: a table, a plot of the best so far, and one of its Pareto front."""
+    trials = finished_trials(store, run, chain)
+    if not trials:
         return
-    described = f"Trials of run {run}; autoopt lineage and apply take the artifacts' ids"
-    _make(create_table_artifact, key="trials", table=[_row(row) for row in rows[:ROWS]], description=described)
-    trials = _trials(rows, {c.id: c.name for c in store.runs.chains(run)})
-    _image("best-so-far", picture(best_so_far(trials)), "Latency ratio of each trial, and the best so far")
-    document = RunDocument.from_json({"run": run, "pareto": _front(trials)})
-    _image("pareto", picture(trade_off(document, trials, "size")), "Latency and size ratios; the front stands out")
-
-
-def _front(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """The feasible trials that no other one beats in both latency and size."""
-    axes = ("latency_p50", "size")
-    whole = [t for t in trials if t.feasible and all(name in t.ratios for name in axes)]
-    at = {t.number: tuple(t.ratios[name].value for name in axes) for t in whole}
-
-    def beaten(mine: tuple[float, ...]) -> bool:
-        return any(other != mine and all(o <= m for o, m in zip(other, mine, strict=True)) for other in at.values())
-
-    front = [t for t in whole if not beaten(at[t.number])]
-    return [{"chain": t.chain, "ratios": {name: vars(ratio) for name, ratio in t.ratios.items()}} for t in front]
+    result = _goal(store, run)
+    description = f"Trials of run {run}; autoopt lineage and apply take the artifacts' ids"
+    metrics = _metrics(result)
+    rows = [_row(trial, metrics) for trial in trials[:ROWS]]
+    _make(create_table_artifact, key="trials", table=rows, description=description)
+    _plots(RunResult(run, "", pareto=_front(trials, result), objectives=result.objectives), trials)
 
 
 @best_effort
 def show_result(store: Store, result: RunResult) -> None:
-    """What a run found: its best model and front, the best so far, and what was traded."""
-    names = {chain.id: chain.name for chain in store.runs.chains(result.run)}
-    trials = _trials([t for t in store.trials.all(result.run) if t.status == "done"], names)
-    document = RunDocument.from_json(result.to_json())
-    _make(create_markdown_artifact, key="result", markdown=result_markdown(result), description="What the run found")
-    _image("best-so-far", picture(best_so_far(trials)), "Latency ratio of each trial, and the best so far")
-    _image("pareto", picture(trade_off(document, trials, "size")), "Latency and size ratios; the front stands out")
+    """Show the result of a run: its best model and front, the best so far, and the trade-off."""
+    markdown = result_markdown(result)
+    _make(create_markdown_artifact, key="result", markdown=markdown, description="The result of the run")
+    _plots(result, finished_trials(store, result.run))
 
 
 def result_markdown(result: RunResult) -> str:
-    """A run's best model and Pareto front, with what to look up in the store."""
-    lines = ["| model | chain | latency | size |", "|---|---|---|---|"]
-    for label, choice in [("best", result.best), *(("front", c) for c in result.pareto)]:
-        if choice is not None:
-            ratios = [choice.ratios.get(m) for m in ("latency_p50", "size")]
-            shown = [ratio_text(r) if r else "" for r in ratios]
-            lines.append(f"| {label} `{choice.artifact[:12]}` | {choice.chain} | {shown[0]} | {shown[1]} |")
-    where = f"`autoopt best {result.run}`, `autoopt report {result.run}`"
-    return "\n".join([f"Run `{result.run}`: {result.status}; {where}", "", *lines])
+    """A run's best model and Pareto front as Markdown, with the commands that show more."""
+    metrics = _metrics(result)
+    lines = [f"| model | chain | {' | '.join(figure_title(name) for name in metrics)} |"]
+    lines.append("|---" * (2 + len(metrics)) + "|")
+    models = [("front", model) for model in result.pareto]
+    if result.best is not None:
+        models.insert(0, ("best", result.best))
+    for label, model in models:
+        cells = [figure(name, model.metrics, model.ratios) for name in metrics]
+        lines.append(f"| {label} `{model.artifact[:12]}` | {model.chain} | {' | '.join(cells)} |")
+    commands = f"`autoopt best {result.run}`, `autoopt report {result.run}`"
+    return "\n".join([f"Run `{result.run}`: {result.status}; {commands}", "", *lines])
 
 
-def _row(row: TrialRecord) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "trial": row.number,
-        "parameters": params_text(row.point),
-        "outcome": str(row.outcome or row.status),
-        "feasible": row.violation <= 0,
+def _goal(store: Store, run: str) -> RunResult:
+    """The objectives and constraints of a run in progress."""
+    settings = store.runs.get(run).settings
+    objectives = [from_json(Objective, item) for item in settings.get("objectives") or ()]
+    constraints = [from_json(Constraint, item) for item in settings.get("constraints") or ()]
+    return RunResult(run, "", objectives=tuple(objectives), constraints=tuple(constraints))
+
+
+def _metrics(result: RunResult) -> list[str]:
+    return list(dict.fromkeys([*headlines(result.objectives, result.constraints), "size"]))
+
+
+def _front(trials: Sequence[Trial], result: RunResult) -> tuple[ModelResult, ...]:
+    """The feasible trials that no other one beats in the first objective and the size."""
+    objectives = [first_objective(result), Objective("size", "minimize")]
+    scored = {}
+    for trial in trials:
+        values = {name: estimate.value for name, estimate in trial.result.metrics.items()}
+        if trial.feasible:
+            scored[Scored(values, order=trial.number)] = trial
+    front = [scored[score] for score in pareto_front(list(scored), objectives)]
+    models = []
+    for trial in front:
+        values = {name: estimate.value for name, estimate in trial.result.metrics.items()}
+        models.append(ModelResult(chain=trial.chain, metrics=values, ratios=trial.result.ratios))
+    return tuple(models)
+
+
+def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, Any]:
+    result = trial.result
+    row: dict[str, Any] = {
+        "trial": trial.number,
+        "parameters": params_text(result.point),
+        "outcome": str(result.outcome),
+        "feasible": result.violation <= 0,
     }
-    for name in ("latency_p50", "size"):
-        shown[f"{name} ratio"] = round(row.ratios[name].value, 4) if name in row.ratios else ""
-    shown["artifact"] = row.candidate.artifact[:12] if row.candidate else ""
-    shown["said"] = row.message
-    return shown
+    values = {name: estimate.value for name, estimate in result.metrics.items()}
+    for name in metrics:
+        row[figure_title(name)] = rounded_figure(name, values, result.ratios)
+    row["artifact"] = result.candidate.artifact[:12] if result.candidate else ""
+    row["said"] = result.explanation
+    return row
 
 
-def _trials(rows: Sequence[TrialRecord], names: dict[str, str]) -> list[Trial]:
-    return [
-        Trial(
-            number=row.number,
-            chain=names.get(row.chain, row.chain),
-            point=row.point,
-            outcome=str(row.outcome or ""),
-            metrics={name: value.value for name, value in row.metrics.items()},
-            ratios=row.ratios,
-            violation=row.violation,
-            message=row.message,
-            seconds=row.seconds,
-        )
-        for row in rows
-    ]
+def _plots(result: RunResult, trials: Sequence[Trial]) -> None:
+    objective = first_objective(result)
+    so_far = picture(best_so_far(trials, objective))
+    _image("best-so-far", so_far, f"{objective.metric} of each trial, and the best so far")
+    for metric, plot in list(trade_offs(result, trials).items())[:1]:
+        _image("pareto", picture(plot), f"{objective.metric} and {metric}; the Pareto front stands out")
 
 
 def _image(key: str, svg: str, description: str) -> None:

@@ -23,7 +23,7 @@ from prefect.states import Cancelling
 
 from autoopt.engine.run.executor import Work
 from autoopt.engine.run.session import Session
-from autoopt.engine.run.trial import ended, result_of
+from autoopt.engine.run.trial import ended
 from autoopt.engine.work.context import RunContext
 from autoopt.orchestrate.flow_runs.naming import chain_run_name, tags_of
 from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
@@ -141,7 +141,7 @@ class DeployedExecutor:
                 self._count(row)
                 with self._lock:
                     future = chain.waiting.pop(row.number)
-                future.set_result(result_of(row))
+                future.set_result(row.result)
 
     def _count(self, row: TrialRecord) -> None:
         """Add the work of another process for a trial to this run's counts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,9 +15,8 @@ from prefect.client.schemas.actions import ArtifactUpdate
 from autoopt.errors import one_line
 from autoopt.observer import Observer
 from autoopt.orchestrate.server.outages import best_effort, client_retries
-from autoopt.report.document import estimate
-from autoopt.results import TrialResult
-from autoopt.space import Point
+from autoopt.report.figures import figure_title, headlines, rounded_figure
+from autoopt.results import SweepEntry, Trial
 
 EVERY_SECONDS = 2.0
 """The table is renewed at most so often: of 1,000 models it is 150 kB."""
@@ -48,7 +47,7 @@ class TrialProgress(Observer):
         self._progress, self._budget = progress, budget
         self._trials = 0
 
-    def on_trial_end(self, number: int, chain: str, point: Point, result: TrialResult, best: float | None) -> None:
+    def on_trial_end(self, trial: Trial, best: float | None) -> None:
         self._trials += 1
         self._progress.show(min(100.0, 100.0 * self._trials / self._budget))
 
@@ -73,8 +72,8 @@ class SweepShown(Observer):
             self._rows[name]["state"] = "running"
             self._renew()
 
-    def on_model_end(self, entry: Mapping[str, Any]) -> None:
-        self._rows[entry["name"]] = row(entry)
+    def on_model_end(self, entry: SweepEntry) -> None:
+        self._rows[entry.name] = row(entry)
         self._done += 1
         self._renew()
 
@@ -98,16 +97,15 @@ class SweepShown(Observer):
         return time.monotonic() - self._renewed < EVERY_SECONDS
 
 
-def row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A model that is done, as the table shows it."""
-    best = entry.get("best") or {}
-    shown: dict[str, Any] = {"model": entry["name"], "state": entry["status"]}
-    shown["since last good"] = entry["compared"]["verdict"]
-    shown["best chain"] = best.get("chain", "")
-    for name in ("latency_p50", "size"):
-        found = (best.get("ratios") or {}).get(name)
-        shown[f"{name} ratio"] = round(estimate(found).value, 4) if found else ""
-    shown["run"] = entry.get("run", "")
-    shown["artifact"] = str(best.get("artifact", ""))[:12]
-    shown["said"] = one_line(str(entry.get("reason") or ""))
-    return shown
+def row(entry: SweepEntry) -> dict[str, Any]:
+    """The table row of a finished model; its objectives and constraints come first."""
+    result, best = entry.result, entry.best
+    cells: dict[str, Any] = {"model": entry.name, "state": entry.status, "since last good": entry.compared.verdict}
+    cells["best chain"] = best.chain if best else ""
+    if result is not None and best is not None:
+        for metric in dict.fromkeys([*headlines(result.objectives, result.constraints), "size"]):
+            cells[figure_title(metric)] = rounded_figure(metric, best.metrics, best.ratios)
+    cells["run"] = entry.run
+    cells["artifact"] = best.artifact[:12] if best else ""
+    cells["said"] = one_line(entry.reason)
+    return cells

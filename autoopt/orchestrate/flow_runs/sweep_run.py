@@ -14,7 +14,8 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from autoopt.engine.run.session import Session
-from autoopt.engine.sweeps.sweep import SweepRequest, fell_short, run_sweep
+from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import AutooptError, SystemFailure
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow
@@ -24,23 +25,22 @@ from autoopt.orchestrate.flow_runs.progress import SweepShown
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import summary, sweep_markdown
-from autoopt.results import RunResult
-
-Document = dict[str, Any]
+from autoopt.results import RunResult, SweepResult
 
 
-def sweep_as_flow(request: SweepRequest) -> Document:
+def sweep_as_flow(request: SweepRequest) -> SweepResult:
     """Carry out a sweep in this process as flow `sweep`; the engine's errors come out as they are."""
-    outcome: list[Document | BaseException] = []
+    outcome: list[SweepResult | BaseException] = []
 
     def sweep(zoo: str) -> State[Any]:
         try:
             observer = ObserverGroup(request.observer, SweepShown())
-            outcome.append(run_sweep(replace(request, observer=observer), run_as_flow))
+            result = run_sweep(replace(request, observer=observer), run_as_flow)
+            outcome.append(result)
         except BaseException as error:
             outcome.append(error)
             return Failed(message=f"{type(error).__name__}: {error}")
-        return _shown(outcome[0])  # type: ignore[arg-type]
+        return _shown(result)
 
     name = flow_run_name(f"sweep {Path(str(request.zoo)).name}")
     made: Callable[..., Any] = flow(name="sweep", flow_run_name=name, validate_parameters=False)(sweep)
@@ -70,10 +70,10 @@ def nightly(
         opener=PrefectHost,
     )
     try:
-        document = run_sweep(request, _search_below)
+        result = run_sweep(request, _search_below)
     except AutooptError as error:
         return Failed(message=str(error))
-    return _shown(document)
+    return _shown(result)
 
 
 def _search_below(session: Session) -> RunResult:
@@ -103,8 +103,8 @@ def _show(markdown: str) -> None:
     create_markdown_artifact(key="sweep", markdown=markdown, description="The sweep and what changed")
 
 
-def _shown(document: Document) -> State[Any]:
+def _shown(result: SweepResult) -> State[Any]:
     """The comparison as an artifact; the state says whether something got worse."""
-    _show(sweep_markdown(document))
-    said = "; ".join(summary(document))
-    return Failed(message=said) if fell_short(document) else Completed(message=said)
+    _show(sweep_markdown(result))
+    said = "; ".join(summary(result))
+    return Failed(message=said) if result.failed else Completed(message=said)

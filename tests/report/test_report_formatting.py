@@ -1,14 +1,17 @@
 import pytest
 
 from autoopt.metrics import Estimate
-from autoopt.report.words import (
+from autoopt.report.formatting import (
     bytes_text,
+    clock_text,
     counts_text,
     metric_text,
     number_text,
     params_text,
+    plural,
     ratio_text,
     seconds_text,
+    short,
 )
 
 
@@ -66,3 +69,22 @@ def test_counts_and_seconds() -> None:
     )
     assert counts_text({"total": 0}) == "0"
     assert seconds_text({"total": 41.25, "search": 30.0, "idle": 0.0}) == "41.2 s (search 30.0)"
+
+
+def test_phases_are_named_for_people() -> None:
+    seconds = {"total": 50.0, "prefect start": 24.3, "prefect start waited for": 21.4, "confirm": 9.0}
+    assert seconds_text(seconds) == "50.0 s (Prefect start-up 24.3, confirmation 9.0)"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (16.9, "0:16"), (70, "1:10"), (3723, "1:02:03")])
+def test_clock_text(seconds: float, text: str) -> None:
+    assert clock_text(seconds) == text
+
+
+def test_plural() -> None:
+    assert [plural(count, "trial") for count in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
+
+
+def test_short_ids_have_no_control_characters() -> None:
+    assert short("0123456789abcdef") == "0123456789ab"
+    assert "\x1b" not in short("\x1b[31m")

@@ -1,0 +1,104 @@
+"""The entry of one model in a sweep: its run, its environment and digests of its inputs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, replace
+
+from autoopt.engine.prepare import prepare
+from autoopt.engine.sweeps.nightly import measure_again
+from autoopt.engine.sweeps.request import SearchWith, SweepRequest
+from autoopt.engine.sweeps.zoo import ZooItem
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.environment import environment
+from autoopt.errors import AutooptError, InputError
+from autoopt.model.candidate import digest_json
+from autoopt.results import ModelResult, SweepEntry
+from autoopt.results.sweep import OK
+from autoopt.spec import DagSpec
+
+
+def run_model(
+    request: SweepRequest,
+    search: SearchWith,
+    sweep: str,
+    item: ZooItem,
+    spec: DagSpec,
+    last_best: ModelResult | None,
+) -> SweepEntry:
+    """Run one model. A model that cannot be read or run gives an entry with the reason.
+
+    Args:
+        sweep: id of the sweep.
+        last_best: the best model of the last good sweep, which a nightly sweep measures again.
+    """
+    began = time.monotonic()
+    entry = SweepEntry(
+        name=item.name,
+        status="refused",
+        path=item.shown_path,
+        tags=tuple(item.entry.spec.tags),
+        listed=item.listed,
+        called=item.called,
+        found=not item.reason,
+        reason=item.reason,
+        environment=environment(),
+    )
+    if not item.reason:
+        try:
+            entry = _run(request, search, sweep, item, spec, entry, last_best)
+        except InputError as error:
+            entry = replace(entry, reason=str(error))
+        except AutooptError as error:
+            entry = replace(entry, status="failed", reason=str(error))
+    return replace(entry, seconds=round(time.monotonic() - began, 3))
+
+
+def _run(
+    request: SweepRequest,
+    search: SearchWith,
+    sweep: str,
+    item: ZooItem,
+    spec: DagSpec,
+    entry: SweepEntry,
+    last_best: ModelResult | None,
+) -> SweepEntry:
+    with prepare(request.run_request(sweep, item, spec)) as session:
+        result = session.carry_out(search)
+        entry = replace(
+            entry,
+            status=result.status if result.best is None else OK,
+            reason="; ".join(result.notes) if result.best is None else "",
+            result=replace(result, pareto=()),
+            environment=_environment(session.ctx),
+            inputs=_input_digests(session.ctx),
+        )
+        if request.nightly:
+            entry = measure_again(session, entry, last_best, occasion=f"sweep {sweep}")
+        if request.out is not None:
+            session.export(result, request.out / item.name)
+        return entry
+
+
+def _environment(ctx: RunContext) -> dict[str, object]:
+    """The environment of this interpreter, and the versions on the hosts that the run used."""
+    hosts = {}
+    for name, runtime in ctx.hosts.runtimes_of(ctx.plan.spec).items():
+        hosts[name] = {key: value for key, value in runtime.items() if key != "cpu"}
+    return {**environment(), "hosts": hosts} if hosts else dict(environment())
+
+
+def _input_digests(ctx: RunContext) -> dict[str, str]:
+    """Short digests of a run's inputs, by the name that users know."""
+    objectives = [asdict(objective) for objective in ctx.goal.objectives]
+    constraints = [asdict(constraint) for constraint in ctx.goal.constraints]
+    digests = {
+        "model": ctx.source.artifact,
+        "DAG": ctx.plan.digest,
+        "objectives and constraints": digest_json([objectives, constraints]),
+        "evaluation data": ctx.evaluation.digest,
+        "calibration data": ctx.calibration.digest,
+        "latency data": ctx.latency_data.digest,
+        "user script": ctx.script_digest,
+    }
+    return {name: digest.removeprefix("sha256:")[:8] or "none" for name, digest in digests.items()}

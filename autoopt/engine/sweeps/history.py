@@ -1,0 +1,190 @@
+"""Earlier sweeps of the same zoo: their good entries, models that vanished, the sweep to resume."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.zoo import ZooItem, free_name, listed
+from autoopt.engine.work.environment import environment
+from autoopt.errors import InputError
+from autoopt.report.sweep_comparison import NIGHTS, EarlierEntry
+from autoopt.results import SweepEntry, SweepResult
+from autoopt.results.sweep import MISSING
+from autoopt.spec.zoo import ZooSpec
+from autoopt.store import EventRecord, Store, SweepRecord
+from autoopt.store.owner import is_known_alive, is_known_dead
+
+OWNER_EVENT = "sweep begun"
+"""Kind of the events that name the process which executes a sweep; the last one of a sweep counts."""
+Key: TypeAlias = tuple[str, str]
+"""Line of the zoo file and name below it; for a line that is no longer in the file, `""` and the name in the sweep.
+
+The name in the sweep depends on the other models, so it serves only as a fallback.
+"""
+
+
+@dataclass(frozen=True)
+class ModelNames:
+    """The names of a model in a sweep."""
+
+    listed: str
+    """Line of the zoo file."""
+    called: str
+    """Name below that line."""
+    name: str
+    """Name in the sweep."""
+
+    @staticmethod
+    def of(model: ZooItem | SweepEntry) -> ModelNames:
+        return ModelNames(model.listed, model.called, model.name)
+
+
+class SweepHistory:
+    """The sweeps of one zoo in the store, newest first."""
+
+    def __init__(self, zoo: ZooSpec, store: Store) -> None:
+        self._zoo, self._store = zoo, store
+        self._results: dict[str, SweepResult] = {}
+
+    def interrupted(self, request: SweepRequest) -> SweepRecord | None:
+        """Return the sweep to resume; None to start a new one.
+
+        Raises:
+            InputError: there is no interrupted sweep, or another process is executing it.
+        """
+        if not request.resume:
+            return None
+        records = list(self._records())
+        if request.flow_run:
+            records = [record for record in records if record.settings.get("flow_run") == request.flow_run]
+        if not records or records[0].status == "finished":
+            if request.or_begin:
+                return None
+            raise InputError(f"no sweep of {self._zoo.name} was interrupted", where=self._zoo.source.file)
+        last = records[0]
+        owner = self._live_owner(last)
+        if owner:
+            host, _, _, process = [*owner.split("/"), "", "", ""][:4]
+            reason = f"sweep {last.id} of {self._zoo.name} is running (process {process} on {host})"
+            raise InputError(reason, where=self._zoo.source.file, remedy="wait until it has ended, or end it first")
+        return last
+
+    def take_over(self, sweep: str) -> None:
+        """Record that this process executes the sweep, which is running (again)."""
+        self._store.events.add(EventRecord(kind=OWNER_EVENT, subject=sweep, data={"owner": self._store.owner}))
+        self._store.sweeps.finish(sweep, "running")
+
+    def good_entries(self, sweep: str, models: Sequence[ModelNames]) -> dict[ModelNames, list[EarlierEntry]]:
+        """The latest good entries of earlier sweeps by model, newest first; at most `NIGHTS` of each model."""
+        good: dict[Key, list[EarlierEntry]] = {}
+
+        def entries(names: ModelNames) -> list[EarlierEntry]:
+            return good.get((names.listed, names.called)) or good.get(("", names.name), [])
+
+        for record in self._records():
+            if models and all(len(entries(names)) == NIGHTS for names in models):
+                break
+            if record.id == sweep or record.status != "finished" or record.result is None:
+                continue
+            for entry in self._result(record).models:
+                if record.settings.get("accept") or not entry.compared.regressed:
+                    entries_of_model = good.setdefault(self._key(entry), [])
+                    if len(entries_of_model) < NIGHTS:
+                        entries_of_model.append(EarlierEntry(record.id, entry))
+        return {names: entries(names) for names in models}
+
+    def missing_models(self, sweep: str, only: str | None, items: Sequence[ZooItem]) -> list[SweepEntry]:
+        """Entries for models of the last finished sweep with the same tag that their line no longer yields.
+
+        They are listed until the sweep that lists them is accepted, or the line is removed.
+        """
+        last = self._last_finished(sweep, only)
+        if last is None:
+            return []
+        lines = {listed(model) for _, model in self._zoo.wanted(only)}
+        present = {(item.listed, item.called) for item in items}
+        present_paths = {item.shown_path for item in items if not item.reason}
+        reasons = {item.listed: item.reason for item in items if item.reason}
+        names = {item.name for item in items}
+        missing = []
+        for entry in self._result(last).models:
+            if entry.listed not in lines or not entry.found:
+                continue
+            if (entry.listed, entry.called) in present or entry.path in present_paths:
+                continue
+            if entry.status == MISSING and last.settings.get("accept"):
+                continue
+            missing.append(
+                SweepEntry(
+                    name=free_name(entry.name, names),
+                    status=MISSING,
+                    path=entry.path,
+                    tags=entry.tags,
+                    listed=entry.listed,
+                    called=entry.called,
+                    reason=reasons.get(entry.listed) or f"no longer in {entry.listed}",
+                    environment=environment(),
+                )
+            )
+        return missing
+
+    def last_environment(self, sweep: str) -> Mapping[str, object]:
+        """The environment of the last sweep that measured a model, without hosts that only some models use."""
+        for record in self._records():
+            if record.id == sweep or record.result is None:
+                continue
+            models = self._result(record).models
+            if models:
+                return {name: value for name, value in models[-1].environment.items() if name != "hosts"}
+        return {}
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """The content by which sweeps of this zoo are recognised, besides the zoo's name."""
+        return {"zoo": str(Path(self._zoo.source.folder, Path(self._zoo.source.file).name))}
+
+    def _records(self) -> Iterator[SweepRecord]:
+        for record in self._store.sweeps.all(self._zoo.name):
+            if record.settings.get("of") == self.identity:
+                yield record
+
+    def _result(self, record: SweepRecord) -> SweepResult:
+        if record.id not in self._results:
+            self._results[record.id] = SweepResult.from_json(record.result or {})
+        return self._results[record.id]
+
+    def _last_finished(self, sweep: str, only: str | None) -> SweepRecord | None:
+        for record in self._records():
+            finished = record.status == "finished" and record.result is not None
+            if finished and record.id != sweep and record.settings.get("only") == only:
+                return record
+        return None
+
+    def _key(self, entry: SweepEntry) -> Key:
+        return (entry.listed, entry.called) if entry.listed in self._lines else ("", entry.name)
+
+    @cached_property
+    def _lines(self) -> Collection[str]:
+        return {listed(model) for model in self._zoo.models}
+
+    def _live_owner(self, record: SweepRecord) -> str:
+        """The process that is executing the sweep; empty if there is none.
+
+        A process on another machine is recognised by the leases of its runs.
+        """
+        events = self._store.events.all(kind=OWNER_EVENT, subject=record.id)
+        owner = str(events[-1].data["owner"]) if events else ""
+        if record.status != "running" or is_known_dead(owner):
+            return ""
+        if is_known_alive(owner):
+            return owner
+        for run in self._store.runs.all(status="running", sweep=record.id):
+            claim = self._store.claims.acquire("run", run.id)
+            if claim.state == "held":
+                return str(claim.owner)
+        return ""

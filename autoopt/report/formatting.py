@@ -1,0 +1,118 @@
+"""Format numbers, settings and counts for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from autoopt.errors import one_line
+from autoopt.metrics import Estimate, known_metric
+
+PHASES = {"prefect start": "Prefect start-up", "confirm": "confirmation"}
+"""Names of phases for people, where the stored name is not one."""
+HIDDEN_PHASES = ("total", "prefect start waited for")
+
+
+def metric_text(name: str, value: float) -> str:
+    """A metric's value with its unit: `0.178 ms`, `409 kB`, `0.9950`."""
+    metric = known_metric(name)
+    unit = metric.unit if metric else ""
+    if unit == "bytes":
+        return bytes_text(value)
+    if unit in ("fraction", "1"):
+        return f"{value:.4f}"
+    if unit in ("", "output unit", "label unit squared"):
+        return number_text(value)
+    return f"{number_text(value)} {unit}"
+
+
+def number_text(value: float) -> str:
+    """About three significant digits, without an exponent where that is readable."""
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if size < 1e-3 or size >= 1e6:
+        return f"{value:.3g}"
+    if size >= 100:
+        return f"{value:.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 1:
+        return f"{value:.2f}"
+    return f"{value:.4f}"
+
+
+def bytes_text(value: float) -> str:
+    """Bytes in decimal units: `409 kB`."""
+    size = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(size) < 1000 or unit == "GB":
+            break
+        size /= 1000
+    if unit == "B" or abs(size) >= 100:
+        return f"{size:.0f} {unit}"
+    return f"{size:.3g} {unit}"
+
+
+def ratio_text(ratio: Estimate) -> str:
+    """A ratio with its confidence interval, `0.301x (0.290..0.312)`; without one if it is exact."""
+    if ratio.low == ratio.high:
+        return f"{ratio.value:.3f}x"
+    return f"{ratio.value:.3f}x ({ratio.low:.3f}..{ratio.high:.3f})"
+
+
+def value_text(value: object) -> str:
+    """A parameter's value as in YAML's flow style."""
+    if isinstance(value, str):
+        return one_line(value)
+    return one_line(json.dumps(value, sort_keys=True, default=str))
+
+
+def params_text(params: Mapping[str, Mapping[str, object]]) -> str:
+    """Parameters by node, in the order of their names: `session: ...; static: per_channel=true, weight_type=QInt8`."""
+    nodes = []
+    for node, values in sorted(params.items()):
+        if values:
+            settings = [f"{name}={value_text(value)}" for name, value in sorted(values.items())]
+            nodes.append(f"{one_line(node)}: {', '.join(settings)}")
+    return "; ".join(nodes)
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Trials by outcome: `12: 10 ok, 2 refused` for `{"total": 12, "ok": 10, "refused": 2}`; zeros are left out.
+
+    The `infeasible` ones among the ok trials are counted separately.
+    """
+    infeasible = counts.get("infeasible", 0)
+    others = {name: count for name, count in counts.items() if name not in ("total", "ok", "infeasible")}
+    verb = "breaks" if infeasible == 1 else "break"
+    named = {"ok": counts.get("ok", 0) - infeasible, **others, f"{verb} a constraint": infeasible}
+    parts = [f"{count} {one_line(name)}" for name, count in named.items() if count]
+    total = str(counts.get("total", sum(named.values())))
+    return f"{total}: {', '.join(parts)}" if parts else total
+
+
+def seconds_text(seconds: Mapping[str, float]) -> str:
+    """Time by phase, the longest first: `41.2 s (search 30.1, Prefect start-up 9.8)`."""
+    total = seconds.get("total", sum(seconds.values()))
+    phases = [(name, value) for name, value in seconds.items() if name not in HIDDEN_PHASES and value >= 0.05]
+    phases.sort(key=lambda phase: (-phase[1], phase[0]))
+    parts = [f"{PHASES.get(name, one_line(name))} {value:.1f}" for name, value in phases]
+    return f"{total:.1f} s ({', '.join(parts)})" if parts else f"{total:.1f} s"
+
+
+def clock_text(seconds: float) -> str:
+    """A duration as on a clock: `0:16`, `1:02:03`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: `1 trial`, `3 trials`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def short(identity: str) -> str:
+    """The first characters of a digest or an id."""
+    return one_line(identity)[:12]

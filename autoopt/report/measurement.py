@@ -1,0 +1,126 @@
+"""The measurements behind a model's figures: a line or two, and tables of throughput, profiles and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autoopt.errors import one_line
+from autoopt.metrics import Estimate, known_metric
+from autoopt.report.formatting import metric_text, plural, ratio_text
+from autoopt.report.table import Table
+from autoopt.results import MeasurementSummary, ModelResult
+
+PROFILE_METRICS = ("latency_p50", "latency_p90")
+
+
+def measured_lines(model: ModelResult | None) -> list[str]:
+    """How the model was measured, and which of several outputs differs most from the source's.
+
+    Empty for the source model, and if nothing was recorded.
+    """
+    if model is None or model.is_source:
+        return []
+    lines = []
+    if model.measured.rounds:
+        lines.append(_rounds_text(model.measured))
+    outputs = model.measured.outputs
+    if len(outputs) > 1:
+        lines += _worst_output(outputs)
+    return lines
+
+
+def _rounds_text(measured: MeasurementSummary) -> str:
+    parts = ["measured once" if measured.rounds == 1 else f"confirmed in {measured.rounds} rounds"]
+    if measured.threads:
+        parts[0] += f" on {plural(measured.threads, 'thread')}"
+    if measured.batch_size not in (None, 1):
+        parts.append(f"batches of {measured.batch_size}")
+    if len(measured.affinity) < (measured.cores or 0):
+        cores = ", ".join(str(core) for core in measured.affinity)
+        parts.append(f"core {cores}" if len(measured.affinity) == 1 else f"cores {cores}")
+    text = ", ".join(parts)
+    if not measured.disturbed_rounds:
+        return text
+    if measured.rounds == 1:
+        return f"{text}; the machine was busy: treat the ratio as approximate"
+    rounds = "all" if measured.disturbed_rounds == measured.rounds else f"{measured.disturbed_rounds} of the"
+    text = f"{text}; the machine was busy in {rounds} {measured.rounds}"
+    if measured.counted_rounds + measured.disturbed_rounds == measured.rounds:
+        return f"{text}, which do not count"
+    return f"{text}: treat the ratio as approximate"
+
+
+def _worst_output(outputs: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+    """The output with the worst value of the first fidelity metric."""
+    metrics = [metric for values in outputs.values() for metric in values]
+    known = known_metric(metrics[0]) if metrics else None
+    if known is None:
+        return []
+    values = {name: estimates[known.name].value for name, estimates in outputs.items() if known.name in estimates}
+    worst = min(values, key=values.__getitem__)
+    if known.direction == "minimize":
+        worst = max(values, key=values.__getitem__)
+    text = metric_text(known.name, values[worst])
+    return [f"least faithful of {len(outputs)} outputs: {one_line(worst)}, {known.name} {text}"]
+
+
+def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list[Table]:
+    """Tables of the throughput and of the profiles, if they were measured.
+
+    Args:
+        outputs: add a table of the outputs if there are several.
+    """
+    if model is None:
+        return []
+    tables = [_throughput_table(model), _profiles_table(model)]
+    if outputs and len(model.measured.outputs) > 1:
+        tables.append(_outputs_table(model))
+    return [table for table in tables if table.rows]
+
+
+def _throughput_table(model: ModelResult) -> Table:
+    rows = []
+    for row in model.measured.throughput:
+        ratio = f"refused: {row.refused}" if row.refused else _ratio(row.ratio)
+        source, candidate = _value("throughput", row.source), _value("throughput", row.candidate)
+        rows.append((row.profile or "-", str(row.batch_size), str(row.concurrency), source, candidate, ratio))
+    columns = ("profile", "batch size", "concurrency", "source", _label(model), "ratio")
+    return Table(columns, tuple(rows), title="throughput", right=frozenset(range(1, 6)))
+
+
+def _profiles_table(model: ModelResult) -> Table:
+    profiles = model.measured.profiles
+    metrics = [name for name in PROFILE_METRICS if any(name in profile.metrics for profile in profiles.values())]
+    columns = ["profile"]
+    for metric in metrics:
+        columns += [metric, "ratio"]
+    rows = []
+    for name, profile in profiles.items():
+        cells = [name]
+        for metric in metrics:
+            cells += [_value(metric, profile.metrics.get(metric)), _ratio(profile.ratios.get(metric))]
+        rows.append(tuple(cells))
+    title = f"latency of {_label(model)} by profile"
+    return Table(tuple(columns), tuple(rows), title=title, right=frozenset(range(1, len(columns))))
+
+
+def _outputs_table(model: ModelResult) -> Table:
+    outputs = model.measured.outputs
+    metrics = list(dict.fromkeys(metric for values in outputs.values() for metric in values))
+    rows = []
+    for name, values in outputs.items():
+        rows.append((name, *(_value(metric, values.get(metric)) for metric in metrics)))
+    title = f"outputs of {_label(model)} compared with the source"
+    return Table(("output", *metrics), tuple(rows), title=title, right=frozenset(range(1, 1 + len(metrics))))
+
+
+def _label(model: ModelResult) -> str:
+    return "the source" if model.is_source else "the best model"
+
+
+def _value(metric: str, estimate: Estimate | None) -> str:
+    return "-" if estimate is None else metric_text(metric, estimate.value)
+
+
+def _ratio(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else ratio_text(estimate)

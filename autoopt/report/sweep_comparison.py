@@ -1,0 +1,134 @@
+"""Compare one model of a sweep with earlier sweeps: better, worse or within the noise, and the possible causes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from autoopt.metrics import METRICS, Estimate
+from autoopt.report.compare import Difference, compare
+from autoopt.report.figures import DEFAULT_HEADLINES, kind
+from autoopt.results import EntryComparison, MetricChange, RunResult, SweepEntry
+from autoopt.results.sweep import MISSING, OK
+
+DRIFT: Final = 0.25
+"""Relative deviation of the source's own latency from earlier nights that counts as a change. It is large because a
+machine has good and bad nights, and only ratios are paired."""
+NIGHTS: Final = 7
+"""Number of earlier nights that define the usual range."""
+
+
+@dataclass(frozen=True)
+class EarlierEntry:
+    """The same model in an earlier sweep."""
+
+    sweep: str
+    """Id of the sweep."""
+    entry: SweepEntry
+
+
+def compare_entry(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryComparison:
+    """Compare an entry with the same model's entries of good sweeps, newest first."""
+    sweep = earlier[0].sweep if earlier else ""
+    if entry.status == MISSING:
+        return EntryComparison(MISSING, sweep)
+    if not earlier:
+        return EntryComparison("new")
+    last = earlier[0].entry
+    changes: list[MetricChange] = []
+    verdict = "same"
+    if entry.status == OK and last.status == OK:
+        changes = _changes(entry, earlier)
+        verdict = _verdict(changes, _objectives(entry))
+    elif entry.status == OK:
+        verdict = "works again"
+    elif last.status == OK:
+        verdict = "fails"
+    if verdict == "same":
+        return EntryComparison(verdict, sweep, tuple(changes))
+    inputs = differences(last.inputs, entry.inputs) if last.inputs and entry.inputs else []
+    causes = differences(last.environment, entry.environment)
+    return EntryComparison(verdict, sweep, tuple(changes), tuple(causes), tuple(inputs))
+
+
+def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """List the values that changed: `libraries.onnxruntime 1.31.0 -> 1.31.1`."""
+    old, new = dict(_flat(before)), dict(_flat(after))
+    names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
+    return [f"{name} {old.get(name, 'none')} -> {new.get(name, 'none')}" for name in names]
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricChange]:
+    """The metrics of best model, last best model and source model that moved beyond their intervals."""
+    result, last = entry.result, earlier[0].entry.result
+    assert result is not None, "an entry with status ok has a result"
+    assert last is not None, "an entry with status ok has a result"
+    changes = _model_changes("best model", last, result)
+    if entry.last_best is not None:
+        changes += _model_changes("last best model", last, replace(result, best=entry.last_best))
+    nights = [one.entry.result for one in earlier[:NIGHTS] if one.entry.result is not None]
+    for metric in _objectives(entry):
+        if kind(metric) == "latency":
+            changes += _source_changes(metric, result, nights)
+    return changes
+
+
+def _model_changes(what: str, before: RunResult, after: RunResult) -> list[MetricChange]:
+    changed = [d for d in compare(before, after).differences if d.verdict in ("better", "worse")]
+    return [_metric_change(what, difference) for difference in changed]
+
+
+def _metric_change(what: str, difference: Difference) -> MetricChange:
+    d = difference
+    return MetricChange(what, d.metric, d.first, d.second, d.as_ratio, d.verdict)
+
+
+def _source_changes(metric: str, result: RunResult, nights: Sequence[RunResult]) -> list[MetricChange]:
+    """A change of the source model's own latency beyond the range of earlier nights."""
+    now = _source_estimate(result, metric)
+    before = [estimate for night in nights if (estimate := _source_estimate(night, metric)) is not None]
+    if now is None or not before:
+        return []
+    low = min(estimate.low for estimate in before) / (1 + DRIFT)
+    high = max(estimate.high for estimate in before) * (1 + DRIFT)
+    if low <= now.high and now.low <= high:
+        return []
+    increased = now.low > high
+    verdict = "worse" if increased == (METRICS[metric].direction == "minimize") else "better"
+    return [MetricChange("source model", metric, Estimate(before[0].value, low, high), now, False, verdict)]
+
+
+def _source_estimate(result: RunResult, metric: str) -> Estimate | None:
+    """The source model's metric with its interval; None if it was not measured or is not finite."""
+    baseline = result.baseline
+    value = baseline.metrics.get(metric)
+    if value is None:
+        return None
+    estimate = baseline.intervals.get(metric, Estimate.exact(value))
+    finite = all(map(math.isfinite, (estimate.value, estimate.low, estimate.high)))
+    return estimate if finite else None
+
+
+def _objectives(entry: SweepEntry) -> tuple[str, ...]:
+    objectives = entry.result.objectives if entry.result else ()
+    return tuple(objective.metric for objective in objectives) or DEFAULT_HEADLINES
+
+
+def _verdict(changes: Sequence[MetricChange], objectives: Sequence[str]) -> str:
+    """The objectives decide; another metric counts only if no objective changed."""
+    of_objectives = {change.verdict for change in changes if change.metric in objectives}
+    verdicts = of_objectives or {change.verdict for change in changes}
+    for verdict in ("worse", "better"):
+        if verdict in verdicts:
+            return verdict
+    return "same"

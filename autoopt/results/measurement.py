@@ -1,0 +1,84 @@
+"""A summary of the measurements behind a model's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoopt import json_codec
+from autoopt.metrics import Estimate
+from autoopt.results.upgrades import upgrade_measurement
+
+COUNTS = ("rounds", "disturbed_rounds", "counted_rounds", "pairs", "effective_repeats")
+"""Fields that say nothing where no latency was measured."""
+
+
+@dataclass(frozen=True)
+class ThroughputResult:
+    """The throughput for one profile, batch size and number of concurrent inferences, in items/s."""
+
+    batch_size: int
+    concurrency: int
+    profile: str = ""
+    candidate: Estimate | None = None
+    source: Estimate | None = None
+    ratio: Estimate | None = None
+    refused: str = ""
+    """The reason why this combination could not be measured; empty if it could."""
+
+
+@dataclass(frozen=True)
+class ProfileResult:
+    """The latencies for one profile of inputs."""
+
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MeasurementSummary:
+    """The measurements behind a model's figures. Empty for runs of versions that did not record them."""
+
+    rounds: int = 0
+    """Latency measurements of this model; 0 if latency was not measured."""
+    disturbed_rounds: int = 0
+    """Rounds during which other processes used the machine."""
+    counted_rounds: int = 0
+    """Rounds that the figures come from; the fields below are about these."""
+    stopped: Mapping[str, int] = field(default_factory=dict)
+    """Number of measurements by the reason why they stopped."""
+    pairs: int = 0
+    """Pairs of blocks, one of the source and one of the candidate."""
+    effective_repeats: float = 0.0
+    replicas: int | None = None
+    threads: int | None = None
+    affinity: tuple[int, ...] = ()
+    """Numbers of the `cores` that the measuring process could use."""
+    cores: int | None = None
+    batch_size: int | None = None
+    pace: float | None = None
+    """Time of the source model relative to its time on a free machine; the highest of all measurements."""
+    throughput: tuple[ThroughputResult, ...] = ()
+    profiles: Mapping[str, ProfileResult] = field(default_factory=dict)
+    items: int | None = None
+    """Data items that the outputs were compared on."""
+    outputs: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    """Fidelity metrics by output."""
+
+    def to_json(self) -> dict[str, object]:
+        """Convert to JSON; fields without a value are left out."""
+        data = _without_empty(json_codec.to_json(self))
+        if not self.rounds:
+            for name in COUNTS:
+                del data[name]
+        if self.throughput:
+            data["throughput"] = [_without_empty(json_codec.to_json(row)) for row in self.throughput]
+        return data
+
+    @staticmethod
+    def from_json(data: Mapping[str, object], schema: int) -> MeasurementSummary:
+        return json_codec.from_json(MeasurementSummary, upgrade_measurement(data, schema))
+
+
+def _without_empty(data: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in data.items() if value not in (None, "", [], {})}

@@ -1,0 +1,84 @@
+"""One model of a result: the source, the best one, or one of the Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoopt import json_codec
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.results.measurement import MeasurementSummary
+from autoopt.results.upgrades import Json, upgrade_model
+from autoopt.space import Point
+
+SOURCE = "source"
+"""The chain name of the source model."""
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """A model with its figures and how it was made. Times are ms, sizes bytes, ratios candidate / source."""
+
+    artifact: str = ""
+    path: str = ""
+    session_options: Mapping[str, object] = field(default_factory=dict)
+    chain: str = ""
+    """Readable name, `source` for the source model."""
+    passes: tuple[str, ...] = ()
+    """Nodes of the chain, without those that autoopt inserted."""
+    params: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Full configuration of each node."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    point: Point = field(default_factory=dict)
+    """The searched parameters of each node."""
+    flags: tuple[str, ...] = ()
+    """Caveats: constraints that are not certain to hold, a busy machine."""
+    intervals: Mapping[str, Estimate] = field(default_factory=dict)
+    """The metrics with their confidence intervals."""
+    measured: MeasurementSummary = field(default_factory=MeasurementSummary)
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(self.artifact, self.session_options)
+
+    @property
+    def is_source(self) -> bool:
+        return self.chain == SOURCE
+
+    def to_json(self) -> dict[str, object]:
+        return {**json_codec.to_json(self), "measured": self.measured.to_json()}
+
+    @staticmethod
+    def from_json(data: Json, schema: int) -> ModelResult:
+        """Read a model of a document with this schema version."""
+        measured = MeasurementSummary.from_json(data.get("measured") or {}, schema)
+        return json_codec.from_json(ModelResult, {**upgrade_model(data, schema), "measured": measured})
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The source model as it was measured."""
+
+    artifact: str = ""
+    path: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, Estimate] = field(default_factory=dict)
+    """The metrics with their confidence intervals."""
+
+    @property
+    def model(self) -> ModelResult:
+        """The same as a model among others; every ratio is exactly 1."""
+        return ModelResult(
+            artifact=self.artifact,
+            path=self.path,
+            chain=SOURCE,
+            metrics=self.metrics,
+            intervals=self.intervals,
+            ratios={name: Estimate.exact(1.0) for name, value in self.metrics.items() if value},
+        )
+
+    @staticmethod
+    def from_json(data: Json, schema: int) -> Baseline:
+        return json_codec.from_json(Baseline, upgrade_model(data, schema))

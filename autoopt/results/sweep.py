@@ -1,0 +1,180 @@
+"""The result of a sweep: an entry for each model, compared with earlier sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoopt import json_codec
+from autoopt.metrics import Estimate
+from autoopt.results.model import ModelResult
+from autoopt.results.run import RunResult
+from autoopt.results.upgrades import SCHEMA, Json, schema_of
+
+OK = "ok"
+"""Status of an entry with a best model."""
+MISSING = "missing"
+"""Status of a model that an earlier sweep had and that its line in the zoo file no longer yields; also a verdict."""
+BROKEN = "breaks a constraint"
+"""Status of a model whose best, measured again on a nightly sweep, certainly breaks a constraint."""
+REGRESSIONS = ("worse", "fails", MISSING)
+IMPROVEMENTS = ("better", "works again")
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """A metric that moved beyond its interval since an earlier sweep."""
+
+    what: str
+    """`best model`, `last best model` or `source model`."""
+    metric: str
+    before: Estimate | None
+    after: Estimate | None
+    as_ratio: bool
+    """True if the values are ratios to the source model."""
+    verdict: str
+    """`better` or `worse`."""
+
+
+@dataclass(frozen=True)
+class EntryComparison:
+    """One model of a sweep, compared with the last good sweep."""
+
+    verdict: str
+    """`new`, `same`, `better`, `worse`, `fails`, `missing` or `works again`."""
+    sweep: str = ""
+    """Id of the earlier sweep; empty if there is none."""
+    changes: tuple[MetricChange, ...] = ()
+    causes: tuple[str, ...] = ()
+    """Changes of the environment."""
+    other_inputs: tuple[str, ...] = ()
+    """Changes of the model, the DAG or the data."""
+
+    @property
+    def regressed(self) -> bool:
+        return self.verdict in REGRESSIONS
+
+    @property
+    def improved(self) -> bool:
+        return self.verdict in IMPROVEMENTS
+
+    def to_json(self) -> dict[str, object]:
+        data = json_codec.to_json(self)
+        return {"with": data.pop("sweep"), **data}
+
+    @staticmethod
+    def from_json(data: Json) -> EntryComparison:
+        return json_codec.from_json(EntryComparison, {**data, "sweep": data.get("with", "")})
+
+
+@dataclass(frozen=True)
+class SweepEntry:
+    """One model of a sweep."""
+
+    name: str
+    """Unique within the sweep."""
+    status: str
+    """`ok`, `refused`, `failed`, `missing`, `breaks a constraint`, or the status of a run without a best model."""
+    path: str = ""
+    tags: tuple[str, ...] = ()
+    listed: str = ""
+    """The path in the zoo file that this model comes from."""
+    called: str = ""
+    """Name among the models of the same line of the zoo file; other lines do not change it."""
+    found: bool = True
+    """False if the model could not be read from its path."""
+    reason: str = ""
+    """The reason why there is no model."""
+    result: RunResult | None = None
+    """The run, with the figures of this sweep and without the Pareto front; None if it did not begin or failed."""
+    last_best: ModelResult | None = None
+    """The best model of the last good sweep, measured again, if this sweep found a different one."""
+    environment: Mapping[str, object] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Short digests of the run's inputs, by name."""
+    seconds: float = 0.0
+    compared: EntryComparison = field(default_factory=lambda: EntryComparison("new"))
+
+    @property
+    def best(self) -> ModelResult | None:
+        return None if self.result is None else self.result.best
+
+    @property
+    def run(self) -> str:
+        return "" if self.result is None else self.result.run
+
+    def to_json(self) -> dict[str, object]:
+        """Convert to one flat object: the fields of the run, then those of the entry."""
+        document: dict[str, object] = {
+            "name": self.name,
+            "path": self.path,
+            "tags": list(self.tags),
+            "run": "",
+            "listed": self.listed,
+            "called": self.called,
+            "found": self.found,
+            "environment": json_codec.to_json(self.environment),
+        }
+        if self.result is not None:
+            document |= self.result.to_json()
+            del document["pareto"]
+            document["inputs"] = dict(self.inputs)
+        if self.last_best is not None:
+            document["last_best"] = self.last_best.to_json()
+        return document | {
+            "schema": SCHEMA,
+            "status": self.status,
+            "reason": self.reason,
+            "seconds": self.seconds,
+            "compared": self.compared.to_json(),
+        }
+
+    @staticmethod
+    def from_json(data: Json) -> SweepEntry:
+        """Read an entry of this or an older version."""
+        last_best = data.get("last_best")
+        fields = {
+            **data,
+            "result": RunResult.from_json({**data, "seconds": {}}) if data.get("run") else None,
+            "last_best": ModelResult.from_json(last_best, schema_of(data)) if last_best else None,
+            "compared": EntryComparison.from_json(data.get("compared") or {"verdict": "new"}),
+        }
+        return json_codec.from_json(SweepEntry, fields)
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The result of a sweep."""
+
+    sweep: str = ""
+    """Id of the sweep."""
+    name: str = ""
+    """Name of the zoo."""
+    zoo: str = ""
+    """Path of the zoo file."""
+    nightly: bool = False
+    accepted: bool = False
+    """True if this sweep is the new baseline, regressions included."""
+    models: tuple[SweepEntry, ...] = ()
+    regressions: tuple[str, ...] = ()
+    improvements: tuple[str, ...] = ()
+    environment_changes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """True if the sweep ends with exit code 1: an unaccepted regression, or no model with a result."""
+        without_result = not any(entry.status == OK for entry in self.models)
+        return without_result or (bool(self.regressions) and not self.accepted)
+
+    def to_json(self) -> dict[str, object]:
+        """Convert to the document that `autoopt sweep --json` prints."""
+        document = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "models"}
+        entries = [entry.to_json() for entry in self.models]
+        return {"schema": SCHEMA, **json_codec.to_json(document), "models": entries}
+
+    @staticmethod
+    def from_json(data: Json) -> SweepResult:
+        """Read a document of this or an older version."""
+        entries = [SweepEntry.from_json(entry) for entry in data.get("models") or ()]
+        return json_codec.from_json(SweepResult, {**data, "models": entries})

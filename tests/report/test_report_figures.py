@@ -1,0 +1,102 @@
+"""The metrics that are shown: the run's own objectives and constraints first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.outcome import Outcome
+from autoopt.report.figures import (
+    figure,
+    figure_title,
+    first_objective,
+    headlines,
+    is_quality,
+    kind,
+    metrics_of,
+    model_figures,
+    rounded_figure,
+    trial_figures,
+)
+from autoopt.results import RunResult, TrialResult
+
+VALUES = {"latency_p50": 0.5, "accuracy": 0.75, "size": 1000.0}
+RATIOS = {"latency_p50": Estimate(0.25, 0.2, 0.3), "size": Estimate.exact(0.5)}
+
+
+def objective(metric: str) -> dict[str, str]:
+    return {"metric": metric, "goal": "minimize"}
+
+
+def test_the_kind_of_a_metric_is_known_by_its_name() -> None:
+    assert [kind(name) for name in ("peak_memory", "top3_accuracy", "mine")] == ["memory", "task", "custom"]
+
+
+def test_task_fidelity_and_custom_metrics_are_quality() -> None:
+    assert [is_quality(name) for name in ("accuracy", "cosine", "mine", "size", "throughput")] == [1, 1, 1, 0, 0]
+
+
+def test_headlines_are_the_objectives_then_the_constraints_each_once() -> None:
+    objectives = [Objective("throughput", "maximize"), Objective("size", "minimize")]
+    constraints = [Constraint("accuracy", max_drop=0.01), Constraint("size", max=1e6)]
+    assert headlines(objectives, constraints) == ("throughput", "size", "accuracy")
+
+
+def test_runs_without_stored_objectives_show_the_latency() -> None:
+    assert headlines([], []) == ("latency_p50",)
+    assert first_objective(RunResult("r", "finished")) == Objective("latency_p50", "minimize")
+
+
+def test_a_report_shows_what_was_asked_for_then_size_and_quality(data: dict[str, Any]) -> None:
+    assert metrics_of(RunResult.from_json(data)) == ("latency_p50", "size", "accuracy")
+    asked = {**data, "objectives": [objective("latency_p90")], "constraints": [{"metric": "accuracy"}]}
+    assert metrics_of(RunResult.from_json(asked)) == ("latency_p90", "accuracy", "size")
+
+
+def test_a_latency_is_shown_even_if_the_objective_is_the_size(data: dict[str, Any]) -> None:
+    result = RunResult.from_json({**data, "objectives": [objective("size")]})
+    assert metrics_of(result) == ("size", "latency_p50", "accuracy")
+
+
+def test_metrics_that_no_model_has_are_not_shown(data: dict[str, Any]) -> None:
+    result = RunResult.from_json({**data, "objectives": [objective("peak_memory")]})
+    assert "peak_memory" not in metrics_of(result)
+
+
+def test_a_latency_is_shown_as_a_ratio_and_quality_as_a_value() -> None:
+    assert figure("latency_p50", VALUES, RATIOS) == "0.250x (0.200..0.300)"
+    assert figure("accuracy", VALUES, RATIOS) == "0.7500"
+    assert figure("cosine", VALUES, RATIOS) == ""
+
+
+def test_a_size_without_a_ratio_is_shown_as_a_value() -> None:
+    assert figure("size", VALUES, {}) == "1 kB"
+
+
+def test_titles_say_which_columns_are_ratios() -> None:
+    assert [figure_title(name) for name in ("throughput", "size", "accuracy")] == [
+        "throughput ratio",
+        "size ratio",
+        "accuracy",
+    ]
+
+
+def test_a_trial_shows_its_headlines_then_size_and_one_quality_metric() -> None:
+    metrics = {name: Estimate.exact(value) for name, value in {**VALUES, "cosine": 0.9}.items()}
+    result = TrialResult("c", {}, Outcome.OK, metrics=metrics, ratios=RATIOS)
+    assert trial_figures(result, ["latency_p50"]) == [
+        "latency_p50 0.250x (0.200..0.300)",
+        "size 0.500x",
+        "accuracy 0.7500",
+    ]
+
+
+def test_a_model_shows_the_figures_that_it_has(result: RunResult) -> None:
+    assert result.best is not None
+    assert model_figures(result.best, ["size", "cosine"]) == ["size 0.302x"]
+
+
+def test_rounded_figures_are_numbers() -> None:
+    assert rounded_figure("latency_p50", VALUES, RATIOS) == 0.25
+    assert rounded_figure("accuracy", VALUES, RATIOS) == 0.75
+    assert rounded_figure("cosine", VALUES, RATIOS) == rounded_figure("peak_memory", VALUES, RATIOS) == ""

@@ -1,0 +1,126 @@
+"""The measurements behind the best model, in words and tables."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autoopt.metrics import Estimate
+from autoopt.report.html import html_report
+from autoopt.report.measurement import measured_lines, measured_tables
+from autoopt.report.run import write_run
+from autoopt.results import MeasurementSummary, ModelResult, ProfileResult, RunResult, TargetResult, ThroughputResult
+
+
+def estimate(value: float) -> Estimate:
+    return Estimate(value, 0.9 * value, 1.1 * value)
+
+
+SUMMARY = MeasurementSummary(
+    rounds=5,
+    disturbed_rounds=1,
+    counted_rounds=4,
+    stopped={"narrow": 4},
+    pairs=120,
+    threads=2,
+    affinity=(0, 1),
+    cores=2,
+    batch_size=1,
+    throughput=(
+        ThroughputResult(8, 4, candidate=estimate(1000), source=estimate(500), ratio=estimate(2)),
+        ThroughputResult(3, 1, refused="no <batch>"),
+    ),
+    profiles={"short": ProfileResult({"latency_p50": estimate(0.5)}, {"latency_p50": estimate(0.25)})},
+    outputs={"logits": {"cosine": estimate(0.999)}, "hidden": {"cosine": estimate(0.5)}},
+)
+
+
+def with_summary(result: RunResult, summary: MeasurementSummary = SUMMARY) -> RunResult:
+    assert result.best is not None
+    return replace(result, best=replace(result.best, measured=summary))
+
+
+def text_of(result: RunResult) -> list[str]:
+    stream = io.StringIO()
+    write_run(result, stream)
+    return stream.getvalue().splitlines()
+
+
+def line(**changes: Any) -> str:
+    model = ModelResult(chain="a", measured=replace(SUMMARY, outputs={}, **changes))
+    return measured_lines(model)[0]
+
+
+def test_the_text_says_how_the_best_model_was_measured(result: RunResult) -> None:
+    text = text_of(with_summary(result))
+    assert "confirmed in 5 rounds on 2 threads; the machine was busy in 1 of the 5, which do not count" in text
+    assert "least faithful of 2 outputs: hidden, cosine 0.5000" in text
+    rows = [" ".join(row.split()) for row in text]
+    assert "- 8 4 500 items/s 1000 items/s 2.000x (1.800..2.200)" in rows
+    assert "- 3 1 - - refused: no <batch>" in rows
+    assert "short 0.5000 ms 0.250x (0.225..0.275)" in rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"disturbed_rounds": 0}, "confirmed in 5 rounds on 2 threads"),
+        (
+            {"disturbed_rounds": 5, "counted_rounds": 5},
+            "confirmed in 5 rounds on 2 threads; the machine was busy in all 5: treat the ratio as approximate",
+        ),
+        (
+            {"disturbed_rounds": 3, "counted_rounds": 5},
+            "confirmed in 5 rounds on 2 threads; the machine was busy in 3 of the 5: treat the ratio as approximate",
+        ),
+        (
+            {"rounds": 1, "threads": 1},
+            "measured once on 1 thread; the machine was busy: treat the ratio as approximate",
+        ),
+        (
+            {"disturbed_rounds": 0, "batch_size": 8, "affinity": (1,)},
+            "confirmed in 5 rounds on 2 threads, batches of 8, core 1",
+        ),
+        ({"disturbed_rounds": 0, "cores": 4}, "confirmed in 5 rounds on 2 threads, cores 0, 1"),
+    ],
+)
+def test_rounds_threads_batches_and_cores_are_named(changes: dict[str, Any], text: str) -> None:
+    assert line(**changes) == text
+
+
+def test_the_worst_output_of_a_distance_is_the_largest() -> None:
+    outputs = {name: {"relative_l2": estimate(value)} for name, value in (("a", 0.5), ("b", 0.1))}
+    model = ModelResult(chain="x", measured=MeasurementSummary(outputs=outputs))
+    assert measured_lines(model) == ["least faithful of 2 outputs: a, relative_l2 0.5000"]
+
+
+def test_the_source_model_and_older_runs_have_no_lines(result: RunResult) -> None:
+    assert measured_lines(None) == []
+    assert measured_lines(ModelResult(chain="source", measured=SUMMARY)) == []
+    assert measured_lines(result.best) == []
+    assert measured_tables(result.best) == []
+    assert measured_tables(None) == []
+
+
+def test_several_targets_each_have_their_lines(result: RunResult) -> None:
+    part = TargetResult("phone", {}, with_summary(result), "phone")
+    text = text_of(replace(result, targets=(part,)))
+    assert any(row.startswith("target phone: confirmed in 5 rounds") for row in text)
+    assert any("refused: no <batch>" in row for row in text)
+
+
+def test_the_page_has_the_tables(result: RunResult) -> None:
+    page = html_report(with_summary(result))
+    assert "the machine was busy in 1 of the 5" in page
+    assert "refused: no &lt;batch&gt;" in page
+    assert "<caption>latency of the best model by profile</caption>" in page
+    assert "<td>hidden</td><td class=right>0.5000</td>" in page
+
+
+def test_a_caveat_of_several_models_is_stated_once(result: RunResult) -> None:
+    best, small = (replace(model, flags=("the machine was busy",)) for model in result.pareto)
+    text = text_of(replace(result, best=best, pareto=(best, small)))
+    assert "* best aaaaaaaa, front bbbbbbbb: the machine was busy" in text

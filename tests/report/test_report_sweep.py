@@ -1,0 +1,96 @@
+"""A sweep as text, HTML and Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.report.sweep import changes_table, models_table, summary, sweep_html, sweep_markdown, write_sweep
+from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
+
+CHANGE = MetricChange("best model", "latency_p50", Estimate(0.5, 0.48, 0.52), Estimate(0.6, 0.58, 0.62), True, "worse")
+WORSE = EntryComparison("worse", "s1", changes=(CHANGE,), other_inputs=("DAG b1 -> b2",))
+BEST = ModelResult(
+    artifact="b" * 64,
+    chain="tidy -> quant",
+    metrics={"latency_p50": 0.6, "throughput": 50.0, "size": 1000.0, "accuracy": 0.9},
+    ratios={name: Estimate.exact(ratio) for name, ratio in (("latency_p50", 0.6), ("throughput", 1.5), ("size", 0.25))},
+    flags=("accuracy is not certain",),
+)
+ENTRY = SweepEntry(
+    name="<b>|", status="ok", tags=("cnn",), result=RunResult("r", "finished", best=BEST, reused=True), compared=WORSE
+)
+SWEEP = SweepResult(
+    sweep="0123456789abcdef",
+    name="zoo",
+    models=(ENTRY,),
+    regressions=("<b>|",),
+    environment_changes=("libraries.onnxruntime 1.30 -> 1.31",),
+)
+
+
+def test_text_html_and_markdown_show_the_same() -> None:
+    stream = StringIO()
+    write_sweep(SWEEP, stream)
+    text, html, markdown = stream.getvalue(), sweep_html(SWEEP), sweep_markdown(SWEEP)
+    for shown in (text, html, markdown):
+        assert "0.600x (0.580..0.620)" in shown
+        assert "0.500x (0.480..0.520)" in shown
+        assert "regressions: " in shown
+    assert "<b>" not in html.replace("&lt;b&gt;", "")
+    assert "<b>\\|" in markdown
+
+
+def test_a_row_shows_the_status_and_the_best_model() -> None:
+    table = models_table(SWEEP)
+    assert table.title == "sweep zoo 0123456789ab"
+    assert table.columns == (
+        "model", "tags", "status", "best model", "latency_p50 ratio", "size ratio", "accuracy", "since last good",
+    )  # fmt: skip
+    assert table.rows[0] == ("<b>|", "cnn", "ok (unchanged)", "tidy -> quant *", "0.600x", "0.250x", "0.9000", "worse")
+
+
+def test_the_columns_are_the_objectives_and_constraints_of_the_models() -> None:
+    goal = {"objectives": (Objective("throughput", "maximize"),), "constraints": (Constraint("accuracy", min=0.8),)}
+    assert ENTRY.result is not None
+    fast = replace(ENTRY, result=replace(ENTRY.result, **goal))
+    table = models_table(replace(SWEEP, models=(fast,)))
+    assert table.columns[4:7] == ("throughput ratio", "accuracy", "size ratio")
+    assert table.rows[0][4:7] == ("1.500x", "0.9000", "0.250x")
+
+
+def test_a_model_without_a_result_shows_the_reason() -> None:
+    refused = SweepEntry(name="bad", status="refused", reason="not an ONNX model")
+    assert models_table(replace(SWEEP, models=(refused,))).rows[0] == (
+        "bad", "", "refused", "not an ONNX model", "-", "new",
+    )  # fmt: skip
+
+
+def test_changes_of_values_have_their_intervals() -> None:
+    exact = MetricChange("source model", "latency_p50", None, Estimate.exact(2.0), False, "worse")
+    moved = replace(exact, before=Estimate(1.0, 0.9, 1.1), after=Estimate(2.0, 1.9, 2.1))
+    entry = replace(ENTRY, compared=EntryComparison("worse", changes=(exact, moved)))
+    rows = changes_table(replace(SWEEP, models=(entry,))).rows
+    assert rows[0][3:] == ("-", "2.00 ms", "worse")
+    assert rows[1][3:] == ("1.00 ms (0.9000 ms..1.10 ms)", "2.00 ms (1.90 ms..2.10 ms)", "worse")
+
+
+def test_the_summary_names_regressions_and_possible_causes() -> None:
+    assert summary(SWEEP) == [
+        "1 model: 1 ok",
+        "regressions: <b>|",
+        "possible cause, the environment changed: libraries.onnxruntime 1.30 -> 1.31",
+        "possible cause, <b>| has other inputs: DAG b1 -> b2",
+        "* <b>|: accuracy is not certain",
+    ]
+
+
+def test_the_summary_of_an_accepted_sweep_says_so() -> None:
+    last = summary(replace(SWEEP, accepted=True))[-1]
+    assert last == "accepted: this sweep is the new baseline, regressions included"
+
+
+def test_the_summary_of_a_sweep_without_results_says_so() -> None:
+    empty = SweepResult("s", "zoo", improvements=("m",))
+    assert summary(empty) == ["0 models: none", "improvements: m", "no regression", "no model has a result"]

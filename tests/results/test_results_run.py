@@ -1,0 +1,144 @@
+"""The result of a run as a document, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autoopt.json_codec import JsonTypeError
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.results import (
+    Baseline,
+    BestSingleModel,
+    MeasurementSummary,
+    ModelResult,
+    RunResult,
+    TargetResult,
+    WorkCounts,
+)
+
+BEST = ModelResult(
+    artifact="a" * 64,
+    path="/store/aa/model.onnx",
+    session_options={"intra_op_num_threads": 1},
+    chain="fold -> static",
+    passes=("fold", "static"),
+    params={"static": {"per_channel": True}},
+    metrics={"latency_p50": 0.5, "size": 100.0},
+    ratios={"latency_p50": Estimate(0.5, 0.4, 0.6)},
+    point={"static": {"per_channel": True}},
+    flags=("the machine was busy",),
+    intervals={"latency_p50": Estimate(0.5, 0.4, 0.6)},
+    measured=MeasurementSummary(rounds=5, counted_rounds=5, pairs=100),
+)
+RUN = RunResult(
+    run="0123456789ab",
+    status="finished",
+    baseline=Baseline("s" * 64, "/m.onnx", {"latency_p50": 1.0}, {"latency_p50": Estimate(1.0, 0.9, 1.1)}),
+    best=BEST,
+    pareto=(BEST, replace(BEST, artifact="b" * 64)),
+    trials={"total": 3, "ok": 2, "refused": 1},
+    pass_runs=WorkCounts(4, 1),
+    evaluations=WorkCounts(6, 0),
+    seconds={"total": 41.2},
+    notes=("a note",),
+    stopped="3 trials",
+    objectives=(Objective("latency_p50", "minimize"),),
+    constraints=(Constraint("accuracy", max_drop=0.01),),
+)
+SINGLE = BestSingleModel("latency_p50", "geometric mean", Estimate(0.5, 0.4, 0.6), {"one": BEST, "two": BEST}, "one")
+TARGETS = replace(
+    RUN,
+    targets=tuple(TargetResult(name, {"threads": threads}, RUN, "one") for name, threads in (("one", 1), ("two", 2))),
+    best_single=SINGLE,
+)
+
+
+def through_json(result: RunResult) -> RunResult:
+    return RunResult.from_json(json.loads(json.dumps(result.to_json())))
+
+
+@pytest.mark.parametrize("result", [RUN, TARGETS, replace(RUN, best=None), replace(TARGETS, best_single=None)])
+def test_a_result_is_read_back_as_it_was_written(result: RunResult) -> None:
+    assert through_json(result) == result
+
+
+def test_the_document_has_the_keys_that_users_know() -> None:
+    document: dict[str, Any] = RUN.to_json()
+    assert list(document) == [
+        "schema", "run", "status", "reused", "baseline", "best", "pareto", "trials", "pass_runs", "evaluations",
+        "seconds", "stopped", "notes", "objectives", "constraints",
+    ]  # fmt: skip
+    assert list(document["baseline"]) == ["artifact", "path", "metrics", "intervals"]
+    assert document["pass_runs"] == {"executed": 4, "reused": 1}
+    assert document["objectives"] == [{"metric": "latency_p50", "goal": "minimize", "weight": 1.0}]
+    assert document["constraints"] == [{"metric": "accuracy", "max_drop": 0.01}]
+
+
+def test_a_run_over_several_targets_has_a_document_for_each() -> None:
+    document: dict[str, Any] = TARGETS.to_json()
+    assert [target["name"] for target in document["targets"]] == ["one", "two"]
+    assert document["targets"][1]["best_made_on"] == "one"
+    assert document["targets"][1]["run"] == RUN.run
+    single = document["best_single"]
+    assert (single["value"], single["chain"], single["artifact"]) == (0.5, BEST.chain, BEST.artifact)
+
+
+def test_every_interval_has_the_same_form() -> None:
+    document: dict[str, Any] = RUN.to_json()
+    interval = {"value", "low", "high"}
+    assert set(document["baseline"]["intervals"]["latency_p50"]) == interval
+    assert set(document["best"]["intervals"]["latency_p50"]) == interval
+    assert set(document["best"]["ratios"]["latency_p50"]) == interval
+
+
+def test_a_document_of_the_first_schema_is_read() -> None:
+    document: dict[str, Any] = RUN.to_json()
+    del document["schema"], document["objectives"], document["constraints"]
+    document["baseline"]["intervals"] = {"latency_p50": [0.9, 1.1]}
+    del document["best"]["measured"]
+    result = RunResult.from_json(document)
+    assert result.baseline == RUN.baseline
+    assert result.best == replace(BEST, measured=MeasurementSummary())
+    assert result.objectives == ()
+
+
+def test_fields_of_newer_versions_are_ignored() -> None:
+    document: dict[str, Any] = RUN.to_json()
+    document["best"]["colour"] = "blue"
+    assert RunResult.from_json({**document, "schema": 99, "weather": "fine"}) == RUN
+
+
+def test_a_field_of_the_wrong_type_is_named() -> None:
+    with pytest.raises(JsonTypeError, match=r"trials\.ok: expected int"):
+        RunResult.from_json({**RUN.to_json(), "trials": {"ok": "two"}})
+
+
+def test_an_answer_from_the_store_executes_nothing() -> None:
+    answer = TARGETS.as_reused(0.25)
+    for result in (answer, *(target.result for target in answer.targets)):
+        assert result.reused
+        assert (result.pass_runs, result.evaluations) == (WorkCounts(0, 5), WorkCounts(0, 6))
+        assert result.seconds == {"total": 0.25}
+    assert answer.best == BEST
+
+
+def test_models_are_source_best_and_the_rest_of_the_front() -> None:
+    assert [model.artifact[0] for model in RUN.models] == ["s", "a", "b"]
+
+
+def test_a_source_that_wins_is_one_of_the_models_once() -> None:
+    source = RUN.baseline.model
+    assert replace(RUN, best=source, pareto=(source,)).models == (source,)
+
+
+def test_candidates_that_differ_only_in_session_options_are_two_models() -> None:
+    tuned = replace(BEST, session_options={"execution_mode": "parallel"})
+    assert replace(RUN, pareto=(BEST, tuned)).models[1:] == (BEST, tuned)
+
+
+def test_work_counts_are_added() -> None:
+    assert WorkCounts(1, 2) + WorkCounts(3, 4) == WorkCounts(4, 6)

@@ -1,0 +1,26 @@
+"""The result of a trial."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoopt.outcome import Outcome
+from autoopt.results import Trial, TrialResult
+
+
+@pytest.mark.parametrize(
+    ("outcome", "violation", "feasible"),
+    [(Outcome.OK, 0.0, True), (Outcome.OK, -1.0, True), (Outcome.OK, 0.1, False), (Outcome.FAILED, -1.0, False)],
+)
+def test_a_trial_is_feasible_if_it_succeeded_within_the_constraints(
+    outcome: Outcome, violation: float, feasible: bool
+) -> None:
+    result = TrialResult("c", {}, outcome, violation=violation)
+    assert result.feasible == feasible
+    assert Trial(0, "c", result).feasible == feasible
+
+
+def test_the_explanation_is_the_message_or_the_reasons() -> None:
+    broken = TrialResult("c", {}, Outcome.OK, reasons=("accuracy fell", "size grew"))
+    assert broken.explanation == "accuracy fell; size grew"
+    assert TrialResult("c", {}, Outcome.FAILED, message="no", reasons=("x",)).explanation == "no"
