@@ -18,6 +18,9 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union
 JsonValue: TypeAlias = Union[bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"], None]  # noqa: UP007
 JsonObject: TypeAlias = Mapping[str, JsonValue]
 
+_ANY_JSON = Union[bool, int, float, str, Sequence[object], Mapping[str, object], None]  # noqa: UP007
+"""`JsonValue` as type hints resolve it."""
+
 T = TypeVar("T")
 
 
@@ -63,13 +66,14 @@ def from_json(kind: type[T], value: object) -> T:
 @functools.cache
 def _field_types(kind: type) -> dict[str, object]:
     """Init fields of a dataclass with their resolved types."""
-    hints = typing.get_type_hints(kind)
+    # JsonValue refers to itself, and its name is not known in the module of the dataclass.
+    hints = typing.get_type_hints(kind, localns={"JsonValue": object})
     return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
 
 
 def _read(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401  a type hint may be any object
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind in (Any, object):
+    if kind in (Any, object, _ANY_JSON):
         return value
     if origin in (Union, types.UnionType):
         return _read_union(arguments, value, place)

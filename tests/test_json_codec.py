@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.json_codec import JsonTypeError, from_json, to_json
+from autoopt.json_codec import JsonTypeError, JsonValue, from_json, to_json
 from autoopt.outcome import Outcome
 
 
@@ -89,3 +89,13 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place(value: Any, message
 def test_what_has_no_json_form_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="bytes has no JSON form"):
         to_json({"a": b"x"})
+
+
+@dataclass(frozen=True)
+class Settings:
+    values: Mapping[str, JsonValue]
+
+
+def test_a_field_of_any_json_value_is_read_as_it_is() -> None:
+    document: dict[str, Any] = {"values": {"a": [1, {"b": None}], "c": 0.5, "d": True}}
+    assert from_json(Settings, document) == Settings(document["values"])
