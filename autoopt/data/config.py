@@ -1,71 +1,70 @@
-"""What a data set is, as written in dag.yaml: a path, a composition of components, or the Hugging Face shorthand."""
+"""The data config as written in dag.yaml: a path, a composition of components, or the Hugging Face shorthand."""
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from autoopt.data.components import BUILT_IN, Kind
 from autoopt.errors import InputError, one_line
+from autoopt.json_codec import JsonTypeError, from_json, to_json
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-else:
-    try:
-        from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-    except ImportError:  # an interpreter that only measures
-        from autoopt.data.plain import BaseModel, ConfigDict, Field, ValidationError, model_validator
+    from pydantic import TypeAdapter
 
-Json: TypeAlias = dict[str, Any]
+Json: TypeAlias = dict[str, object]
 
-PATH_PARAMS = ("path", "labels", "tokenizer", "vocabulary")
-"""Parameters of `load_dataset` and `pre_process` that name files or folders, which have to be there."""
+PATH_PARAMS: Final = ("path", "labels", "tokenizer", "vocabulary")
+"""Parameters of `load_dataset` and `pre_process` that name files or folders, which must exist."""
+_STRICT: Final = {"extra": "forbid"}
 
 
-class ComponentConfig(BaseModel):
-    """A registered component and its parameters; a bare name is short for one without parameters."""
+@dataclass(frozen=True)
+class ComponentConfig:
+    """A registered component and its parameters."""
 
-    model_config = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar = _STRICT
 
     type: str
-    params: Json = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, value: Any) -> Any:
-        return {"type": value} if isinstance(value, str) else value
+    params: Json = field(default_factory=dict)
 
 
-class DataConfig(BaseModel):
-    """One data set; a bare string is short for `path`.
+@dataclass(frozen=True)
+class DataConfig:
+    """One data set.
 
-    The way of the data: `load_dataset` gives items, `pre_process` makes them model-ready, `dataloader` orders and
-    samples them, `post_process` makes predictions of a model's outputs. What is not given is chosen by the path.
+    `load_dataset` reads items, `pre_process` makes them model-ready, `dataloader` orders and samples them, and
+    `post_process` turns a model's outputs into predictions. The path chooses the components that are not given.
+
+    Raises:
+        InputError: A number out of its range, or none or too many of `path`, `load_dataset` and `data_name`.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar = _STRICT
 
     path: str | None = None
-    """A file or folder; decides the loader where `load_dataset` does not."""
+    """A file or folder; decides the loader unless `load_dataset` does."""
     load_dataset: ComponentConfig | None = None
     pre_process: ComponentConfig | None = None
     post_process: ComponentConfig | None = None
     dataloader: ComponentConfig | None = None
     user_script: str | None = None
-    """A Python file whose decorated functions are components; read in workers only."""
-    batch_size: int = Field(default=0, ge=0)
+    """A Python file whose decorated functions are components; only workers run it."""
+    batch_size: int = 0
     """Items per inference; 0: one where time is measured, as many as the model allows elsewhere."""
-    sample_ratio: float = Field(default=1.0, gt=0, le=1)
-    """Share of the items that is used, evenly spread over the set."""
-    limit: int | None = Field(default=None, ge=1)
-    """Most items that are used, from the start of what `dataloader` and `sample_ratio` leave."""
-    meta_data: Json = Field(default_factory=dict)
+    sample_ratio: float = 1.0
+    """Share of the items to use, evenly spread over the set."""
+    limit: int | None = None
+    """Maximum number of items, from the start of what `dataloader` and `sample_ratio` leave."""
+    meta_data: Json = field(default_factory=dict)
     """Free text about the data, not part of its identity."""
-    state: dict[str, str] = Field(default_factory=dict)
+    state: dict[str, str] = field(default_factory=dict)
     """Recurrent state: {model output: model input it is fed back to}, zero at the first item."""
-    reset_every: int | None = Field(default=None, ge=1)
+    reset_every: int | None = None
     """Items after which the recurrent state starts again from zero; None: never."""
     data_name: str | None = None
     """A data set of the Hugging Face hub, or a folder that its library reads."""
@@ -74,106 +73,176 @@ class DataConfig(BaseModel):
     input_cols: list[str] | None = None
     label_col: str | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_path(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _one_source(self) -> DataConfig:
-        given = [self.path is not None, self.load_dataset is not None, self.data_name is not None]
-        if not any(given):
-            raise ValueError("needs one of path, load_dataset, data_name")
+    def __post_init__(self) -> None:
+        for name, low in (("batch_size", 0), ("limit", 1), ("reset_every", 1)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise InputError(f"Input should be greater than or equal to {low}", where=f"data.{name}")
+        if not 0 < self.sample_ratio <= 1:
+            bound = "greater than 0" if self.sample_ratio <= 0 else "less than or equal to 1"
+            raise InputError(f"Input should be {bound}", where="data.sample_ratio")
+        if self.path is None and self.load_dataset is None and self.data_name is None:
+            raise InputError("needs one of path, load_dataset, data_name", where="data")
         if self.data_name is not None and (self.path or self.load_dataset):
-            raise ValueError("data_name excludes path and load_dataset")
-        return self
+            raise InputError("data_name excludes path and load_dataset", where="data")
 
-    @classmethod
-    def parse(cls, value: str | Path | Mapping[str, Any] | DataConfig) -> DataConfig:
-        """The config of a path, a mapping or a config.
+    @staticmethod
+    def parse(value: object) -> DataConfig:
+        """Read a config from JSON.
+
+        Args:
+            value: A mapping of fields; a path as short for `{"path": ...}`; a config, returned as it is. A component
+                may be a bare name.
 
         Raises:
-            InputError: not a valid data config.
+            InputError: The value is not a valid data config.
         """
         if isinstance(value, DataConfig):
             return value
-        try:
-            return cls.model_validate(str(value) if isinstance(value, Path) else value)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise InputError(one_line(first["msg"]), where=f"data{'.' if field else ''}{field}") from error
+        if isinstance(value, str | Path):
+            value = {"path": str(value)}
+        if isinstance(value, Mapping):
+            names = {kind: {"type": value[kind]} for kind in BUILT_IN if isinstance(value.get(kind), str)}
+            value = {**value, **names}
+        return _validated(value)
 
-    def paths(self) -> tuple[str, ...]:
-        """Every file and folder that has to be there."""
-        found = [p for p in (self.path, self.user_script) if p]
-        if self.data_name and Path(self.data_name).is_absolute():
-            found.append(self.data_name)
-        for component in (self.load_dataset, self.pre_process):
-            if component:
-                found += [str(component.params[k]) for k in PATH_PARAMS if isinstance(component.params.get(k), str)]
-        return tuple(dict.fromkeys(found))
-
-    def named(self, root: str | Path = ".") -> tuple[str, ...]:
-        """Besides `paths`, every text that names a file or folder that is there, relative ones taken from `root`: the
-        parameters of components that are not built in, and a `data_name`."""
-        texts = [self.data_name] if self.data_name else []
+    def components(self) -> Iterator[tuple[Kind, ComponentConfig]]:
+        """The components that are given, with their kinds."""
         for kind in BUILT_IN:
             component: ComponentConfig | None = getattr(self, kind)
-            if component:
-                texts += _texts(_maybe_paths(kind, component.type, component.params))
-        return tuple(dict.fromkeys(text for text in texts if _is_there(root, text)))
+            if component is not None:
+                yield kind, component
+
+    def paths(self) -> tuple[str, ...]:
+        """All files and folders that must exist."""
+        paths = [path for path in (self.path, self.user_script) if path]
+        if self.data_name and Path(self.data_name).is_absolute():
+            paths.append(self.data_name)
+        for kind, component in self.components():
+            paths += [str(component.params[name]) for name in _path_params(kind, component)]
+        return tuple(dict.fromkeys(paths))
+
+    def optional_paths(self, root: str | Path = ".") -> tuple[str, ...]:
+        """All texts besides `paths` that happen to name an existing file or folder.
+
+        These are `data_name` and the parameters of components that are not built in.
+
+        Args:
+            root: The folder that relative paths start from.
+        """
+        texts = [self.data_name] if self.data_name else []
+        for kind, component in self.components():
+            for name in _possible_path_params(kind, component):
+                texts += _texts(component.params[name])
+        return tuple(dict.fromkeys(text for text in texts if _exists(root, text)))
 
     def resolved(self, root: str | Path, scripts: str | Path | None = None) -> DataConfig:
-        """The same with every path absolute, relative ones taken from `root`, that of a script from `scripts`."""
-        data = self.model_dump(mode="json", exclude_defaults=True)
-        for key, folder in (("path", root), ("user_script", scripts or root)):
-            if data.get(key):
-                data[key] = str(_below(folder, data[key]))
-        if data.get("data_name") and Path(local := _below(root, data["data_name"])).is_dir():
-            data["data_name"] = str(local)
-        for key in ("load_dataset", "pre_process"):
-            params = data.get(key, {}).get("params", {})
-            for name in PATH_PARAMS:
-                if isinstance(params.get(name), str):
-                    params[name] = str(_below(root, params[name]))
-        for kind in BUILT_IN:
-            params = data.get(kind, {}).get("params", {})
-            if params:
-                params.update(_absolute(_maybe_paths(kind, data[kind]["type"], params), root))
-        return DataConfig.model_validate(data)
+        """The same config with absolute paths.
+
+        Args:
+            root: Folder or URL that relative paths start from.
+            scripts: Folder that the path of the user script starts from; by default `root`.
+        """
+        changes: Json = {}
+        if self.path:
+            changes["path"] = str(_below(root, self.path))
+        if self.user_script:
+            changes["user_script"] = str(_below(scripts or root, self.user_script))
+        if self.data_name and Path(_below(root, self.data_name)).is_dir():
+            changes["data_name"] = str(_below(root, self.data_name))
+        for kind, component in self.components():
+            changes[kind] = _resolved_component(kind, component, root)
+        return replace(self, **changes)  # type: ignore[arg-type]  # the names are those of fields
 
     def to_json(self) -> Json:
-        """The config as JSON without what is default."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        """The config as JSON, without fields that have their default."""
+        document: Json = {}
+        for name, value in vars(self).items():
+            if isinstance(value, ComponentConfig):
+                document[name] = {"type": value.type}
+                if value.params:
+                    document[name] = to_json(value)
+            # A field without a class attribute has an empty mapping as its default.
+            elif value != getattr(DataConfig, name, {}):
+                document[name] = to_json(value)
+        return document
 
 
-def _maybe_paths(kind: Kind, name: str, params: Json) -> Json:
-    """The parameters of a component that may name files or folders: all, where it is not built in."""
-    if name in BUILT_IN[kind]:
-        return {k: v for k, v in params.items() if name == "huggingface" and k == "data_name"}
-    return params
+@functools.cache
+def _adapter() -> TypeAdapter[DataConfig]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(DataConfig)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _validated(value: object) -> DataConfig:
+    try:
+        from pydantic import ValidationError
+    except ImportError:
+        # An interpreter that only measures. The config was validated before it was sent there.
+        try:
+            return from_json(DataConfig, value)
+        except JsonTypeError as error:
+            raise InputError(str(error), where="data") from error
+    try:
+        return _adapter().validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = first["msg"]
+        if first["type"] == "unexpected_keyword_argument":
+            message = "Extra inputs are not permitted"
+        where = ".".join(["data", *map(str, first["loc"])])
+        raise InputError(one_line(message), where=where) from error
+
+
+def _resolved_component(kind: Kind, component: ComponentConfig, root: str | Path) -> ComponentConfig:
+    params = dict(component.params)
+    for name in _path_params(kind, component):
+        params[name] = str(_below(root, str(params[name])))
+    for name in _possible_path_params(kind, component):
+        params[name] = _absolute(params[name], root)
+    return replace(component, params=params)
+
+
+def _path_params(kind: Kind, component: ComponentConfig) -> list[str]:
+    """The parameters that name a file or folder."""
+    if kind not in ("load_dataset", "pre_process"):
+        return []
+    return [name for name in PATH_PARAMS if isinstance(component.params.get(name), str)]
+
+
+def _possible_path_params(kind: Kind, component: ComponentConfig) -> list[str]:
+    """The parameters that may name files or folders: all those of a component that is not built in."""
+    if component.type not in BUILT_IN[kind]:
+        return list(component.params)
+    if component.type == "huggingface" and "data_name" in component.params:
+        return ["data_name"]
+    return []
+
+
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list):
+        for item in value:
             yield from _texts(item)
 
 
-def _absolute(value: Any, root: str | Path) -> Any:
-    """The same with absolute paths in place of texts that name a file or folder that is there."""
+def _absolute(value: object, root: str | Path) -> object:
+    """A JSON value with absolute paths in place of texts that name an existing file or folder."""
     if isinstance(value, str):
-        return str(_below(root, value)) if _is_there(root, value) else value
+        return str(_below(root, value)) if _exists(root, value) else value
     if isinstance(value, dict):
-        return {k: _absolute(v, root) for k, v in value.items()}
-    return [_absolute(v, root) for v in value] if isinstance(value, list) else value
+        return {key: _absolute(item, root) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_absolute(item, root) for item in value]
+    return value
 
 
-def _is_there(root: str | Path, text: str) -> bool:
-    """Whether a text names a file or folder; `.`, `/` and the like, in which `root` itself lies, are none."""
+def _exists(root: str | Path, text: str) -> bool:
+    """True if a text names a file or folder below or beside `root`; `.`, `/` and the like contain `root` itself."""
     if "://" in str(root) or "://" in text or "\0" in text:
         return False
     path = os.path.abspath(os.path.join(root, os.path.expanduser(text)))
@@ -181,6 +250,8 @@ def _is_there(root: str | Path, text: str) -> bool:
 
 
 def _below(root: str | Path, path: str) -> str | Path:
-    if "://" in str(root) and "://" not in path:
+    if "://" in path:
+        return path
+    if "://" in str(root):
         return f"{str(root).rstrip('/')}/{path}"
-    return path if "://" in path else Path(root, os.path.expanduser(path)).absolute()
+    return Path(root, os.path.expanduser(path)).absolute()

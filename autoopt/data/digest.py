@@ -23,7 +23,7 @@ def digest(config: DataConfig | str | Mapping[str, Any], root: str | Path = ".")
         InputError: a file that is not there.
     """
     parsed = DataConfig.parse(config)
-    named = (*parsed.paths(), *parsed.named(root))
+    named = (*parsed.paths(), *parsed.optional_paths(root))
     contents = {path: digest_path(Path(root, os.path.expanduser(path))) for path in named}
     plain = {k: v for k, v in parsed.to_json().items() if k not in _IGNORED}
     text = json.dumps(_replace(plain, contents), sort_keys=True, separators=(",", ":"))

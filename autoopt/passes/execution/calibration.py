@@ -25,7 +25,7 @@ def calibration_source(config: Any, model: ModelProto, path: Path) -> Callable[[
     from autoopt.data import DataConfig, open_data
     from autoopt.data.fit import batch_limit
 
-    parsed = DataConfig.model_validate(config)
+    parsed = DataConfig.parse(config)
     specs = [spec for spec in input_specs(model) if spec.name not in parsed.state.values()]
     states = [spec for spec in input_specs(model) if spec.name in parsed.state.values()]
 
