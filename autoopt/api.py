@@ -11,7 +11,7 @@ from typing import Any, Literal
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.export import check_out
-from autoopt.engine.run.session import Session, inline
+from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.targets.preparation import is_outdated
 from autoopt.errors import InputError, SystemFailure
 from autoopt.observer import SILENT, CallbackObserver, Observer
@@ -109,7 +109,7 @@ def carry_out(request: RunRequest, *, out: str | Path | None = "out", engine: En
     if out is not None:
         check_out(Path(out))
     with prepare(request) as session:
-        result = session.carry_out(lambda one: _search(one, engine))
+        result = session.execute(lambda one: _search(one, engine))
         return result if out is None else session.export(result, Path(out))
 
 
@@ -122,14 +122,14 @@ def open_remote(host: HostSpec, home: Path) -> Host:
 
 def _search(session: Session, engine: Engine) -> RunResult:
     if engine == "inline":
-        return inline(session)
+        return search_inline(session)
     from autoopt.orchestrate.server.startup import PrefectStart
 
     start = PrefectStart()
     session.work_ahead(lambda: start.ready)
     waited = start.wait()
-    session.ctx.counts.took("prefect start", start.seconds)
-    session.ctx.counts.took("prefect start waited for", waited)
+    session.ctx.attempt.counts.add_seconds("prefect start", start.seconds)
+    session.ctx.attempt.counts.add_seconds("prefect start waited for", waited)
     from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 
     return run_as_flow(session)

@@ -29,8 +29,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.run.confirm import EXTRA, FINAL, ROUNDS, confirmed_of
-from autoopt.engine.work.evaluations import Measured
+from autoopt.engine.run.confirm import EXTRA_ROUNDS, SECONDS_SHARE, confirmations_of
+from autoopt.engine.work.evaluations import Measurements
+from autoopt.measure.settings import ROUNDS
 from autoopt.metrics import Estimate
 
 METRIC = "latency_p50"
@@ -202,12 +203,12 @@ class Model:
     def confirmed(self, candidates: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The few best in rounds, in turns, and what an interval comes of it."""
         rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in candidates}
-        for number in range(ROUNDS + EXTRA):
+        for number in range(ROUNDS + EXTRA_ROUNDS):
             for name, candidate in candidates.items():
                 if sum(not _disturbed(r) for r in rounds[name]) >= ROUNDS:
                     continue
-                final = {k: {"seconds": self.args.seconds}.get(k, d) * factor for k, (d, factor) in FINAL.items()}
-                rounds[name].append(self.latency(candidate, **{**final, "quiet_seconds": self.wait, "seed": number}))
+                seconds = self.args.seconds * SECONDS_SHARE
+                rounds[name].append(self.latency(candidate, seconds=seconds, quiet_seconds=self.wait, seed=number))
         return _confirmed(rounds)
 
     def again(self, candidate: dict[str, Any], reported: dict[str, Any]) -> dict[str, Any]:
@@ -277,11 +278,12 @@ def _confirmed(rounds: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, A
     """One result of each candidate's rounds, as a run makes it."""
     measured = {
         name: [
-            Measured(ratios={METRIC: Estimate(r["value"], r["low"], r["high"])}, disturbed=_disturbed(r)) for r in found
+            Measurements(ratios={METRIC: Estimate(r["value"], r["low"], r["high"])}, disturbed=_disturbed(r))
+            for r in found
         ]
         for name, found in rounds.items()
     }
-    together = {name: confirmed.ratios[METRIC] for name, confirmed in confirmed_of(measured).items()}
+    together = {name: confirmed.ratios[METRIC] for name, confirmed in confirmations_of(measured).items()}
     return {name: {**asdict(together[name]), "details": _details(found)} for name, found in rounds.items()}
 
 

@@ -19,7 +19,7 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import cpu
-from autoopt.engine.work.evaluations import evaluate
+from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.model.candidate import Candidate
 from autoopt.search import ChainSpace
@@ -54,7 +54,7 @@ def record(name: str, request: RunRequest, *, recordings: int, seconds: float) -
         rows = iter([_row(candidate, quality, latency) for candidate in made])
         about = {
             "model": session.name,
-            "dag": ctx.plan.name,
+            "dag": ctx.problem.plan.name,
             "recordings": recordings,
             "seconds": seconds,
             "cpu": cpu()["model"],
@@ -83,8 +83,8 @@ def _candidate(ctx: RunContext, chain: Chain, point: dict[str, Any]) -> Candidat
 
 
 def _quality(ctx: RunContext, candidate: Candidate) -> Quality:
-    names = [m.name for m in ctx.goal.metrics if m.kind not in QUIET_KINDS]
-    measured = evaluate(ctx, candidate, compare=ctx.source, only=names)
+    names = [m.name for m in ctx.problem.goal.metrics if m.kind not in QUIET_KINDS]
+    measured = evaluate(ctx, candidate, EvaluationOptions(metrics=tuple(names)))
     size = measured.ratios.get("size")
     return Quality(measured.violation, size.value if size else 1.0, measured.outcome.good)
 
@@ -95,15 +95,13 @@ def _latencies(ctx: RunContext, candidates: list[Candidate], recordings: int, se
     for number in range(recordings):
         order = random.Random(number).sample(candidates, len(candidates))
         for place, candidate in enumerate(order):
-            measured = evaluate(
-                ctx,
-                candidate,
-                compare=ctx.source,
+            options = EvaluationOptions(
+                metrics=("latency_p50",),
                 settings={"seconds": seconds, "target_width": 0.02},
-                only=["latency_p50"],
                 judged=False,
                 occasion=f"recording {number}",
             )
+            measured = evaluate(ctx, candidate, options)
             ratio = measured.ratios.get("latency_p50")
             if ratio is not None:
                 found.setdefault(candidate.key, []).append(ratio.value)

@@ -13,9 +13,9 @@ import pytest
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run import confirm
-from autoopt.engine.run.confirm import Confirmed
+from autoopt.engine.run.confirm import Confirmation
 from autoopt.engine.sweeps.nightly import measure_again
-from autoopt.engine.work.evaluations import Measured, latency_seconds
+from autoopt.engine.work.evaluations import Measurements, latency_seconds
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.observer import CallbackObserver
@@ -45,12 +45,12 @@ def test_each_of_the_best_is_measured_in_rounds_of_its_own(go: Any, cnn_file: Pa
     trials = result.trials["total"]
     assert trials == 2
     rounds = begun.count("latency") - 1 - trials  # of the best, beside the source and each trial
-    assert trials * wanted <= rounds <= trials * (wanted + confirm.EXTRA)
+    assert trials * wanted <= rounds <= trials * (wanted + confirm.EXTRA_ROUNDS)
     begun.clear()
     more = {**SLOWER, "chains": [["none"], ["arena"], ["none", "arena"]]}
     again = go(more, model=cnn_file, observer=CallbackObserver(heard), measurement={"rounds": wanted})
     assert not again.reused
-    assert begun.count("latency") <= 1 + wanted + confirm.EXTRA  # of what is new; the others' rounds are in the store
+    assert begun.count("latency") <= 1 + wanted + confirm.EXTRA_ROUNDS
 
 
 def test_without_rounds_one_measurement_decides(go: Any, cnn_file: Path) -> None:
@@ -65,23 +65,23 @@ def test_without_rounds_one_measurement_decides(go: Any, cnn_file: Path) -> None
         go(SLOWER, model=cnn_file, measurement={"rounds": -1})
 
 
-def round_of(ratio: float, disturbed: bool) -> Measured:
-    return Measured(ratios={"latency_p50": Estimate(ratio, 0.99 * ratio, 1.01 * ratio)}, disturbed=disturbed)
+def round_of(ratio: float, disturbed: bool) -> Measurements:
+    return Measurements(ratios={"latency_p50": Estimate(ratio, 0.99 * ratio, 1.01 * ratio)}, disturbed=disturbed)
 
 
 def test_rounds_on_a_disturbed_machine_count_only_where_they_are_most() -> None:
-    calm = Confirmed([round_of(0.5, False), round_of(0.9, True), round_of(0.51, False), round_of(0.5, False)])
+    calm = Confirmation([round_of(0.5, False), round_of(0.9, True), round_of(0.51, False), round_of(0.5, False)])
     assert calm.ratios["latency_p50"].value == pytest.approx(0.5)
     assert calm.ratios["latency_p50"].high < 0.6
-    rough = Confirmed([round_of(0.5, False), round_of(0.9, True), round_of(0.9, True)])
+    rough = Confirmation([round_of(0.5, False), round_of(0.9, True), round_of(0.9, True)])
     assert rough.ratios["latency_p50"].value == pytest.approx(0.9)
     assert rough.ratios["latency_p50"].low < 0.5
 
 
 def test_a_round_on_a_disturbed_machine_is_made_up_for() -> None:
     known = [round_of(0.5, False) for _ in range(4)]
-    assert not Confirmed([*known, round_of(0.5, True)]).enough(5)
-    assert Confirmed([*known, round_of(0.5, True), round_of(0.5, False)]).enough(5)
+    assert len(Confirmation([*known, round_of(0.5, True)]).undisturbed()) == 4
+    assert len(Confirmation([*known, round_of(0.5, True), round_of(0.5, False)]).undisturbed()) == 5
 
 
 SLOW = """\

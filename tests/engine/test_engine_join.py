@@ -100,10 +100,10 @@ def redone(run: str) -> list[TrialRecord]:
     """What a retry of the run's only chain does."""
     with join(run) as joined:
         (chain,) = joined.session.chains
-        joined.redo(chain)
+        joined.retry_failures(chain)
         rows = []
-        while (row := joined.claim(chain)) is not None:
-            rows.append(joined.carry_out(row))
+        while (row := joined.claim_trial(chain)) is not None:
+            rows.append(joined.execute(row))
         assert joined.conclude() is not None
     return rows
 
@@ -164,7 +164,7 @@ def test_resume_from_another_folder_goes_on_with_the_dag_as_it_was_given(dags: P
     elsewhere("there")
     (dags / "dag.yaml").write_text(DAG.replace("limit: 4", "limit: 5"))
     assert [r.run for r in resume(given, out=None)] == [given]
-    with pytest.raises(InputError, match="cannot go on"):
+    with pytest.raises(InputError, match="cannot be resumed"):
         resume(named, out=None)
     (dags / "dag.yaml").unlink()
     assert [r.run for r in resume(named, out=None)] == [named]

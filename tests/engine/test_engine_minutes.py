@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine.work import context
+from autoopt.engine.work import attempt
 from autoopt.observer import CallbackObserver
 from autoopt.store import open_store
 from autoopt.workers import Gate
@@ -46,7 +46,7 @@ def outcomes(home: Path) -> list[str]:
 def test_a_pass_cut_off_by_the_end_of_the_run_is_not_remembered_as_failed(
     go: Any, dag: dict[str, Any], mlp_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "BEYOND_SECONDS", 0.0)
+    monkeypatch.setattr(attempt, "GRACE_SECONDS", 0.0)
     hold = tmp_path / "hold"
     hold.touch()
     first = go(dag, model=mlp_file, search={"minutes": 0.1})

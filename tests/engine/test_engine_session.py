@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import endless_loop, mlp, split_abort, write
 
-from autoopt.engine.inputs.goal import make_goal
+from autoopt.engine.inputs.goal import GoalRequest, make_goal
 from autoopt.errors import InputError
 from autoopt.metrics import Constraint
 from autoopt.results import RunResult, WorkCounts
@@ -191,11 +191,11 @@ def test_failing_pass_is_a_value_and_its_neighbours_go_on(go: Any, mlp_file: Pat
     assert result.trials == {"total": 3, "ok": 1, "crashed": 1, "failed": 1, "infeasible": 0}
 
 
-@pytest.mark.parametrize(("made", "said"), [(split_abort, "kills the process|crashed"), (endless_loop, "timeout")])
+@pytest.mark.parametrize(("made", "said"), [(split_abort, "crashes the process|crashed"), (endless_loop, "timeout")])
 def test_source_model_that_kills_or_hangs_ends_the_run_with_one_line(
     go: Any, tmp_path: Path, made: Any, said: str
 ) -> None:
-    from autoopt.engine.work.context import Limits
+    from autoopt.engine.work.problem import Limits
 
     path = write(made(), tmp_path / "killer")
     dag = {"passes": {"tidy": {"pass": "name_fix"}}, "chains": [["tidy"]], "constraints": []}
@@ -262,7 +262,7 @@ def test_labels_that_fit_no_metric_end_the_run_in_one_line(go: Any, mlp_file: Pa
 
 def test_the_metric_that_is_asked_for_takes_the_place_of_the_usual_one() -> None:
     bounds = [Constraint("perplexity", max_drop=0.1)]
-    goal, notes = make_goal([], bounds, {"labels": True, "label_kind": "tensor"})
+    goal, notes = make_goal(GoalRequest(constraints=bounds), {"labels": True, "label_kind": "tensor"})
     names = [m.name for m in goal.metrics]
     assert "perplexity" in names
     assert "psnr" not in names

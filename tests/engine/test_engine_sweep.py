@@ -18,7 +18,7 @@ from autoopt.engine.sweeps.history import OWNER_EVENT
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.engine.sweeps.zoo import items
-from autoopt.engine.work import context
+from autoopt.engine.work import attempt
 from autoopt.errors import ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
@@ -133,7 +133,7 @@ def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
 ) -> None:
     def use_up(event: str, **_: Any) -> None:
         if event == "trial_ends":
-            monkeypatch.setattr(context, "BEYOND_SECONDS", -1e9)  # as if they were long over
+            monkeypatch.setattr(attempt, "GRACE_SECONDS", -1e9)  # as if they were long over
 
     asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 2.0, "target_width": 0.0001}}
     night = models(sweep(folder, only="dense", nightly=True, observer=CallbackObserver(use_up), **asked))["mlp"]

@@ -256,7 +256,7 @@ def test_a_chain_whose_worker_dies_before_it_begins_is_started_again(
         dag={**spec, "objectives": [{"metric": "size"}]}, model=write(mlp(), folder / "mlp"), home=folder / "home"
     )
     with prepare(request) as session:
-        result = flow(name="optimize_model")(lambda: session.carry_out(search_and_show))()
+        result = flow(name="optimize_model")(lambda: session.execute(search_and_show))()
     over.set()
     assert [run["name"] for run in deaths.result()] == ["name_fix", "name_fix · round 2", "name_fix · round 3"]
     assert {asked.ended(run["id"])["state_type"] for run in deaths.result()} == {"CRASHED"}

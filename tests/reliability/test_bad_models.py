@@ -16,10 +16,13 @@ from mutants import mutants
 from autoopt.cli.app import main
 from autoopt.engine.inputs import sources
 from autoopt.engine.work import resources
+from autoopt.engine.work.hosts import Hosts
+from autoopt.engine.work.quarantine import stored_quarantine
+from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.settings import settings
 from autoopt.store import open_store
-from autoopt.workers import WorkerPool
+from autoopt.workers import Gate, WorkerPool
 
 TESTS = str(Path(__file__).parent.parent)
 DAG = """\
@@ -40,19 +43,20 @@ def test_a_model_that_kills_twice_while_it_is_taken_in_is_not_read_a_third_time(
     model = builders.write(builders.mlp(), tmp_path / "in")
     monkeypatch.setattr(sources, which, "jobs:die")
     with open_store(None, tmp_path / "home") as store, WorkerPool(size=1, env={"PYTHONPATH": TESTS}) as pool:
+        with_pool = Resources(store, pool, Hosts(pool), Gate(), stored_quarantine(store), tmp_path)
         said = []
         for _ in range(3):
             with pytest.raises(InputError) as error:
-                sources.admit(store, pool, model, tmp_path)
+                sources.admit(with_pool, model)
             said.append(str(error.value))
-        assert "in quarantine" not in said[0] + said[1]
+        assert "quarantined" not in said[0] + said[1]
         assert "is quarantined: it killed its worker 2 times" in said[2]
         assert len(store.events.all(kind="worker death")) == 2
         monkeypatch.undo()
-        with pytest.raises(InputError, match="in quarantine"):
-            sources.admit(store, pool, model, tmp_path)
+        with pytest.raises(InputError, match="quarantined"):
+            sources.admit(with_pool, model)
         other = builders.write(builders.mlp(seed=3), tmp_path / "other")
-        assert sources.admit(store, pool, other, tmp_path)[1].op_counts
+        assert sources.admit(with_pool, other)[1].op_counts
 
 
 def test_a_source_model_that_kills_is_one_line_and_then_in_quarantine(tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ def test_a_source_model_that_kills_is_one_line_and_then_in_quarantine(tmp_path: 
         assert len(stderr.splitlines()) == 1
         said.append(stderr)
     assert "SIGABRT" in said[0]
-    assert "in quarantine" not in said[1]
+    assert "quarantined" not in said[1]
     assert "is quarantined: it killed its worker 2 times" in said[2]
 
 

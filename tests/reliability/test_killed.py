@@ -52,7 +52,7 @@ def test_resume_closes_what_cannot_go_on_and_continues_the_rest(tmp_path: Path) 
         assert killed.returncode == -9
     (tmp_path / "other.yaml").write_text(DAG.replace("seed: 5", "seed: 7"))
     resumed = start(tmp_path, "resume", "--engine", "inline", "--json")
-    said = until(resumed, "cannot go on")
+    said = until(resumed, "cannot be resumed")
     (document,) = finish(resumed, said=said)
     assert document["trials"]["total"] == 4
     with open_store(None, tmp_path / "home") as store:

@@ -1,61 +1,104 @@
-"""What the run is after, with the defaults filled in and said aloud."""
+"""The goal of a run: what the user asked for, with defaults filled in and reported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from autoopt.engine.work.context import Goal
+from autoopt.engine.work.problem import Goal
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
+from autoopt.spec import DagSpec
 
 LATENCY = ("latency_p50", "latency_p90", "latency_p99", "latency_mean", "throughput")
+"""Measured in every run."""
 TASK_METRIC = {"class": "accuracy", "value": "r2", "tensor": "psnr"}
-"""The default task metric by kind of label: class ids, one number an item, a whole tensor an item."""
+"""Default task metric by kind of label: class ids, one number per item, a whole tensor per item."""
 DEFAULT_QUALITY = {
     "accuracy": Constraint("accuracy", max_drop=0.01),
     "r2": Constraint("r2", max_drop=0.01),
     "psnr": Constraint("psnr", max_drop=0.5),
     "cosine": Constraint("cosine", min=0.99),
 }
+"""Default quality constraint by metric."""
 
 
-def make_goal(
-    objectives: Sequence[Objective],
-    constraints: Sequence[Constraint] | None,
-    data: Mapping[str, Any] | None,
-    custom: Mapping[str, Metric] | None = None,
-    more: Sequence[str] = (),
-) -> tuple[Goal, list[str]]:
-    """Objectives, constraints and the metrics to measure; and notes on what was added.
+@dataclass(frozen=True)
+class GoalRequest:
+    """The goal as the user gave it."""
+
+    objectives: Sequence[Objective] = ()
+    constraints: Sequence[Constraint] | None = None
+    """None for the default quality constraint, empty for none at all."""
+    extra_metrics: Sequence[str] = ()
+    """Further metrics to measure."""
+    custom: Mapping[str, Metric] = field(default_factory=dict)
+    """Metrics that the user script defines."""
+
+    @staticmethod
+    def of(spec: DagSpec, custom: Mapping[str, Metric]) -> GoalRequest:
+        """The goal that a DAG states."""
+        objectives: list[Objective] = []
+        for objective in spec.objectives:
+            direction = custom[objective.metric].direction if objective.metric in custom else "maximize"
+            objectives.append(objective.objective(direction))
+        constraints = None
+        if spec.constraints is not None:
+            constraints = [constraint.constraint() for constraint in spec.constraints]
+        extra: list[str] = []
+        for pass_spec in spec.passes.values():
+            extra += [objective.metric for objective in pass_spec.objectives or ()]
+        return GoalRequest(objectives, constraints, extra, custom)
+
+
+def make_goal(request: GoalRequest, data: Mapping[str, Any] | None) -> tuple[Goal, list[str]]:
+    """Fill in the defaults.
 
     Args:
-        constraints: None where the user gave none; an empty sequence turns the default quality constraint off.
-        more: further metrics to measure.
-        data: description of the evaluation data (`labels`, `label_kind`), None where there is none.
+        request: The goal as the user gave it.
+        data: Description of the evaluation data (`labels`, `label_kind`); None without data.
+
+    Returns:
+        The goal, and notes on the defaults.
     """
-    notes: list[str] = []
+    custom = request.custom
     labelled = bool(data and data.get("labels"))
-    usual = TASK_METRIC.get(str((data or {}).get("label_kind")), "accuracy") if labelled else "cosine"
-    wanted = list(objectives) or [Objective("latency_p50", "minimize")]
-    bounds = list(constraints or ())
-    kinds = {get_metric(c.metric, custom).kind for c in bounds}
-    if (constraints is None or bounds) and not kinds & {"task", "fidelity", "custom"}:
-        bounds.append(DEFAULT_QUALITY[usual])
-        notes.append(f"no quality constraint given: {_say(DEFAULT_QUALITY[usual])} is required")
-    named = [*(c.metric for c in bounds), *(o.metric for o in wanted)]
-    asked = [n for n in named if get_metric(n, custom).kind in ("task", "custom")]
-    quality = asked[0] if asked else usual
-    names = [*(o.metric for o in wanted), *(c.metric for c in bounds), "size", *LATENCY, quality, *more]
+    default_quality = "cosine"
+    if data and labelled:
+        default_quality = TASK_METRIC.get(str(data.get("label_kind")), "accuracy")
+    objectives = list(request.objectives) or [Objective("latency_p50", "minimize")]
+    constraints = list(request.constraints or ())
+    notes: list[str] = []
+    kinds = {get_metric(constraint.metric, custom).kind for constraint in constraints}
+    # An explicitly empty list of constraints turns the default off.
+    if (request.constraints is None or constraints) and not kinds & {"task", "fidelity", "custom"}:
+        constraints.append(DEFAULT_QUALITY[default_quality])
+        notes.append(f"no quality constraint given; requiring {_describe(DEFAULT_QUALITY[default_quality])}")
+
+    quality = default_quality
+    for name in [*(c.metric for c in constraints), *(o.metric for o in objectives)]:
+        if get_metric(name, custom).kind in ("task", "custom"):
+            quality = name
+            break
+    names = [o.metric for o in objectives]
+    names += [c.metric for c in constraints]
+    names += ["size", *LATENCY, quality, *request.extra_metrics]
     if not labelled:
         names += ["max_abs_error", "top1_agreement"]
-    metrics = tuple(get_metric(name, custom) for name in dict.fromkeys(names))
-    axes = {o.metric: o for o in wanted}
+    front = {objective.metric: objective for objective in objectives}
     for name in ("size", quality):
-        axes.setdefault(name, Objective(name, get_metric(name, custom).direction))
-    return Goal(tuple(wanted), tuple(bounds), metrics, tuple(axes.values()), dict(custom or {})), notes
+        front.setdefault(name, Objective(name, get_metric(name, custom).direction))
+    goal = Goal(
+        objectives=tuple(objectives),
+        constraints=tuple(constraints),
+        metrics=tuple(get_metric(name, custom) for name in dict.fromkeys(names)),
+        front=tuple(front.values()),
+        custom=dict(custom),
+    )
+    return goal, notes
 
 
-def _say(constraint: Constraint) -> str:
+def _describe(constraint: Constraint) -> str:
     if constraint.max_drop is not None:
         return f"a drop in {constraint.metric} of at most {constraint.max_drop}"
     return f"{constraint.metric} of at least {constraint.min}"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.data import DataConfig
-from autoopt.engine.work.context import Limits
 from autoopt.engine.work.hosts import Opener
-from autoopt.engine.work.resources import Resources, open_resources
+from autoopt.engine.work.problem import Limits
+from autoopt.engine.work.resources import ResourceOptions, Resources, open_resources
 from autoopt.model.fetch import is_url, kept
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
@@ -70,10 +70,15 @@ class RunRequest:
 
     def open_resources(self, spec: DagSpec) -> Resources:
         """Open what the run works with on this machine; the caller closes it."""
-        memory = self.limits.memory or spec.limits.memory
-        return open_resources(
-            home=self.home, db_url=self.db_url, workers=self.workers, memory=memory, opener=self.opener
+        options = ResourceOptions(
+            home=self.home,
+            db_url=self.db_url,
+            workers=self.workers,
+            memory=self.limits.memory or spec.limits.memory,
+            opener=self.opener,
+            observer=self.observer,
         )
+        return open_resources(options)
 
     def to_json(self) -> dict[str, Any]:
         """What processes in other folders need to go on with the same run: the DAG as it was read, absolute paths. A

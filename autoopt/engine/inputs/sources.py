@@ -1,4 +1,4 @@
-"""Bringing in what the user named: the model, its data and its script, each read by a worker or by its bytes only."""
+"""Read the sources that a request names: model, data and script. Only workers parse them."""
 
 from __future__ import annotations
 
@@ -14,34 +14,45 @@ from autoopt.data import DataConfig
 from autoopt.data.digest import digest as digest_data
 from autoopt.engine.inputs.conversion import convert
 from autoopt.engine.work.calls import first_call
-from autoopt.engine.work.context import DataSource
-from autoopt.errors import InputError, SystemFailure
+from autoopt.engine.work.problem import DataSource
+from autoopt.engine.work.reading import value_of
+from autoopt.engine.work.resources import Resources
+from autoopt.errors import InputError
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch, is_url, kept, local, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.outcome import Outcome
 from autoopt.registry import PassInfo
 from autoopt.settings import settings, without_password
 from autoopt.spec.targets import TargetSpec
-from autoopt.store import ModelRecord, Store
+from autoopt.store import ModelRecord
 from autoopt.target import DEFAULT_EP, Accelerator
-from autoopt.workers import CallResult, Gate, WorkerPool, gated_call
+from autoopt.workers import Gate, WorkerPool, gated_call
 from autoopt.workers.gate import report_waiting
 
 MODEL_SECONDS = 60.0
-ADMIT, INSPECT, LOCATE = (f"autoopt.model.worker:{name}" for name in ("admit", "inspect", "locate"))
+"""Time limit of a call that reads a model, data or a script."""
+ADMIT = "autoopt.model.worker:admit"
+INSPECT = "autoopt.model.worker:inspect"
+LOCATE = "autoopt.model.worker:locate"
+DESCRIBE_DATA = "autoopt.data.worker:describe"
+DESCRIBE_SCRIPT = "autoopt.passes.runner:describe"
+RUNTIME = "autoopt.model.worker:runtime"
 
 
-def admit(store: Store, pool: WorkerPool, model: str | Path, scratch: Path) -> tuple[Candidate, Inspection]:
-    """Copy the model (a path or an fsspec URL) into the store, and inspect it once per content. A PyTorch model is
-    converted first, see `converting`.
+def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspection]:
+    """Copy a model into the store and inspect it, once for each content.
+
+    Args:
+        resources: Store and workers.
+        model: A path or an fsspec URL. A PyTorch model is converted first, see `conversion`.
 
     Raises:
-        InputError: no such file, or a model that cannot be read or converted; one line.
+        InputError: There is no such file, or the model cannot be read or converted; one line.
     """
+    store, pool = resources.store, resources.pool
     name = str(model)
     path = Path(split_source(name)[0])
     where = without_password(name) if is_url(name) else name
@@ -50,24 +61,29 @@ def admit(store: Store, pool: WorkerPool, model: str | Path, scratch: Path) -> t
     source = name if "://" in name else str(path.absolute())
     if is_packaged(path) or (is_convertible(name) and "://" in name):
         payload = {"source": source, "cache": str(store.home / "downloads")}
-        source = _worked(gated_call(pool, LOCATE, payload, MODEL_SECONDS), where)["path"]
-    if is_convertible(source):
-        digest = convert(store, pool, where, Path(source), scratch)
-    else:
-        digest = _copied(store, pool, source, where, scratch)
-    known = store.models.get(digest)
-    if known is None:
+        source = value_of(gated_call(pool, LOCATE, payload, MODEL_SECONDS), where, MODEL_SECONDS)["path"]
+    digest = _store_model(resources, source, where)
+    record = store.models.get(digest)
+    if record is None:
         payload = {"path": str(store.artifacts.path(digest))}
-        called = first_call(store, pool, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
-        found = _worked(called, where)
-        known = ModelRecord(artifact=digest, name=url_name(name) if is_url(name) else Path(name).name, inspection=found)
-        store.models.add(known)
-    return Candidate(digest), Inspection.from_json(known.inspection)
+        called = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
+        model_name = url_name(name) if is_url(name) else Path(name).name
+        record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(called, where, MODEL_SECONDS))
+        store.models.add(record)
+    return Candidate(digest), Inspection.from_json(record.inspection)
 
 
-def _copied(store: Store, pool: WorkerPool, source: str, name: str, scratch: Path) -> str:
-    """The digest of the model at an absolute path or URL, copied into the store."""
-    folder, cache = Path(tempfile.mkdtemp(dir=scratch)), store.home / "downloads"
+def _store_model(resources: Resources, source: str, name: str) -> str:
+    """Convert or copy the model at an absolute path or URL into the store; returns its digest."""
+    if is_convertible(source):
+        return convert(resources, name, Path(source))
+    return _copy(resources, source, name)
+
+
+def _copy(resources: Resources, source: str, name: str) -> str:
+    """Copy the model at an absolute path or URL into the store; returns its digest."""
+    cache = resources.store.home / "downloads"
+    folder = Path(tempfile.mkdtemp(dir=resources.scratch))
 
     def content() -> str:
         file = kept(source, cache) if "://" in source else Path(source)
@@ -75,106 +91,99 @@ def _copied(store: Store, pool: WorkerPool, source: str, name: str, scratch: Pat
 
     try:
         payload = {"source": source, "dest": str(folder), "cache": str(cache)}
-        admitted = _worked(first_call(store, pool, ADMIT, payload, subject=content, limit=MODEL_SECONDS), name)
-        return store.artifacts.put(folder, admitted["digest"])
+        called = first_call(resources, ADMIT, payload, subject=content, limit=MODEL_SECONDS)
+        return resources.store.artifacts.put(folder, value_of(called, name, MODEL_SECONDS)["digest"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def data_source(config: Any, cache: Path | None = None) -> DataSource:
-    """A data set with absolute paths (relative ones are taken from the current folder, what URLs give lies in `cache`),
-    and the digest of its content.
+def data_source(config: object, cache: Path | None = None) -> DataSource:
+    """Read the configuration of a data set and digest its content.
+
+    Args:
+        config: As the user wrote it; relative paths start from the current folder. None without data.
+        cache: Folder for downloads.
 
     Raises:
-        InputError: a file that is not there, or a config that is none.
+        InputError: A file does not exist, or the configuration is wrong.
     """
     if config is None:
         return DataSource()
     parsed = DataConfig.parse(local(config, cache or downloads())).resolved(Path.cwd())
-    with Gate(waiting=report_waiting).working():  # all of the data is read
+    # Digesting reads all of the data, which would disturb a measurement.
+    with Gate(waiting=report_waiting).working():
         return DataSource(parsed.to_json(), digest_data(parsed))
 
 
 def downloads() -> Path:
-    """Where what URLs give is kept."""
+    """The folder of downloaded files."""
     return settings().home / "downloads"
 
 
 def local_script(script: str | None, cache: Path) -> Path | None:
-    """The file of a user script that may be a URL."""
-    return None if script is None else fetch(script, cache)
+    """The file of a user script, downloaded if it is a URL."""
+    if script is None:
+        return None
+    return fetch(script, cache)
 
 
 def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> Mapping[str, Any] | None:
-    """Items, columns and kind of labels of a data set; None where there is none.
+    """Describe the items, columns and labels of a data set; None without data.
 
     Raises:
-        InputError: data that cannot be read.
+        InputError: The data cannot be read.
     """
-    if not data:
+    if data.config is None:
         return None
     payload = {"data": data.config, "model": str(model)}
     where = str(data.config.get("path") or "data")
-    return _worked(gated_call(pool, "autoopt.data.worker:describe", payload, MODEL_SECONDS), where)
+    return value_of(gated_call(pool, DESCRIBE_DATA, payload, MODEL_SECONDS), where, MODEL_SECONDS)
 
 
 def describe_script(
     pool: WorkerPool, script: Path | None, accelerator: Accelerator
 ) -> tuple[Mapping[str, PassInfo], Mapping[str, Metric]]:
-    """The passes and metrics that a user script defines, by name; a worker reads it. Nothing where there is none.
+    """Describe the passes and metrics that a user script defines, by name; empty without a script.
 
     Raises:
-        InputError: the script cannot be read or fails.
+        InputError: The script cannot be read or fails.
     """
     if script is None:
         return {}, {}
     metrics: dict[str, Metric] = {}
 
     def describe(payload: dict[str, Any]) -> Mapping[str, Any]:
-        found = _worked(gated_call(pool, "autoopt.passes.runner:describe", payload, MODEL_SECONDS), str(script))
-        metrics.update({item["name"]: Metric(**item) for item in found.get("metrics", [])})
-        return found
+        description = value_of(gated_call(pool, DESCRIBE_SCRIPT, payload, MODEL_SECONDS), str(script), MODEL_SECONDS)
+        for item in description.get("metrics", []):
+            metrics[item["name"]] = Metric(**item)
+        return description
 
     return script_infos(str(script), accelerator, describe), metrics
 
 
-def providers(pool: WorkerPool, target: TargetSpec, there: Mapping[str, Any]) -> tuple[str, ...]:
-    """The execution providers to plan with: those of the runtime that measures, asked only where the target's is not
-    the CPU's, which every runtime has.
+def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Mapping[str, Any]) -> tuple[str, ...]:
+    """The execution providers of the runtime that measures.
 
     Args:
-        there: what the target's own host says of its runtime; empty where it has none.
+        pool: Workers of this interpreter.
+        target: Its provider is the answer if that is the CPU's, which every runtime has.
+        runtime: Description of the runtime on the target's own host; empty for this interpreter.
     """
-    wanted = target.execution_provider
-    if wanted == DEFAULT_EP["cpu"]:
-        return (wanted,)
-    found = there or _worked(gated_call(pool, "autoopt.model.worker:runtime", {}, MODEL_SECONDS), wanted)
-    return tuple(found["providers"])
+    provider = target.execution_provider
+    if provider == DEFAULT_EP["cpu"]:
+        return (provider,)
+    description = runtime or value_of(gated_call(pool, RUNTIME, {}, MODEL_SECONDS), provider, MODEL_SECONDS)
+    return tuple(description["providers"])
 
 
 def digest_script(script: Path | None) -> str:
-    """sha256 of a user script, empty where there is none.
+    """The sha256 of a user script; empty without a script.
 
     Raises:
-        InputError: no such file.
+        InputError: There is no such file.
     """
     if script is None:
         return ""
     if not script.is_file():
         raise InputError("no such user script", where=str(script))
     return hashlib.sha256(script.read_bytes()).hexdigest()
-
-
-def _worked(called: CallResult, where: str) -> dict[str, Any]:
-    """The value of a call that has to succeed for the run to begin."""
-    if called.outcome.good and called.value is not None:
-        return called.value
-    if called.outcome is Outcome.OUT_OF_MEMORY:
-        raise InputError("reading it takes more memory than allowed", where=where)
-    if called.outcome is Outcome.TIMEOUT:
-        raise InputError(f"reading it takes more than {MODEL_SECONDS:.0f} s", where=where)
-    if called.outcome is Outcome.CRASHED:
-        raise InputError(f"reading it kills the process ({called.message})", where=where)
-    if called.outcome in (Outcome.REFUSED, Outcome.FAILED):
-        raise InputError(called.message.removeprefix("InputError: "), where="" if where in called.message else where)
-    raise SystemFailure(called.message, where=where)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos, script_infos
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
+from autoopt.engine.work.reading import value_of
 from autoopt.errors import InputError
 from autoopt.model.files import is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.outcome import Outcome
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
@@ -129,14 +129,7 @@ def _asker(stack: ExitStack) -> Ask:
         if not pools:
             pools.append(stack.enter_context(WorkerPool(size=1)))
         called = gated_call(pools[0], function, dict(payload), SECONDS)
-        if called.outcome.good and called.value is not None:
-            return called.value
-        what = {
-            Outcome.CRASHED: f"reading it kills the process ({called.message})",
-            Outcome.TIMEOUT: f"reading it takes more than {SECONDS:.0f} s",
-            Outcome.OUT_OF_MEMORY: "reading it takes more memory than allowed",
-        }.get(called.outcome, called.message.removeprefix("InputError: "))
-        raise InputError(what, where="" if where in what else where)
+        return value_of(called, where, SECONDS)
 
     return ask
 

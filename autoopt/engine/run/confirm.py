@@ -1,133 +1,149 @@
-"""The latency of the few best measured again, several times over, so that luck does not choose."""
+"""Confirm the best candidates: measure their latency several more times, in turns, so that luck does not choose."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from autoopt.engine.work.context import Goal, RunContext
-from autoopt.engine.work.evaluations import Measured, evaluate
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.engine.work.problem import Goal, Problem
 from autoopt.measure.settings import ROUNDS, rounds_of
-from autoopt.metrics import Estimate, get_metric
+from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 
-EXTRA = 2
-"""How many more a candidate gets, at most, where the machine was not left alone in some: the interval of three
-rounds is 2.7 times as wide as that of many which spread alike, that of five 1.6 times."""
-FINAL = {"seconds": (5.0, 2.0 / ROUNDS), "quiet_seconds": (0.5, 1.0 / ROUNDS)}
-"""The settings of a round: (default, factor) of the run's. All rounds take at most twice as long as one trial,
-and a little more on a busy machine."""
+EXTRA_ROUNDS = 2
+"""Further rounds of a candidate at most, if the machine was disturbed in some. The interval of three rounds is 2.7
+times as wide as the interval of many that spread alike, the one of five rounds 1.6 times."""
+SECONDS, SECONDS_SHARE = 5.0, 2.0 / ROUNDS
+"""Default length of a measurement, and a round's share of it: all rounds take at most twice as long as one trial."""
+QUIET_SECONDS, QUIET_SHARE = 0.5, 1.0 / ROUNDS
+"""Default time to wait for an undisturbed machine, and a round's share of it."""
+Part = Literal["metrics", "source", "ratios"]
 
 
 @dataclass
-class Confirmed:
-    """What the rounds of one candidate have brought."""
+class Confirmation:
+    """The rounds of one candidate."""
 
-    rounds: list[Measured] = field(default_factory=list)
-    beside: Sequence[Confirmed] = ()
-    """The others that were measured in turns with it."""
+    rounds: list[Measurements] = field(default_factory=list)
+    others: Sequence[Confirmation] = ()
+    """The candidates that were measured in turns with it."""
 
     @property
     def metrics(self) -> dict[str, Estimate]:
-        return self._together(lambda r: r.metrics)
+        return self._combined("metrics")
 
     @property
     def source(self) -> dict[str, Estimate]:
-        """Of the source model beside it."""
-        return self._together(lambda r: r.source)
+        """Metrics of the source model, measured beside the candidate."""
+        return self._combined("source")
 
     @property
     def ratios(self) -> dict[str, Estimate]:
-        return self._together(lambda r: r.ratios)
+        return self._combined("ratios")
 
     @property
     def keys(self) -> list[str]:
-        """Of all evaluations."""
-        return [key for r in self.rounds for key in r.keys]
+        """Keys of all evaluations."""
+        return [key for measurements in self.rounds for key in measurements.keys]
 
-    def enough(self, rounds: int) -> bool:
-        """Whether there are so many rounds in which the machine was left alone."""
-        return sum(not r.disturbed for r in self.rounds) >= rounds
+    def undisturbed(self) -> list[Measurements]:
+        """The rounds in which no other process used the machine."""
+        return [measurements for measurements in self.rounds if not measurements.disturbed]
 
-    def _together(self, which: Callable[[Measured], dict[str, Estimate]]) -> dict[str, Estimate]:
+    def counting(self) -> list[Measurements]:
+        """The rounds that count: the undisturbed ones if they are the majority, else all."""
+        undisturbed = self.undisturbed()
+        if 2 * len(undisturbed) > len(self.rounds):
+            return undisturbed
+        return self.rounds
+
+    def _combined(self, part: Part) -> dict[str, Estimate]:
+        """The estimates of all counting rounds, by metric."""
         from autoopt.measure.intervals.replicas import together  # imports numpy
 
-        own, *others = (tuple(map(which, c.counting())) for c in (self, *self.beside))
-        return {n: together(_of(n, own), [_of(n, other) for other in others]) for n in own[0]}
-
-    def counting(self) -> list[Measured]:
-        """The rounds in which the machine was left alone, where these are most; else all."""
-        calm = [r for r in self.rounds if not r.disturbed]
-        return calm if 2 * len(calm) > len(self.rounds) else self.rounds
+        rounds = _estimates(self, part)
+        others = [_estimates(other, part) for other in self.others]
+        return {name: together(values, [o.get(name, []) for o in others]) for name, values in rounds.items()}
 
 
-def confirm(
-    ctx: RunContext,
-    candidates: Sequence[Candidate],
-    *,
-    more: Callable[[], bool] = lambda: True,
-    occasion: str = "",
-) -> dict[str, Confirmed]:
-    """What candidates come to, by key, each measured once a round in turns; empty where no latency is asked for.
+def _estimates(confirmation: Confirmation, part: Part) -> dict[str, list[Estimate]]:
+    """The estimates of the counting rounds, by metric of the first one."""
+    rounds: list[dict[str, Estimate]] = [getattr(m, part) for m in confirmation.counting()]
+    return {name: [estimates[name] for estimates in rounds if name in estimates] for name in rounds[0]}
+
+
+def confirm(ctx: RunContext, candidates: Sequence[Candidate], occasion: str = "") -> dict[str, Confirmation]:
+    """Measure the latencies of candidates in rounds, until each has enough undisturbed ones or time runs out.
 
     Args:
-        more: asked before each measurement whether there is time for it.
-        occasion: what makes these other measurements than earlier ones, such as a night.
+        ctx: The run. No measurement starts after its deadline.
+        candidates: Measured in turns, once in each round.
+        occasion: Tells these measurements apart from earlier ones, such as those of another night.
+
+    Returns:
+        The rounds by key of the candidate, without candidates that have none. Empty if the run has no latency goal.
     """
-    names = latencies(ctx)
-    found = {candidate.key: Confirmed() for candidate in candidates if names}
-    rounds = rounds_of(ctx.measurement)
-    for number in range(rounds + EXTRA):
+    names = latency_metrics(ctx.problem.goal)
+    rounds_wanted = rounds_of(ctx.problem.measurement)
+    confirmations = {candidate.key: Confirmation() for candidate in candidates}
+    for number in range(rounds_wanted + EXTRA_ROUNDS if names else 0):
+        options = EvaluationOptions(
+            metrics=tuple(names), settings=_round_settings(ctx.problem, number), judged=False, occasion=occasion
+        )
         for candidate in candidates:
-            if not names or found[candidate.key].enough(rounds) or not more():
+            confirmation = confirmations[candidate.key]
+            if len(confirmation.undisturbed()) >= rounds_wanted or ctx.attempt.remaining() <= 0:
                 continue
-            measured = evaluate(
-                ctx,
-                candidate,
-                compare=ctx.source,
-                settings=_settings(ctx, number),
-                only=names,
-                judged=False,
-                occasion=occasion,
-            )
-            if measured.outcome.good:
-                found[candidate.key].rounds.append(measured)
-    return confirmed_of({key: confirmed.rounds for key, confirmed in found.items()})
+            measurements = evaluate(ctx, candidate, options)
+            if measurements.outcome.good:
+                confirmation.rounds.append(measurements)
+    return confirmations_of({key: confirmation.rounds for key, confirmation in confirmations.items()})
 
 
-def confirmed_of(rounds: Mapping[str, list[Measured]]) -> dict[str, Confirmed]:
-    """What comes of rounds that were measured in turns, by key; without those that have none."""
-    found = {key: Confirmed(measured) for key, measured in rounds.items() if measured}
-    for key, confirmed in found.items():
-        confirmed.beside = [other for name, other in found.items() if name != key]
-    return found
+def confirmations_of(rounds: Mapping[str, list[Measurements]]) -> dict[str, Confirmation]:
+    """Rounds that were measured in turns, as confirmations by key, without candidates that have none."""
+    confirmations = {key: Confirmation(measurements) for key, measurements in rounds.items() if measurements}
+    for key, confirmation in confirmations.items():
+        confirmation.others = [other for name, other in confirmations.items() if name != key]
+    return confirmations
 
 
-def judged_again(goal: Goal, first: Measured, again: Confirmed) -> Measured:
-    """What was known of a candidate, with these latencies in place of the first one's; the constraints judged anew."""
-    latencies = {part: getattr(first, part) | getattr(again, part) for part in ("metrics", "source", "ratios")}
-    measured = replace(first, **latencies, keys=[*first.keys, *again.keys], verdicts=[])
-    measured.judge(goal, measured.metrics)
-    return measured
+def judge_again(goal: Goal, first: Measurements, confirmation: Confirmation) -> Measurements:
+    """The first measurements with the confirmed latencies in place of the first ones, and the constraints judged."""
+    measurements = replace(
+        first,
+        metrics=first.metrics | confirmation.metrics,
+        source=first.source | confirmation.source,
+        ratios=first.ratios | confirmation.ratios,
+        keys=[*first.keys, *confirmation.keys],
+        verdicts=[],
+    )
+    measurements.judge(goal, measurements.metrics)
+    return measurements
 
 
-def latencies(ctx: RunContext) -> list[str]:
-    """The latency metrics of a run; none where neither an objective nor a constraint is one."""
-    asked = [o.metric for o in ctx.goal.objectives] + [c.metric for c in ctx.goal.constraints]
-    wanted = any(get_metric(name, ctx.goal.custom).kind == "latency" for name in asked)
-    return [m.name for m in ctx.goal.metrics if m.kind == "latency"] if wanted else []
+def latency_metrics(goal: Goal) -> list[str]:
+    """The latency metrics of a run; none if neither an objective nor a constraint is one."""
+    targets = [objective.metric for objective in goal.objectives]
+    targets += [constraint.metric for constraint in goal.constraints]
+    if not any(goal.metric(name).kind == "latency" for name in targets):
+        return []
+    return [metric.name for metric in goal.metrics if metric.kind == "latency"]
 
 
-def seconds_for(ctx: RunContext, count: int) -> float:
-    """How long it takes to confirm that many candidates."""
-    return count * rounds_of(ctx.measurement) * float(_settings(ctx, 0)["seconds"])
+def confirmation_seconds(problem: Problem, count: int) -> float:
+    """Time that confirming this many candidates takes."""
+    return count * rounds_of(problem.measurement) * float(_round_settings(problem, 0)["seconds"])
 
 
-def _settings(ctx: RunContext, number: int) -> dict[str, Any]:
-    final = {name: ctx.measurement.get(name, default) * factor for name, (default, factor) in FINAL.items()}
-    return {**final, "seed": int(ctx.measurement.get("seed", 0)) + number}
-
-
-def _of(name: str, rounds: Sequence[dict[str, Estimate]]) -> list[Estimate]:
-    return [r[name] for r in rounds if name in r]
+def _round_settings(problem: Problem, number: int) -> dict[str, Any]:
+    """Settings of one round. Each has a seed of its own, so that the order of the blocks differs."""
+    settings: Mapping[str, Any] = problem.measurement
+    return {
+        "seconds": settings.get("seconds", SECONDS) * SECONDS_SHARE,
+        "quiet_seconds": settings.get("quiet_seconds", QUIET_SECONDS) * QUIET_SHARE,
+        "seed": int(settings.get("seed", 0)) + number,
+    }

@@ -1,44 +1,43 @@
-"""What of a point is done already: of points that promise the same, the one with the least to do is tried."""
+"""The cost of a search point: of points that promise the same, the one with the least work left is tried first."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from autoopt.dag import Chain, ChainNode
+from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.pass_runs import Progress, stored_run
+from autoopt.engine.work.pass_runs import ChainProgress, stored_pass_run
 from autoopt.search.trial import Cost
 from autoopt.space import Point
 
 
 def cost_of(ctx: RunContext, chains: Mapping[str, Chain]) -> Cost:
-    """Whether a point's candidate was there before the run began, and how many of its last passes were not. What the
-    run itself adds does not count: a resumed run is to ask what the uninterrupted one would have."""
-    run = ctx.store.runs.get(ctx.run)
-    began = run.created if run else 0.0
-    known: dict[str, tuple[bool, int]] = {}
+    """Make a function that tells if a point's candidate existed before the run, and how many passes it lacks.
+
+    What the run itself adds does not count, so that a resumed run proposes what the uninterrupted one would have.
+    """
+    began = ctx.store.runs.get(ctx.run).created
+    costs: dict[str, tuple[bool, int]] = {}
 
     def cost(chain_id: str, point: Point) -> tuple[bool, int]:
         key = json.dumps([chain_id, point], sort_keys=True, default=str)
-        if key not in known:
-            chain = chains[chain_id]
-            lacking = _lacking(ctx, chain.nodes, chain.space.configs(point), began)
-            known[key] = lacking == 0, lacking
-        return known[key]
+        if key not in costs:
+            missing = _missing_pass_runs(ctx, chains[chain_id], point, began)
+            costs[key] = missing == 0, missing
+        return costs[key]
 
     return cost
 
 
-def _lacking(
-    ctx: RunContext, nodes: Sequence[ChainNode], configs: Mapping[str, Mapping[str, Any]], before: float
-) -> int:
-    """How many of the nodes' pass runs were not in the store before that time; none where one of them failed."""
-    progress = Progress(ctx.source)
-    while progress.done < len(nodes) and progress.outcome.good:
-        record = stored_run(ctx, nodes[progress.done], configs, progress.candidate)
+def _missing_pass_runs(ctx: RunContext, chain: Chain, point: Point, before: float) -> int:
+    """Number of the chain's last pass runs that were not stored before that time; 0 if one of them failed."""
+    configs = chain.space.configs(point)
+    progress = ChainProgress(ctx.problem.source)
+    while progress.completed < len(chain.nodes) and progress.outcome.good:
+        node = chain.nodes[progress.completed]
+        record = stored_pass_run(ctx, node, configs, progress.candidate)
         if record is None or record.finished >= before:
-            return len(nodes) - progress.done
-        progress.take(nodes[progress.done].id, record)
+            return len(chain.nodes) - progress.completed
+        progress.add(node.id, record)
     return 0

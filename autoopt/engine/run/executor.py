@@ -1,32 +1,42 @@
-"""Where trials are carried out: threads of this process, or flow runs made by `autoopt.orchestrate`."""
+"""Executors of trials: threads of this process here, flow runs in `autoopt.orchestrate`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from autoopt.results import TrialResult
 
-Work = Callable[[], TrialResult]
+Work: TypeAlias = Callable[[], TrialResult]
 
 
 class Executor(Protocol):
-    """Carries out trials; `submit` returns at once, the future holds the result. Thread-safe."""
+    """Executes trials. Thread-safe."""
 
     def submit(self, chain: str, name: str, number: int, work: Work) -> Future[TrialResult]:
-        """Carry out trial `number`, of the chain with id `chain` and readable `name`. `work` does it in this process
-        and stores its end; an executor that has it done elsewhere, from its row in the store, does not call it."""
+        """Start a trial and return at once.
+
+        Args:
+            chain: Id of the trial's chain.
+            name: Readable name of the chain.
+            number: Number of the trial.
+            work: Executes the trial in this process and stores its end. An executor that has another process do that,
+                from the trial's record in the store, does not call it.
+        """
 
 
 class InlineExecutor:
-    """Trials in `workers` threads of this process; each waits for worker processes, so threads are enough.
-
-    stop: called where an error or an interrupt ends the search, to end the trials under way.
-    """
+    """Executes trials in threads of this process. Each waits for worker processes, so threads are enough."""
 
     def __init__(self, workers: int, stop: Callable[[], None]) -> None:
+        """Create the threads.
+
+        Args:
+            workers: Number of threads.
+            stop: Called if an error or an interrupt ends the block, to end the trials under way.
+        """
         self._threads = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="trial")
         self._stop = stop
 

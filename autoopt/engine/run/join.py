@@ -1,4 +1,4 @@
-"""Joining a run that another process began: the same plan and settings, from the store, to carry out its trials."""
+"""Join a run that another process began, with the same plan and settings, to execute its trials."""
 
 from __future__ import annotations
 
@@ -10,82 +10,95 @@ from pathlib import Path
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
-from autoopt.engine.run.loop import spent_seconds
-from autoopt.engine.run.opening import make_context, make_session
+from autoopt.engine.run.loop import time_spent
+from autoopt.engine.run.opening import make_attempt, make_session
 from autoopt.engine.run.session import Session
-from autoopt.engine.run.trial import execute_row
+from autoopt.engine.run.trial import execute_trial
+from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.hosts import Opener
-from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.results import RunResult
 from autoopt.store import EventRecord, RunRecord, Store, TrialRecord, open_store
 from autoopt.store.leases import renewed_claim
 
 RETRIED = "chain retried"
-"""Kind of the events that say since when the failures of a chain count as retryable."""
+"""Kind of the events that record when a chain's failures were declared retryable."""
 
 
 @dataclass
-class Joined:
-    """A run joined. Its session is not ours: it is neither begun nor ended here."""
+class JoinedRun:
+    """A run of another process. Its session is neither entered nor ended here."""
 
     session: Session
     record: RunRecord
-    _redone: set[int] = field(default_factory=set, init=False)
+    _retried: set[int] = field(default_factory=set, init=False)
+    """Numbers of the trials that were claimed again."""
 
     @property
     def store(self) -> Store:
         return self.session.ctx.store
 
-    def claim(self, chain: str) -> TrialRecord | None:
-        """The next trial of a chain that has to be done, claimed; None where there is none now."""
-        row = self.store.trials.claim_next(self.record.id, chain)
-        if row is not None or not self.session.ctx.redo_before:
-            return row
-        for done in self.store.trials.all(self.record.id):
-            retryable = done.chain == chain and done.outcome is not None and done.outcome.retryable
-            if not retryable or done.number in self._redone:
-                continue
-            if self.store.claims.acquire("trial", done.key, redo=True):
-                self._redone.add(done.number)
-                return done
-        return None
-
-    def redo(self, chain: str) -> None:
-        """From now on the chain's failures of before count as retryable, in its trials, pass runs and evaluations."""
-        run = self.record.id
-        self.store.events.add(EventRecord(kind=RETRIED, run=run, subject=chain))
-        self.session.ctx.redo_before = self.store.events.all(run=run, kind=RETRIED, subject=chain)[-1].time
-        self.session.ctx.deadline = float("inf")
-
-    def carry_out(self, row: TrialRecord) -> TrialRecord:
-        """Carry out a claimed trial; its row as it is then. What is given up in the middle is free for others."""
-        try:
-            with renewed_claim(self.store, "trial", row.key):
-                execute_row(self.session.ctx, self.session.chains[row.chain], replace(row, owner=self.store.owner))
-        except BaseException:
-            self.store.claims.release("trial", row.key)
-            raise
-        return next(t for t in self.store.trials.all(self.record.id) if t.number == row.number)
-
     @property
-    def under_way(self) -> bool:
-        """Whether the run goes on."""
+    def is_running(self) -> bool:
         return self.store.runs.get(self.record.id).status == "running"
 
+    def retry_failures(self, chain: str) -> None:
+        """Execute the chain's failed trials, pass runs and evaluations again."""
+        run = self.record.id
+        self.store.events.add(EventRecord(kind=RETRIED, run=run, subject=chain))
+        # The database's clock decides, because other machines compare their failures with this time.
+        now = self.store.events.all(run=run, kind=RETRIED, subject=chain)[-1].time
+        self.session.retry_failures(before=now)
+
+    def claim_trial(self, chain: str) -> TrialRecord | None:
+        """Claim the next trial of a chain; None if there is none now."""
+        trial = self.store.trials.claim_next(self.record.id, chain)
+        if trial is not None or not self.session.ctx.attempt.retry.before:
+            return trial
+        for completed in self.store.trials.all(self.record.id):
+            if completed.chain != chain or completed.number in self._retried:
+                continue
+            if completed.outcome is None or not completed.outcome.retryable:
+                continue
+            if self.store.claims.acquire("trial", completed.key, redo=True):
+                self._retried.add(completed.number)
+                return completed
+        return None
+
+    def execute(self, trial: TrialRecord) -> TrialRecord:
+        """Execute a claimed trial. If that is interrupted, the trial is free for others.
+
+        Returns:
+            The record as it is stored afterwards.
+        """
+        session = self.session
+        try:
+            with renewed_claim(self.store, "trial", trial.key):
+                execute_trial(session.ctx, session.chains[trial.chain], replace(trial, owner=self.store.owner))
+        except BaseException:
+            self.store.claims.release("trial", trial.key)
+            raise
+        return self.store.trials.get(self.record.id, trial.number)
+
     def conclude(self) -> RunResult | None:
-        """The result of a run that had ended, made anew from its trials; None where somebody else is at it."""
+        """Compute the result of a finished run again from its trials; None if another process is doing that."""
         if not self.store.claims.acquire("run", self.record.id, redo=True):
             return None
-        return self.session.conclude(self.session.told(), str((self.record.result or {}).get("stopped", "")))
+        stopped = str((self.record.result or {}).get("stopped", ""))
+        return self.session.conclude(self.session.completed_trials(), stopped)
 
 
 @contextmanager
-def join(run: str, *, home: Path | None = None, opener: Opener | None = None) -> Iterator[Joined]:
-    """Join a run by its id, with its DAG as it was when it began. `opener`: how hosts behind work pools are reached.
+def join(run: str, *, home: Path | None = None, opener: Opener | None = None) -> Iterator[JoinedRun]:
+    """Join a run, with its DAG as it was when it began.
+
+    Args:
+        run: Id of the run.
+        home: Folder of the store; None for the one of the settings.
+        opener: Opens hosts behind work pools.
 
     Raises:
-        InputError: no such run, or its data or script has changed since it began.
+        InputError: There is no such run, or its data, script or environment has changed since it began.
     """
     with open_store(home=home) as store:
         record = store.runs.get(run)
@@ -99,9 +112,7 @@ def join(run: str, *, home: Path | None = None, opener: Opener | None = None) ->
             raise InputError(
                 f"run {record.id} cannot be joined here: the DAG, the data, the CPU or the installed versions differ"
             )
-        began = time.monotonic() - spent_seconds(resources.store, record.id)
-        ctx = make_context(request, inputs, resources, record.id, began)
-        resources.store.artifacts.restorer = restorer(
-            resources.store, ReplayEnvironment(resources.pool, resources.scratch, **ctx.replay_environment_json())
-        )
-        yield Joined(make_session(ctx, inputs, record.name), record)
+        began = time.monotonic() - time_spent(resources.store, record.id)
+        attempt = make_attempt(request, inputs, record.id, began)
+        ctx = RunContext(inputs.problem, resources, attempt)
+        yield JoinedRun(make_session(ctx, inputs, record.name), record)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from autoopt import json_codec
-from autoopt.engine.work.evaluations import Measured
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
 
 if TYPE_CHECKING:
-    from autoopt.engine.run.confirm import Confirmed
+    from autoopt.engine.run.confirm import Confirmation
     from autoopt.engine.work.context import RunContext
 
 BUSY = "the machine was busy during the measurement"
@@ -28,16 +28,16 @@ def stored_summary(ctx: RunContext, keys: Sequence[str]) -> Summary:
 
     Of several latency measurements, the first is the trial's own, and the others are the rounds that replaced it.
     """
-    from autoopt.engine.run.confirm import Confirmed
+    from autoopt.engine.run.confirm import Confirmation
 
     stored = ctx.store.results.evaluations(keys)
     records = [stored[key] for key in dict.fromkeys(keys) if key in stored]
     latencies = [record for record in records if record.meter == "latency" and record.outcome.good]
     rounds = latencies[1:] or latencies
-    return summarize(Measured.of(records), Confirmed([Measured.of([record]) for record in rounds]))
+    return summarize(Measurements.of(records), Confirmation([Measurements.of([record]) for record in rounds]))
 
 
-def summarize(measured: Measured, confirmed: Confirmed) -> Summary:
+def summarize(measured: Measurements, confirmed: Confirmation) -> Summary:
     """Summarize how a candidate was measured.
 
     Args:
@@ -52,7 +52,7 @@ def summarize(measured: Measured, confirmed: Confirmed) -> Summary:
     return json_codec.from_json(MeasurementSummary, fields), caveats
 
 
-def _latency(confirmed: Confirmed) -> dict[str, object]:
+def _latency(confirmed: Confirmation) -> dict[str, object]:
     counted: list[Details] = [measured.details["latency"] for measured in confirmed.counting()]
     # Without profiles of inputs, a measurement has one unnamed part.
     parts: list[Mapping[str, Details]] = [details.get("profiles") or {"": details} for details in counted]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from autoopt.engine.run.loop import CompletedTrial
 from autoopt.engine.run.select import (
     comparable_values,
     distinct_feasible,
@@ -14,8 +13,9 @@ from autoopt.engine.run.select import (
     source_model,
     trial_model,
 )
+from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import Measured
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import get_metric
 from autoopt.results import ModelResult
 from autoopt.search.choice import choose_best
@@ -28,7 +28,7 @@ class Ranking:
     """Ranks trials that were measured alike."""
 
     ctx: RunContext
-    baseline: Measured
+    baseline: Measurements
     """The source model."""
     choose: Choose
     """The way in which several objectives decide."""
@@ -38,7 +38,7 @@ class Ranking:
         scored = self._scored(trials)
         best: list[CompletedTrial] = []
         while scored and len(best) < count:
-            next_best = choose_best(list(scored), self.ctx.goal.objectives, self.choose)
+            next_best = choose_best(list(scored), self.ctx.problem.goal.objectives, self.choose)
             best.append(scored.pop(next_best))
         return best
 
@@ -51,7 +51,7 @@ class Ranking:
         competitors = list(scored)
         if self.source_meets:
             competitors.append(self._source_score())
-        front = pareto_front(competitors, self.ctx.goal.front)
+        front = pareto_front(competitors, self.ctx.problem.goal.front)
         return [trial_model(self.ctx, scored[score]) for score in front if score in scored]
 
     def best(self, trials: Sequence[CompletedTrial], only: Set[str] = frozenset()) -> ModelResult | None:
@@ -60,7 +60,7 @@ class Ranking:
         Args:
             only: keys of the candidates to choose from; empty for all.
         """
-        objectives = self.ctx.goal.objectives
+        objectives = self.ctx.problem.goal.objectives
         scored = self._scored(trials)
         if only:
             scored = {score: trial for score, trial in scored.items() if _key(trial) in only}
@@ -80,7 +80,7 @@ class Ranking:
     @property
     def source_meets(self) -> bool:
         """True if the source model has all objectives and meets the constraints."""
-        goal, metrics = self.ctx.goal, self.baseline.metrics
+        goal, metrics = self.ctx.problem.goal, self.baseline.metrics
         if any(objective.metric not in metrics for objective in goal.objectives):
             return False
         for constraint in goal.constraints:
@@ -91,7 +91,7 @@ class Ranking:
         return True
 
     def _gains(self, trial: CompletedTrial) -> bool:
-        objective = self.ctx.goal.objectives[0]
+        objective = self.ctx.problem.goal.objectives[0]
         return is_certain_gain(trial.result, objective.metric, maximize=objective.goal == "maximize")
 
     def _source_score(self) -> Scored:
@@ -100,9 +100,9 @@ class Ranking:
 
     def _scored(self, trials: Sequence[CompletedTrial]) -> dict[Scored, CompletedTrial]:
         """The distinct feasible trials that have a value of every objective."""
-        objectives = self.ctx.goal.objectives
+        objectives = self.ctx.problem.goal.objectives
         scored = {}
-        for trial in distinct_feasible(trials, self.ctx.source):
+        for trial in distinct_feasible(trials, self.ctx.problem.source):
             if all(objective.metric in trial.result.metrics for objective in objectives):
                 values = comparable_values(trial, self.baseline.metrics)
                 scored[Scored(values, pass_count(trial), trial.chain.id, trial.number)] = trial

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autoopt.engine.run.loop import CompletedTrial, objective_values
 from autoopt.engine.run.measurement_summary import stored_summary
+from autoopt.engine.run.trial import CompletedTrial, objective_values
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import Measured
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -26,13 +26,13 @@ def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
     return []
 
 
-def source_model(ctx: RunContext, baseline: Measured) -> ModelResult:
+def source_model(ctx: RunContext, baseline: Measurements) -> ModelResult:
     """The source model as a result; every ratio is exactly 1."""
     summary, caveats = stored_summary(ctx, baseline.keys)
     return ModelResult(
-        artifact=ctx.source.artifact,
-        path=ctx.path(ctx.source),
-        session_options=dict(ctx.source.session_options),
+        artifact=ctx.problem.source.artifact,
+        path=ctx.model_path(ctx.problem.source),
+        session_options=dict(ctx.problem.source.session_options),
         chain=SOURCE,
         metrics=_values(baseline.metrics),
         intervals=dict(baseline.metrics),
@@ -45,12 +45,12 @@ def source_model(ctx: RunContext, baseline: Measured) -> ModelResult:
 def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
     """The model of a feasible trial."""
     result = trial.result
-    candidate = result.candidate or ctx.source
+    candidate = result.candidate or ctx.problem.source
     configs = trial.chain.space.configs(result.point)
     summary, caveats = stored_summary(ctx, result.evaluations)
     return ModelResult(
         artifact=candidate.artifact,
-        path=ctx.path(candidate),
+        path=ctx.model_path(candidate),
         session_options=dict(candidate.session_options),
         chain=trial.chain.name,
         passes=tuple(node.id for node in trial.chain.nodes if not node.inserted),

@@ -1,59 +1,66 @@
-"""A run from beginning to end: baseline, search, confirmation of the best, result. Usable without Prefect."""
+"""A run from beginning to end: baseline, search, confirmation of the best, result. Works without Prefect."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from autoopt.dag import Chain
-from autoopt.engine.run.confirm import Confirmed, confirm, judged_again, seconds_for
+from autoopt.dag.compiler.chain import Chain
+from autoopt.engine.run.confirm import Confirmation, confirm, confirmation_seconds, judge_again
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import export
-from autoopt.engine.run.loop import CompletedTrial, Search
+from autoopt.engine.run.loop import SearchLoop
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible, explain_no_result, source_model
-from autoopt.engine.run.trial import with_measured
+from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import Measured, evaluate
+from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject
 from autoopt.metrics import Estimate
+from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.results import Baseline, ModelResult, RunResult, TrialResult, WorkCounts
+from autoopt.results import Baseline, ModelResult, RunResult, TrialResult
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
 from autoopt.store.leases import abandon_run, renewed_claim
 
-CONFIRM = 3
-"""How many of the best candidates are measured again before one is chosen."""
+CONFIRMED = 3
+"""Number of the best candidates whose latency is measured again before one is chosen."""
 TURNS = 3
-"""How often the next so many are, where all before them then break a constraint."""
+"""How often the next few are measured again, if all before them then break a constraint."""
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
+"""Outcomes of the source model that end the run."""
+CONFIRM_SHARE = 0.2
+"""Largest share of the run's time that is set aside for confirming the best candidates."""
 
 
 @dataclass
 class Session:
-    """A prepared run. `answer` is set where an identical finished run answers; then there is nothing to search."""
+    """A prepared run on one target. Use it as a context manager, which holds the run's lease.
+
+    If `answer` is set, an identical finished run has answered, and there is nothing to search.
+    """
 
     ctx: RunContext
-    strategy: Study
+    study: Study
     search_config: SearchConfig
-    chains: dict[str, Chain]
+    chains: Mapping[str, Chain]
     notes: list[str]
     name: str
     answer: RunResult | None = None
     closing: ExitStack = field(default_factory=ExitStack)
-    """What ends with the session."""
-    _baseline: Measured | None = field(default=None, init=False)
+    """Callbacks for the end of the session."""
+    _baseline: Measurements | None = field(default=None, init=False)
     _lease: ExitStack = field(default_factory=ExitStack, init=False)
     _confirmed: set[str] = field(default_factory=set, init=False)
+    """Keys of the confirmed candidates."""
 
     def __enter__(self) -> Session:
         if self.answer is None:
@@ -65,175 +72,234 @@ class Session:
     ) -> None:
         self._lease.close()
         if error is not None and self.answer is None:
-            self.closing.callback(self._say, abandon_run(self.ctx.store, self.ctx.run, error))
+            note = abandon_run(self.ctx.store, self.ctx.run, error)
+            if note:
+                self.closing.callback(self.ctx.attempt.observer.on_note, note)
         self.closing.close()
 
-    def _say(self, text: str) -> None:
-        if text:
-            self.ctx.observer.on_note(text)
+    def observe_with(self, observer: Observer) -> None:
+        """Replace the observer of what follows."""
+        self.ctx = replace(self.ctx, attempt=replace(self.ctx.attempt, observer=observer))
 
-    def baseline(self) -> Measured:
-        """Metrics of the source model, measured or from the store.
+    def retry_failures(self, before: float) -> None:
+        """Execute failures that were stored before this time again, without a time limit.
+
+        Args:
+            before: Time on the database's clock.
+        """
+        attempt = self.ctx.attempt
+        retry = replace(attempt.retry, before=before)
+        self.ctx = replace(self.ctx, attempt=replace(attempt, retry=retry, deadline=float("inf")))
+
+    def execute(self, search: Callable[[Session], RunResult]) -> RunResult:
+        """Return the answer of an identical finished run, or search."""
+        return self.answer or search(self)
+
+    def baseline(self) -> Measurements:
+        """Measure the source model, at the first call.
 
         Raises:
-            InputError: the source model crashes, hangs, overflows the memory, or does not fit data and metrics.
+            InputError: The source model crashes, hangs, exceeds the memory limit, or does not fit data and metrics.
         """
         if self._baseline is None:
-            with self.ctx.counts.timing("baseline"):
-                measured = evaluate(self.ctx, self.ctx.source, compare=self.ctx.source, judged=False)
-            if measured.outcome in FATAL:
-                raise InputError(
-                    f"the source model cannot be measured: {measured.outcome} ({measured.message})", where=self.name
+            with self.ctx.attempt.counts.timing("baseline"):
+                measurements = evaluate(self.ctx, self.ctx.problem.source, EvaluationOptions(judged=False))
+            if measurements.outcome in FATAL:
+                message = f"the source model cannot be measured: {measurements.outcome} ({measurements.message})"
+                raise InputError(message, where=self.name)
+            if measurements.outcome is Outcome.REFUSED:
+                raise InputError(measurements.message, where=self.name)
+            if not measurements.outcome.good:
+                self.notes.append(
+                    f"the source model cannot be measured, so there are no ratios: {measurements.message}"
                 )
-            if measured.outcome is Outcome.REFUSED:
-                raise InputError(measured.message, where=self.name)
-            if not measured.outcome.good:
-                self.notes.append(f"the source model does not run ({measured.message}): no ratios")
-            self._baseline = measured
-            self.ctx.observer.on_baseline(measured.metrics)
+            self._baseline = measurements
+            self.ctx.attempt.observer.on_baseline(measurements.metrics)
         return self._baseline
 
     def work_ahead(self, enough: Callable[[], bool]) -> None:
-        """Do what the search will need in any case and what needs no quiet machine, until `enough()` or done: the
-        source's quality, and the first passes of the chains up to the first searched parameter."""
-        quiet = [m.name for m in self.ctx.goal.metrics if m.kind not in ("latency", "memory")]
-        with self.ctx.counts.timing("baseline"):
-            evaluate(self.ctx, self.ctx.source, compare=self.ctx.source, only=quiet, judged=False)
+        """Do work that any search needs and that needs no undisturbed machine, until `enough()`.
+
+        That is the source's quality, and the passes of each chain up to the first one with searched parameters.
+        """
+        quality = [m.name for m in self.ctx.problem.goal.metrics if m.kind not in ("latency", "memory")]
+        with self.ctx.attempt.counts.timing("baseline"):
+            evaluate(self.ctx, self.ctx.problem.source, EvaluationOptions(metrics=tuple(quality), judged=False))
         for chain in self.chains.values():
             if enough():
                 return
             fixed = list(takewhile(lambda node: not node.space.search, chain.nodes))
-            run_chain(self.ctx, fixed, {n.id: n.space.config({}) for n in fixed})
-
-    def steps_of(self, model: ModelResult) -> list[dict[str, Any]]:
-        """The lineage of a model, from the source on; none for the source itself."""
-        if model.candidate.key == self.ctx.source.key:
-            return []
-        return [step.to_json() for step in self.ctx.store.lineage.trace(model.candidate).steps]
-
-    def carry_out(self, search: Callable[[Session], RunResult]) -> RunResult:
-        """The result: the answer of an identical finished run, or what `search` finds."""
-        return self.answer or search(self)
-
-    def export(self, result: RunResult, out: Path) -> RunResult:
-        """Leave the best model with its recipe in the folder `out`; the result says where."""
-        return result if result.best is None else replace(result, best=self.export_choice(result.best, out))
-
-    def export_choice(self, model: ModelResult, out: Path) -> ModelResult:
-        """Leave a model that this run's passes made, with its recipe, in the folder `out`; the result says where."""
-        ctx = self.ctx
-        steps, replay_environment = self.steps_of(model), ctx.replay_environment_json()
-        path = export(
-            ctx.store, model, out, source=ctx.source.artifact, steps=steps, replay_environment=replay_environment
-        )
-        return replace(model, path=str(path))
-
-    def told(self) -> list[CompletedTrial]:
-        """The trials of this run that are done, from the store."""
-        rows = [row for row in self.ctx.store.trials.all(self.ctx.run) if row.status == "done"]
-        return [
-            CompletedTrial(r.number, self.chains[r.chain], r.result, r.details.get("upto") is not None) for r in rows
-        ]
+            run_chain(self.ctx, fixed, {node.id: node.space.config({}) for node in fixed})
 
     def search(self, executor: Executor) -> RunResult:
-        """Carry the run to its result, which is recorded before it is returned."""
+        """Search, confirm the best candidates and record the result."""
         baseline = self.baseline()
-        goal, trials = self.ctx.goal, self.search_config.trials or self.ctx.plan.point_count
-        self.ctx.observer.on_search_start(goal.objectives, goal.constraints, trials)
-        search = Search(self.ctx, self.strategy, self.chains, baseline.metrics, self._search_until())
-        with self.ctx.counts.timing("search"):
-            told = search.run(executor)
-        return self.conclude(told, search.stopped)
+        problem, observer = self.ctx.problem, self.ctx.attempt.observer
+        trials_planned = self.search_config.trials or problem.plan.point_count
+        observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned)
+        loop = SearchLoop(self.ctx, self.study, self.chains, baseline.metrics, self._search_deadline())
+        with self.ctx.attempt.counts.timing("search"):
+            trials = loop.run(executor)
+        return self.conclude(trials, loop.stopped)
 
-    @property
-    def ranking(self) -> Ranking:
-        """How this run's trials compare."""
-        return Ranking(self.ctx, self.baseline(), self.search_config.choose)
+    def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
+        """Confirm the best of these trials and record the result.
 
-    def conclude(self, told: list[CompletedTrial], stopped: str) -> RunResult:
-        """The result of these trials, the few best of them measured again; recorded."""
+        Args:
+            trials: The completed trials. Those of confirmed candidates get the confirmed figures.
+            stopped: Why the search ended.
+        """
         baseline = self.baseline()
-        with self.ctx.counts.timing("confirm"):
-            self._confirm(told, baseline)
-        if not told:
-            self.notes.append(f"no trial was made: {stopped}")
+        with self.ctx.attempt.counts.timing("confirm"):
+            self._confirm_best(trials)
+        if not trials:
+            self.notes.append(f"no trial ran: {stopped}")
         if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:
-            self.notes.append("the source model's accuracy is 0: are these its labels?")
-        result = self._result(told, baseline, stopped)
+            self.notes.append("the source model's accuracy is 0; check that the labels belong to this data")
+        result = self._result(trials, stopped)
         self.ctx.store.runs.finish(self.ctx.run, "finished", result.to_json())
         return result
 
-    def _search_until(self) -> float:
-        """When the search has to end so that there is time to confirm the best: that time, at most a fifth of all."""
-        whole = self.ctx.deadline - self.ctx.began
-        return self.ctx.deadline - min(0.2 * whole, seconds_for(self.ctx, CONFIRM))
+    def completed_trials(self) -> list[CompletedTrial]:
+        """The completed trials of this run, from the store."""
+        trials: list[CompletedTrial] = []
+        for record in self.ctx.store.trials.all(self.ctx.run):
+            if record.status == "done":
+                partial = record.details.get("upto") is not None
+                trial = CompletedTrial(record.number, self.chains[record.chain], record.result, partial)
+                trials.append(trial)
+        return trials
 
-    def _confirm(self, told: list[CompletedTrial], baseline: Measured) -> None:
-        """Measure the latency of the few best again, and judge their constraints by that; where all of them break one,
-        that of the next few."""
-        broken: list[Measured] = []
-        for _ in range(TURNS if baseline.metrics else 0):
-            few = {t.result.candidate.key: t.result for t in self.ranking.few_best(told, CONFIRM) if t.result.candidate}
-            candidates = [result.candidate for result in few.values() if result.candidate]
-            found = confirm(self.ctx, candidates, more=lambda: time.monotonic() < self.ctx.deadline)
-            anew = {key: self._anew(few[key], again) for key, again in found.items()}
-            self._confirmed |= set(found)
-            for trial in told:
-                candidate = trial.result.candidate
-                if candidate and candidate.key in anew and trial.result.outcome is Outcome.OK:
-                    trial.result = with_measured(trial.result, anew[candidate.key])
-            broken += [measured for measured in anew.values() if measured.violation > 0]
-            if not anew or len(broken) < len(self._confirmed):
+    @property
+    def ranking(self) -> Ranking:
+        """The order of this run's trials."""
+        return Ranking(self.ctx, self.baseline(), self.search_config.choose)
+
+    def measure_trial(self, trial: CompletedTrial, until: float) -> CompletedTrial:
+        """Measure the candidate of a trial, possibly another target's, on this target, and confirm it.
+
+        Args:
+            trial: The trial whose candidate to measure.
+            until: Deadline, if it is later than the run's own.
+        """
+        ctx = self.ctx.until(max(self.ctx.attempt.deadline, until))
+        candidate = trial.result.candidate or ctx.problem.source
+        measurements = evaluate(ctx, candidate)
+        if measurements.outcome.good and measurements.violation <= 0 and self.baseline().metrics:
+            for confirmation in confirm(ctx, [candidate]).values():
+                measurements = judge_again(ctx.problem.goal, measurements, confirmation)
+        return replace(trial, result=with_measurements(trial.result, measurements))
+
+    def export(self, result: RunResult, out: Path) -> RunResult:
+        """Export the best model with its recipe to the folder `out`; the returned result has its path."""
+        if result.best is None:
+            return result
+        return replace(result, best=self.export_model(result.best, out))
+
+    def export_model(self, model: ModelResult, out: Path) -> ModelResult:
+        """Export a model that this run's passes made, with its recipe; the returned model has its path."""
+        problem = self.ctx.problem
+        path = export(
+            self.ctx.store,
+            model,
+            out,
+            source=problem.source.artifact,
+            steps=self.steps_of(model),
+            replay_environment=problem.replay_environment(),
+        )
+        return replace(model, path=str(path))
+
+    def steps_of(self, model: ModelResult) -> list[JsonObject]:
+        """The lineage of a model from the source on; empty for the source itself."""
+        if model.candidate.key == self.ctx.problem.source.key:
+            return []
+        return [step.to_json() for step in self.ctx.store.lineage.trace(model.candidate).steps]
+
+    def _search_deadline(self) -> float:
+        """End of the search, which leaves time to confirm the best candidates."""
+        attempt = self.ctx.attempt
+        reserve = CONFIRM_SHARE * (attempt.deadline - attempt.began)
+        return attempt.deadline - min(reserve, confirmation_seconds(self.ctx.problem, CONFIRMED))
+
+    def _confirm_best(self, trials: Sequence[CompletedTrial]) -> None:
+        """Confirm the few best candidates; if all of them then break a constraint, the next few."""
+        broken: list[Measurements] = []
+        if not self.baseline().metrics:
+            return
+        for _ in range(TURNS):
+            results = self._best_results(trials)
+            candidates = [result.candidate for result in results.values() if result.candidate is not None]
+            judged: dict[str, Measurements] = {}
+            for key, confirmation in confirm(self.ctx, candidates).items():
+                judged[key] = self._judge_again(results[key], confirmation)
+            self._confirmed |= set(judged)
+            _update(trials, judged)
+            broken += [measurements for measurements in judged.values() if measurements.violation > 0]
+            if not judged or len(broken) < len(self._confirmed):
                 break
         if broken:
-            self.notes.append(self._note(broken, told))
+            self.notes.append(self._broken_note(broken, trials))
 
-    def _anew(self, result: TrialResult, again: Confirmed) -> Measured:
-        """What a candidate's evaluations say, with the latencies of its rounds in place of the first one's."""
-        known = self.ctx.store.results.evaluations(result.evaluations)
-        return judged_again(self.ctx.goal, Measured.of(known[k] for k in result.evaluations if k in known), again)
+    def _best_results(self, trials: Sequence[CompletedTrial]) -> dict[str, TrialResult]:
+        """The results of the few best trials, by key of the candidate."""
+        results: dict[str, TrialResult] = {}
+        for trial in self.ranking.few_best(trials, CONFIRMED):
+            if trial.result.candidate is not None:
+                results[trial.result.candidate.key] = trial.result
+        return results
 
-    def _note(self, broken: Sequence[Measured], told: Sequence[CompletedTrial]) -> str:
-        """On the candidates that met the constraints until they were measured again."""
-        few = len(self._confirmed)
-        said = f"{len(broken)} of the {few} best broke a constraint when measured again: {broken[0].worst}"
-        left = len(distinct_feasible(told, self.ctx.source)) if len(broken) == few else 0
-        return f"{said}; {left} more, measured only once, do not count" if left else said
+    def _judge_again(self, result: TrialResult, confirmation: Confirmation) -> Measurements:
+        records = self.ctx.store.results.evaluations(result.evaluations)
+        first = Measurements.of(records[key] for key in result.evaluations if key in records)
+        return judge_again(self.ctx.problem.goal, first, confirmation)
 
-    def measured_here(self, trial: CompletedTrial) -> CompletedTrial:
-        """A trial, maybe of another target, with what its candidate comes to on this one, measured as the few best."""
-        candidate = trial.result.candidate or self.ctx.source
-        found = evaluate(self.ctx, candidate, compare=self.ctx.source)
-        if found.outcome.good and found.violation <= 0 and self.baseline().metrics:
-            for again in confirm(self.ctx, [candidate]).values():
-                found = judged_again(self.ctx.goal, found, again)
-        return replace(trial, result=with_measured(trial.result, found))
+    def _broken_note(self, broken: Sequence[Measurements], trials: Sequence[CompletedTrial]) -> str:
+        """A note on candidates that met the constraints only until they were confirmed."""
+        count = len(self._confirmed)
+        note = f"{len(broken)} of the {count} best broke a constraint when measured again: {broken[0].worst}"
+        if len(broken) < count:
+            return note
+        unconfirmed = len(distinct_feasible(trials, self.ctx.problem.source))
+        if not unconfirmed:
+            return note
+        return f"{note}; {unconfirmed} more do not count because they were measured only once"
 
-    def _result(self, told: Sequence[CompletedTrial], baseline: Measured, stopped: str) -> RunResult:
-        ranking = self.ranking
-        best = ranking.best(told, self._confirmed)
-        outcomes = Counter(str(t.result.outcome) for t in told)
-        outcomes["infeasible"] = sum(t.result.outcome is Outcome.OK and not t.result.feasible for t in told)
-        seconds = {"total": round(time.monotonic() - self.ctx.began, 3), **self.ctx.counts.seconds()}
-        source = source_model(self.ctx, baseline)
+    def _result(self, trials: Sequence[CompletedTrial], stopped: str) -> RunResult:
+        attempt, goal = self.ctx.attempt, self.ctx.problem.goal
+        best = self.ranking.best(trials, self._confirmed)
+        outcomes = Counter({"ok": 0})
+        outcomes.update(str(trial.result.outcome) for trial in trials)
+        outcomes["infeasible"] = sum(t.result.outcome is Outcome.OK and not t.result.feasible for t in trials)
+        source = source_model(self.ctx, self.baseline())
+        status, notes = "finished", self.notes
+        if best is None:
+            status, notes = "nothing meets the constraints", [*explain_no_result(trials), *self.notes]
         return RunResult(
             run=self.ctx.run,
-            status="finished" if best else "nothing meets the constraints",
+            status=status,
             baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
-            pareto=tuple(ranking.front(told)),
-            trials={"total": len(told), "ok": 0, **outcomes},
-            pass_runs=WorkCounts(**self.ctx.counts.of("pass_runs")),
-            evaluations=WorkCounts(**self.ctx.counts.of("evaluations")),
-            seconds=seconds,
-            notes=tuple(self.notes if best else [*explain_no_result(told), *self.notes]),
+            pareto=tuple(self.ranking.front(trials)),
+            trials={"total": len(trials), **outcomes},
+            pass_runs=attempt.counts.of("pass_runs"),
+            evaluations=attempt.counts.of("evaluations"),
+            seconds={"total": round(attempt.elapsed(), 3), **attempt.counts.seconds()},
+            notes=tuple(notes),
             stopped=stopped,
-            objectives=self.ctx.goal.objectives,
-            constraints=self.ctx.goal.constraints,
+            objectives=goal.objectives,
+            constraints=goal.constraints,
         )
 
 
-def inline(session: Session) -> RunResult:
-    """The search of a session with its trials in threads of this process."""
-    with InlineExecutor(session.ctx.workers, session.ctx.stop) as executor:
+def _update(trials: Sequence[CompletedTrial], judged: Mapping[str, Measurements]) -> None:
+    """Give the trials of confirmed candidates the confirmed figures."""
+    for trial in trials:
+        candidate = trial.result.candidate
+        if candidate is not None and candidate.key in judged and trial.result.outcome is Outcome.OK:
+            trial.result = with_measurements(trial.result, judged[candidate.key])
+
+
+def search_inline(session: Session) -> RunResult:
+    """Search with trials in threads of this process."""
+    with InlineExecutor(session.ctx.attempt.workers, session.ctx.resources.stop) as executor:
         return session.search(executor)

@@ -2,122 +2,149 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from autoopt.dag import Chain, ChainNode
+from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import Measured, evaluate
-from autoopt.engine.work.pass_runs import Progress, run_chain
+from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
+from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import IntermediateResult, TrialResult
-from autoopt.space import Point
 from autoopt.store import TrialRecord
 
 
-def execute_trial(
-    ctx: RunContext, chain: Chain, point: Point, incumbent: float | None = None, upto: str | None = None
-) -> TrialResult:
-    """Carry out one trial; what the store holds is not done again.
+@dataclass
+class CompletedTrial:
+    """A trial with its result."""
 
-    Args:
-        incumbent: latency ratio of the best feasible candidate so far.
-        upto: id of the last node to run; None for the whole chain.
+    number: int
+    chain: Chain
+    result: TrialResult
+    partial: bool = False
+    """True if only a first part of the chain was run."""
+
+
+def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRecord:
+    """Execute a trial as its record says, and store its end.
+
+    Returns:
+        The record with the result in it.
     """
-    began = time.monotonic()
-    progress = run_chain(ctx, nodes_upto(chain, upto), _configs(chain, point, upto))
-    on_the_way = _measure_path(ctx, progress) if ctx.plan.spec.evaluate == "intermediate" else ()
-    if not progress.outcome.good:
-        return TrialResult(
-            chain=chain.id,
-            point=point,
-            outcome=progress.outcome,
-            message=progress.message,
-            pass_runs=tuple(progress.keys),
-            executed=progress.executed,
-            seconds=time.monotonic() - began,
-            intermediate=on_the_way,
-        )
-    measured = evaluate(ctx, progress.candidate, compare=ctx.source, incumbent=incumbent)
+    began = ctx.attempt.clock()
+    last_node = trial.details.get("upto")
+    nodes = nodes_up_to(chain, last_node)
+    if last_node is None:
+        configs = chain.space.configs(trial.point)
+    else:
+        configs = {node.id: node.space.config(trial.point.get(node.id, {})) for node in nodes}
+    progress = run_chain(ctx, nodes, configs)
     result = TrialResult(
         chain=chain.id,
-        point=point,
-        outcome=Outcome.OK,
-        candidate=progress.candidate,
+        point=trial.point,
+        outcome=progress.outcome,
+        message=progress.message,
         pass_runs=tuple(progress.keys),
-        executed=progress.executed + measured.executed,
-        seconds=time.monotonic() - began,
-        intermediate=on_the_way,
+        executed=progress.executed,
     )
-    return with_measured(result, measured)
+    if ctx.problem.plan.spec.evaluate == "intermediate":
+        result = replace(result, intermediate=_measure_path(ctx, progress))
+    if progress.outcome.good:
+        options = EvaluationOptions(incumbent=trial.details.get("incumbent"))
+        measurements = evaluate(ctx, progress.candidate, options)
+        result = with_measurements(replace(result, candidate=progress.candidate), measurements)
+        result = replace(result, executed=progress.executed + measurements.executed)
+    record = completed_record(trial, replace(result, seconds=ctx.attempt.clock() - began))
+    ctx.store.trials.finish(record)
+    return record
 
 
-def with_measured(result: TrialResult, measured: Measured) -> TrialResult:
-    """The result of a trial whose candidate came to this."""
+def nodes_up_to(chain: Chain, last: str | None) -> tuple[ChainNode, ...]:
+    """The chain's nodes up to and including the one with this id; all of them for None."""
+    if last is None:
+        return chain.nodes
+    ids = [node.id for node in chain.nodes]
+    return chain.nodes[: ids.index(last) + 1]
+
+
+def with_measurements(result: TrialResult, measurements: Measurements) -> TrialResult:
+    """The result with the figures of its candidate."""
+    outcome = measurements.outcome
+    if outcome.good:
+        outcome = Outcome.OK
     return replace(
         result,
-        outcome=Outcome.OK if measured.outcome.good else measured.outcome,
-        metrics=measured.metrics,
-        ratios=measured.ratios,
-        violation=measured.violation,
-        reasons=measured.reasons,
-        message=measured.message,
-        evaluations=tuple(measured.keys),
+        outcome=outcome,
+        metrics=measurements.metrics,
+        ratios=measurements.ratios,
+        violation=measurements.violation,
+        reasons=measurements.reasons,
+        message=measurements.message,
+        evaluations=tuple(measurements.keys),
     )
 
 
-def _measure_path(ctx: RunContext, progress: Progress) -> tuple[IntermediateResult, ...]:
-    """The metrics of every artifact on the way to the final one, none of which ends the trial."""
-    found: list[IntermediateResult] = []
-    seen = {ctx.source.key} | ({progress.candidate.key} if progress.outcome.good else set())
+def _measure_path(ctx: RunContext, progress: ChainProgress) -> tuple[IntermediateResult, ...]:
+    """Measure every candidate between the source and the final one. A broken constraint does not end the trial."""
+    rows: list[IntermediateResult] = []
+    keys = {ctx.problem.source.key}
+    if progress.outcome.good:
+        keys.add(progress.candidate.key)
     for node, candidate in progress.path:
-        if candidate.key in seen:
+        if candidate.key in keys:
             continue
-        seen.add(candidate.key)
-        measured = evaluate(ctx, candidate, compare=ctx.source, judged=False)
-        found.append(
-            IntermediateResult(
-                node=node,
-                artifact=candidate.artifact,
-                session_options=candidate.session_options,
-                outcome=measured.outcome,
-                metrics={n: e.value for n, e in measured.metrics.items()},
-                ratios=measured.ratios,
-            )
+        keys.add(candidate.key)
+        measurements = evaluate(ctx, candidate, EvaluationOptions(judged=False))
+        row = IntermediateResult(
+            node=node,
+            artifact=candidate.artifact,
+            session_options=candidate.session_options,
+            outcome=measurements.outcome,
+            metrics={name: estimate.value for name, estimate in measurements.metrics.items()},
+            ratios=measurements.ratios,
         )
-    return tuple(found)
+        rows.append(row)
+    return tuple(rows)
 
 
-def nodes_upto(chain: Chain, upto: str | None) -> tuple[ChainNode, ...]:
-    """The chain's nodes up to and including `upto`; all of them for None."""
-    ids = [n.id for n in chain.nodes]
-    return chain.nodes if upto is None else chain.nodes[: ids.index(upto) + 1]
+def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
+    """Metric values for comparing trials.
+
+    Latencies are the paired ratio times the source's one value, so that a slow minute of the machine does not count
+    against the trial that was measured in it.
+    """
+    values = {name: estimate.value for name, estimate in result.metrics.items()}
+    for name, ratio in result.ratios.items():
+        if name in baseline and name.startswith(("latency", "throughput")):
+            values[name] = ratio.value * baseline[name].value
+    return values
 
 
-def _configs(chain: Chain, point: Point, upto: str | None) -> dict[str, dict[str, Any]]:
-    if upto is None:
-        return chain.space.configs(point)
-    return {n.id: n.space.config(point.get(n.id, {})) for n in nodes_upto(chain, upto)}
+def trial_details(incumbent: float | None, last_node: str | None) -> dict[str, Any]:
+    """The details of a new trial, from which any process can execute it.
+
+    Args:
+        incumbent: Latency ratio of the best feasible trial so far.
+        last_node: Id of the last node to run; None for the whole chain.
+    """
+    return {"incumbent": incumbent, "upto": last_node}
 
 
-def how(incumbent: float | None, upto: str | None) -> dict[str, Any]:
-    """What a trial's row says beside its point, so that another process can carry it out."""
-    return {"incumbent": incumbent, "upto": upto}
-
-
-def execute_row(ctx: RunContext, chain: Chain, row: TrialRecord) -> TrialResult:
-    """Carry out the trial of a row, and store its end in it."""
-    result = execute_trial(ctx, chain, row.point, row.details.get("incumbent"), row.details.get("upto"))
-    ctx.store.trials.finish(ended(row, result))
-    return result
-
-
-def ended(row: TrialRecord, result: TrialResult) -> TrialRecord:
-    """The row of a trial with its result in it."""
+def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:
+    """The record of a trial with its result."""
+    details = {
+        **trial.details,
+        "reasons": list(result.reasons),
+        "said": result.message,
+        "executed": result.executed,
+    }
+    if result.intermediate:
+        details["intermediate"] = to_json(result.intermediate)
     return replace(
-        row,
+        trial,
         status="done",
         outcome=result.outcome,
         candidate=result.candidate,
@@ -128,11 +155,5 @@ def ended(row: TrialRecord, result: TrialResult) -> TrialRecord:
         pass_runs=result.pass_runs,
         evaluations=result.evaluations,
         seconds=result.seconds,
-        details={
-            **row.details,
-            "reasons": list(result.reasons),
-            "said": result.message,
-            "executed": result.executed,
-            **({"intermediate": to_json(result.intermediate)} if result.intermediate else {}),
-        },
+        details=details,
     )

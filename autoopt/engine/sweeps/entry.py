@@ -64,7 +64,7 @@ def _run(
     last_best: ModelResult | None,
 ) -> SweepEntry:
     with prepare(request.run_request(sweep, item, spec)) as session:
-        result = session.carry_out(search)
+        result = session.execute(search)
         entry = replace(
             entry,
             status=result.status if result.best is None else OK,
@@ -83,22 +83,22 @@ def _run(
 def _environment(ctx: RunContext) -> dict[str, object]:
     """The environment of this interpreter, and the versions on the hosts that the run used."""
     hosts = {}
-    for name, runtime in ctx.hosts.runtimes_of(ctx.plan.spec).items():
+    for name, runtime in ctx.resources.hosts.runtimes_of(ctx.problem.plan.spec).items():
         hosts[name] = {key: value for key, value in runtime.items() if key != "cpu"}
     return {**environment(), "hosts": hosts} if hosts else dict(environment())
 
 
 def _input_digests(ctx: RunContext) -> dict[str, str]:
     """Short digests of a run's inputs, by the name that users know."""
-    objectives = [asdict(objective) for objective in ctx.goal.objectives]
-    constraints = [asdict(constraint) for constraint in ctx.goal.constraints]
+    objectives = [asdict(objective) for objective in ctx.problem.goal.objectives]
+    constraints = [asdict(constraint) for constraint in ctx.problem.goal.constraints]
     digests = {
-        "model": ctx.source.artifact,
-        "DAG": ctx.plan.digest,
+        "model": ctx.problem.source.artifact,
+        "DAG": ctx.problem.plan.digest,
         "objectives and constraints": digest_json([objectives, constraints]),
-        "evaluation data": ctx.evaluation.digest,
-        "calibration data": ctx.calibration.digest,
-        "latency data": ctx.latency_data.digest,
-        "user script": ctx.script_digest,
+        "evaluation data": ctx.problem.data.evaluation.digest,
+        "calibration data": ctx.problem.data.calibration.digest,
+        "latency data": ctx.problem.data.latency.digest,
+        "user script": ctx.problem.script.digest,
     }
     return {name: digest.removeprefix("sha256:")[:8] or "none" for name, digest in digests.items()}

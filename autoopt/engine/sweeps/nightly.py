@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autoopt.engine.run.confirm import Confirmed, confirm, judged_again
+from autoopt.engine.run.confirm import Confirmation, confirm, judge_again
 from autoopt.engine.run.measurement_summary import stored_summary, summarize
 from autoopt.engine.run.session import Session
 from autoopt.engine.targets.multi_target import Targets
-from autoopt.engine.work.evaluations import Measured, evaluate
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.errors import AutooptError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -29,12 +30,12 @@ def measure_again(
         occasion: the sweep; a resumed sweep does not measure twice.
     """
     # The budget of minutes is for the search, which may have used it up.
-    session.ctx.deadline = float("inf")
+    ctx = session.ctx.until(float("inf"))
     result = entry.result
     assert result is not None, "the entry of a model that has run"
-    best, source = result.best, session.ctx.source
+    best, source = result.best, ctx.problem.source
     candidate = source if best is None else best.candidate
-    measured, updated = _measure(session, candidate, best or ModelResult(), occasion)
+    measured, updated = _measure(ctx, candidate, best or ModelResult(), occasion)
     if measured.outcome.good:
         source_figures = measured.metrics if candidate.key == source.key else measured.source
         baseline = _with_figures(result.baseline, source_figures)
@@ -45,40 +46,40 @@ def measure_again(
             reason = f"the best model, measured again, breaks a constraint: {broken[0]}"
             entry = replace(entry, status=BROKEN, reason=reason)
     if last_best is not None and last_best.candidate.key != candidate.key:
-        entry = replace(entry, last_best=_measure_last_best(session, last_best, occasion))
+        entry = replace(entry, last_best=_measure_last_best(ctx, last_best, occasion))
     return entry
 
 
-def _measure_last_best(session: Session | Targets, last_best: ModelResult, occasion: str) -> ModelResult | None:
+def _measure_last_best(ctx: RunContext, last_best: ModelResult, occasion: str) -> ModelResult | None:
     """The last best model with new figures; None if its artifact is gone or it no longer runs."""
     without_figures = replace(last_best, metrics={}, intervals={}, ratios={})
     try:
-        measured, updated = _measure(session, last_best.candidate, without_figures, occasion)
+        measured, updated = _measure(ctx, last_best.candidate, without_figures, occasion)
     except AutooptError:
         return None
     return updated if measured.outcome.good else None
 
 
 def _measure(
-    session: Session | Targets, candidate: Candidate, model: ModelResult, occasion: str
-) -> tuple[Measured, ModelResult]:
+    ctx: RunContext, candidate: Candidate, model: ModelResult, occasion: str
+) -> tuple[Measurements, ModelResult]:
     """Measure all metrics; latencies in rounds, like the few best of a run, so that nights compare beyond the noise.
 
     Returns:
         The measurement, and `model` with its figures.
     """
-    ctx = session.ctx
-    confirmed = confirm(ctx, [candidate], occasion=occasion).get(candidate.key, Confirmed())
-    others = [metric.name for metric in ctx.goal.metrics]
+    confirmed = confirm(ctx, [candidate], occasion=occasion).get(candidate.key, Confirmation())
+    others = [metric.name for metric in ctx.problem.goal.metrics]
     if confirmed.rounds:
         others = [name for name in others if name not in confirmed.metrics]
-    measured = evaluate(ctx, candidate, compare=ctx.source, only=others, judged=False, occasion=occasion)
+    options = EvaluationOptions(metrics=tuple(others), judged=False, occasion=occasion)
+    measured = evaluate(ctx, candidate, options)
     summary: MeasurementSummary
     if confirmed.rounds:
-        measured = judged_again(ctx.goal, measured, confirmed)
+        measured = judge_again(ctx.problem.goal, measured, confirmed)
         summary, caveats = summarize(measured, confirmed)
     else:
-        measured.judge(ctx.goal, measured.metrics)
+        measured.judge(ctx.problem.goal, measured.metrics)
         summary, caveats = stored_summary(ctx, measured.keys)
     intervals = {**model.intervals, **measured.metrics}
     return measured, replace(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from autoopt.engine.run.session import inline
+from autoopt.engine.run.session import search_inline
 from autoopt.engine.sweeps.entry import run_model
 from autoopt.engine.sweeps.history import ModelNames, SweepHistory
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
@@ -31,7 +31,7 @@ MODEL_EVENT = "sweep model"
 """Kind of the events that hold the entries of finished models, for a resumed sweep."""
 
 
-def run_sweep(request: SweepRequest, search: SearchWith = inline) -> SweepResult:
+def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> SweepResult:
     """Execute a sweep and store its result.
 
     Raises:

@@ -64,7 +64,7 @@ class Targets:
         """The context of the first target, on which the figures of `best` are measured."""
         return self._session(self.parts[0]).ctx
 
-    def carry_out(self, search: Callable[[Session], RunResult]) -> RunResult:
+    def execute(self, search: Callable[[Session], RunResult]) -> RunResult:
         """Return the answer of an identical finished run, or search each target with `search` and join the results."""
         if self.answer is not None:
             return self.answer
@@ -73,7 +73,7 @@ class Targets:
         def search_part(part: TargetPart) -> None:
             observer.on_phase(f"target {part.name}: {part.target.words}")
             with self._session(part) as session:
-                part.result = session.carry_out(search)
+                part.result = session.execute(search)
 
         run_by_machine(self.parts, search_part)
         observer.on_phase("measuring the best models of each target on the others")
@@ -88,11 +88,11 @@ class Targets:
         for target in result.targets:
             best = target.result.best
             if best is not None:
-                best = self._session(parts[target.made_on]).export_choice(best, out / "targets" / target.name)
+                best = self._session(parts[target.made_on]).export_model(best, out / "targets" / target.name)
             targets.append(replace(target, result=replace(target.result, best=best)))
         best = result.best
         if best is not None and result.best_single is not None:
-            best = self._session(parts[result.best_single.made_on]).export_choice(best, out)
+            best = self._session(parts[result.best_single.made_on]).export_model(best, out)
         return replace(result, best=best, targets=tuple(targets))
 
     def _deadline(self) -> float:
@@ -117,7 +117,7 @@ class Targets:
             targets.append(TargetResult(part.name, target, replace(part.result, best=best), made_on))
             trials.update(part.result.trials)
             pass_runs += part.result.pass_runs
-            evaluations += WorkCounts(**part.open_session.ctx.counts.of("evaluations"))
+            evaluations += part.open_session.ctx.attempt.counts.of("evaluations")
         results = [target.result for target in targets]
         single = joined.single
         notes = [f"{target.name}: {note}" for target in targets for note in target.result.notes]

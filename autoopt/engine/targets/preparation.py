@@ -9,7 +9,7 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs, resolve_inputs
 from autoopt.engine.planning.plans_by_target import plans_json
 from autoopt.engine.planning.proposal import model_name
-from autoopt.engine.run.opening import begin, settings_of
+from autoopt.engine.run.opening import begin_run, settings_of
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.part import TargetPart
 from autoopt.engine.work.keys import run_identity
@@ -37,7 +37,7 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
         finished = store.runs.latest_finished(identity)
     if finished is not None and is_outdated(finished, store):
         request, finished = replace(request, resume=finished.id), None
-    record = finished or begin(request, _record(request, identity, parts), store)
+    record = finished or begin_run(request, _record(request, identity, parts), store)
     targets = Targets(request, resources, parts, began, record, left_out)
     if finished is not None and finished.result is not None:
         targets.answer = RunResult.from_json(finished.result).as_reused(time.monotonic() - began)
@@ -72,8 +72,10 @@ def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
     Raises:
         InputError: no part has a chain.
     """
-    runnable = [part for part in parts if part.inputs.plan.chain_count]
-    notes = [f"target {p.name} is left out: {p.inputs.why_pruned}" for p in parts if not p.inputs.plan.chain_count]
+    runnable = [part for part in parts if part.inputs.problem.plan.chain_count]
+    notes = [
+        f"target {p.name} is left out: {p.inputs.why_pruned}" for p in parts if not p.inputs.problem.plan.chain_count
+    ]
     if not runnable:
         raise InputError(f"every chain is pruned ({'; '.join(notes)})", where=parts[0].inputs.spec.source.file)
     return runnable, notes
@@ -93,8 +95,8 @@ def _record(request: RunRequest, identity: str, parts: list[TargetPart]) -> RunR
         id="",
         name=model_name(first.model),
         identity=identity,
-        model=first.source.artifact,
-        plan=plans_json({part.name: part.inputs.plan for part in parts}, limit=100),
+        model=first.problem.source.artifact,
+        plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, limit=100),
         settings={**settings, "targets": [part.name for part in parts]},
         sweep=request.sweep,
     )

@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autoopt.engine.run.loop import CompletedTrial
 from autoopt.engine.run.select import distinct_feasible, pass_count, source_model, trial_model
-from autoopt.engine.run.session import CONFIRM
+from autoopt.engine.run.session import CONFIRMED
+from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.metrics import Estimate
 from autoopt.results import BestSingleModel, ModelResult
@@ -58,10 +58,9 @@ def join_targets(parts: list[TargetPart], until: float) -> JoinedTargets:
 
     def measure(part: TargetPart) -> None:
         session = part.open_session
-        session.ctx.deadline = max(session.ctx.deadline, until)
         for key, contender in contenders.items():
             if time.monotonic() < until:
-                measured[part.name][key] = session.measured_here(contender.trial)
+                measured[part.name][key] = session.measure_trial(contender.trial, until)
 
     run_by_machine(parts, measure)
     missing = len(contenders) * len(parts) - sum(len(trials) for trials in measured.values())
@@ -76,13 +75,13 @@ def find_contenders(parts: Sequence[TargetPart]) -> dict[str, Contender]:
     """The model that each target's search chose and its few best, by key of the candidate, each once."""
     contenders: dict[str, Contender] = {}
     for part in parts:
-        session, trials = part.open_session, part.open_session.told()
+        session, trials = part.open_session, part.open_session.completed_trials()
         chosen = []
         if part.result is not None and part.result.best is not None:
             best_key = part.result.best.candidate.key
-            feasible = distinct_feasible(trials, session.ctx.source)
+            feasible = distinct_feasible(trials, session.ctx.problem.source)
             chosen = [trial for trial in feasible if _key(trial) == best_key]
-        for trial in (*chosen, *session.ranking.few_best(trials, CONFIRM)):
+        for trial in (*chosen, *session.ranking.few_best(trials, CONFIRMED)):
             contenders.setdefault(_key(trial), Contender(trial, part.name))
     return contenders
 
@@ -100,7 +99,7 @@ def _best_on(
         return part.result.best, part.name
     best = part.open_session.ranking.best(list(measured.values()))
     key = "" if best is None else best.candidate.key
-    own_keys = {_key(trial) for trial in part.open_session.told()}
+    own_keys = {_key(trial) for trial in part.open_session.completed_trials()}
     if key in own_keys or key not in contenders:
         return best, part.name
     return best, contenders[key].made_on
@@ -109,7 +108,7 @@ def _best_on(
 def _best_single(
     parts: Sequence[TargetPart], contenders: Mapping[str, Contender], measured: Measured
 ) -> BestSingleModel | None:
-    objective = parts[0].open_session.ctx.goal.objectives[0]
+    objective = parts[0].open_session.ctx.problem.goal.objectives[0]
     metric, maximize = objective.metric, objective.goal == "maximize"
     rows: list[SingleCandidate] = []
     for key, contender in contenders.items():

@@ -12,11 +12,10 @@ from autoopt.data import DataConfig
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.restore import ReplayEnvironment, replay_environment_of, restorer
 from autoopt.errors import InputError
-from autoopt.json_codec import to_json
 from autoopt.model.files import digest_folder
+from autoopt.passes.request import PassStep
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
-from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
 
 
@@ -63,15 +62,13 @@ def replay(recipe: Path, model: str | Path, out: Path, calibration: Any = None) 
         if admitted.value["digest"] != said["source"]:
             raise InputError(f"is not the model that the recipe begins with ({said['source'][:12]})", where=str(model))
         data = said.get("calibration") if calibration is None else DataConfig.parse(calibration).resolved(".").to_json()
-        accelerator = said.get("accelerator") or to_json(Accelerator())
         if calibration is not None:
             described = gated_call(pool, "autoopt.data.worker:describe", {"data": data})
             if described.value is None:
                 raise InputError(described.message)
-        replay_environment = ReplayEnvironment(
-            pool, Path(scratch), data, said.get("user_script"), accelerator, data_root=said.get("data_root", "")
-        )
-        made = replay_environment.make(next(source.glob("model.*")), said["steps"])
+        environment_then = ReplayEnvironment.from_json(pool, Path(scratch), {**said, "calibration": data})
+        steps = [PassStep(step["pass"], step["params"]) for step in said["steps"]]
+        made = environment_then.make(next(source.glob("model.*")), steps)
         digest = digest_folder(made)
         out.mkdir(parents=True, exist_ok=True)
         for file in made.iterdir():

@@ -1,4 +1,4 @@
-"""Doing a piece of work once, whatever process or machine is at it: claim it, or wait for who has it."""
+"""Claims on pieces of work, so that one process executes each piece and others wait for its result."""
 
 from __future__ import annotations
 
@@ -6,39 +6,48 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.attempt import Attempt
 from autoopt.errors import TimeUp
+from autoopt.store import Store
 from autoopt.store.records import ClaimKind
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 60.0
+"""Time beyond a call's own limit that a lease covers: waiting at the gate, storing the result."""
 
 
 @contextmanager
-def kept(ctx: RunContext, kind: ClaimKind, key: str) -> Iterator[None]:
-    """Within: work that has been claimed; it is free for others again where the run's time ends before it is done."""
+def released_on_timeout(store: Store, kind: ClaimKind, key: str) -> Iterator[None]:
+    """Release a claim if the run's time ends before the claimed work is done."""
     try:
         yield
     except TimeUp:
-        ctx.store.claims.release(kind, key)
+        store.claims.release(kind, key)
         raise
 
 
-def claim_or_wait(ctx: RunContext, kind: ClaimKind, key: str, limit: float) -> bool:
-    """True: the work is ours to do. False: somebody else has finished it.
+def claim_or_wait(store: Store, attempt: Attempt, kind: ClaimKind, key: str, limit: float) -> bool:
+    """Claim a piece of work, or wait until another process has finished it.
 
-    The lease covers the work's own limit and some grace for waiting at the gate; a dead owner's claim on this machine
-    is free at once.
+    Args:
+        store: Where the work is claimed.
+        attempt: The run that needs the result.
+        kind: Kind of the work.
+        key: Key of the work.
+        limit: Seconds that the work may take.
+
+    Returns:
+        True if the claim is ours, False if another process has finished the work.
 
     Raises:
-        TimeUp: somebody else is still at it after the run's time.
+        TimeUp: Another process is still working on it after the run's deadline.
     """
     while True:
-        claim = ctx.store.claims.acquire(
-            kind, key, seconds=ctx.seconds_for(limit) + GRACE_SECONDS, redo=ctx.retry_failed or ctx.redo_before > 0
-        )
+        seconds = attempt.call_seconds(limit) + GRACE_SECONDS
+        claim = store.claims.acquire(kind, key, seconds=seconds, redo=attempt.retry.active)
         if claim.state != "held":
             return claim.state == "mine"
-        if ctx.tick() > ctx.deadline + GRACE_SECONDS:
+        if attempt.remaining() < -GRACE_SECONDS:
             raise TimeUp
-        time.sleep(POLL_SECONDS)  # another process is at it; the database tells when it is done
+        # The other process may be on another machine, so the database is all there is to ask.
+        time.sleep(POLL_SECONDS)

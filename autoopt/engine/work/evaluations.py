@@ -1,184 +1,156 @@
-"""A candidate taken to its metrics: cheap meters first, each looked up before it is measured, stopping where a
-constraint is broken."""
+"""Measure a candidate: cheap meters first, each result looked up by its key before it is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from autoopt.engine.work.calls import call
-from autoopt.engine.work.claims import claim_or_wait, kept
-from autoopt.engine.work.context import DataSource, Goal, RunContext
+from autoopt.engine.work.calls import WorkerCall, call
+from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
+from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
-from autoopt.engine.work.keys import evaluation_key
+from autoopt.engine.work.keys import EvaluationInput, evaluation_key
+from autoopt.engine.work.problem import DataSource, Goal
 from autoopt.errors import TimeUp
+from autoopt.json_codec import to_json
 from autoopt.measure.constraints import Verdict, judge
 from autoopt.measure.meters import Meter, meters_for
-from autoopt.metrics import Estimate, get_metric
+from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.store import EvaluationRecord
 
 
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """Options of one evaluation."""
+
+    metrics: tuple[str, ...] | None = None
+    """Names of the metrics to measure; None for all of the run's."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings for the meters that override the run's."""
+    incumbent: float | None = None
+    """Latency ratio of the best candidate so far; measuring a clearly slower one stops early."""
+    judged: bool = True
+    """Judge the constraints, and stop at a broken one."""
+    occasion: str = ""
+    """Tells repeated measurements of a candidate apart, such as those of two nights."""
+
+
 @dataclass
-class Measured:
-    """What is known of a candidate so far."""
+class Measurements:
+    """The measurements of one candidate, and what the constraints say about them."""
 
     metrics: dict[str, Estimate] = field(default_factory=dict)
     ratios: dict[str, Estimate] = field(default_factory=dict)
     source: dict[str, Estimate] = field(default_factory=dict)
+    """Metrics of the source model, measured beside the candidate."""
     drops: dict[str, Any] = field(default_factory=dict)
     """Paired intervals of the drop against the source, by metric."""
     details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """How it was measured, by meter."""
+    """Course of the measurement, by meter."""
     outcome: Outcome = Outcome.OK
     message: str = ""
     verdicts: list[Verdict] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    """Keys of the evaluations."""
     executed: int = 0
+    """Number of evaluations that were measured rather than looked up."""
     disturbed: bool = False
-    """Whether the machine was not left alone while a latency was measured."""
+    """True if another process used the machine while a latency was measured."""
 
     @staticmethod
-    def of(records: Iterable[EvaluationRecord]) -> Measured:
-        """What these records say together."""
-        measured = Measured()
+    def of(records: Iterable[EvaluationRecord]) -> Measurements:
+        """The measurements in these records together."""
+        measurements = Measurements()
         for record in records:
-            measured.take(record)
-        return measured
+            measurements.add(record)
+        return measurements
 
-    def take(self, record: EvaluationRecord) -> None:
+    def add(self, record: EvaluationRecord) -> None:
+        """Add the figures of one evaluation, or its failure."""
         self.keys.append(record.key)
-        if record.outcome.good:
-            self.metrics.update(record.metrics)
-            self.ratios.update(record.ratios)
-            self.source.update(record.source_metrics)
-            self.drops.update(record.details.get("drops", {}))
-            self.details[record.meter] = record.details
-            self.disturbed = self.disturbed or any(record.details.get(n) for n in ("disturbed", "busy"))
-        else:
-            self.outcome, self.message = record.outcome, f"{record.meter}: {record.message}"
+        if not record.outcome.good:
+            self.outcome = record.outcome
+            self.message = f"{record.meter}: {record.message}"
+            return
+        self.metrics.update(record.metrics)
+        self.ratios.update(record.ratios)
+        self.source.update(record.source_metrics)
+        self.drops.update(record.details.get("drops", {}))
+        self.details[record.meter] = record.details
+        if record.details.get("disturbed") or record.details.get("busy"):
+            self.disturbed = True
 
     def judge(self, goal: Goal, names: Collection[str]) -> None:
         """Judge the constraints on these metrics."""
-        for c in goal.constraints:
-            name = c.metric
+        for constraint in goal.constraints:
+            name = constraint.metric
             if name in names and name in self.metrics:
-                metric, ratio = get_metric(name, goal.custom), self.ratios.get(name)
-                verdict = judge(c, metric, self.metrics[name], self.source.get(name), ratio, {"drops": self.drops})
+                source, ratio = self.source.get(name), self.ratios.get(name)
+                details = {"drops": self.drops}
+                verdict = judge(constraint, goal.metric(name), self.metrics[name], source, ratio, details)
                 self.verdicts.append(verdict)
 
     @property
     def violation(self) -> float:
-        """How far the worst constraint is broken; <= 0 is feasible."""
-        return max((v.violation for v in self.verdicts), default=0.0)
+        """The largest violation of a constraint; feasible if <= 0."""
+        return max((verdict.violation for verdict in self.verdicts), default=0.0)
 
     @property
     def worst(self) -> str:
-        """What is said of the constraint that is broken most; empty where there is none."""
-        return max(self.verdicts, key=lambda v: v.violation).reason if self.verdicts else ""
+        """The reason of the constraint with the largest violation; empty without constraints."""
+        if not self.verdicts:
+            return ""
+        return max(self.verdicts, key=lambda verdict: verdict.violation).reason
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Constraints that fail or cannot be told, as sentences."""
-        return tuple(v.reason for v in self.verdicts if v.holds != "holds")
+        """Reasons of the constraints that fail or are uncertain."""
+        return tuple(verdict.reason for verdict in self.verdicts if verdict.holds != "holds")
 
 
-def evaluate(
-    ctx: RunContext,
-    candidate: Candidate,
-    *,
-    compare: Candidate | None,
-    settings: Mapping[str, Any] | None = None,
-    incumbent: float | None = None,
-    only: Sequence[str] | None = None,
-    judged: bool = True,
-    occasion: str = "",
-) -> Measured:
-    """Metrics of `candidate`, compared with `compare` (the source model) where it is given.
+@dataclass(frozen=True)
+class _MeterRun:
+    """One meter on one candidate."""
 
-    Args:
-        settings: meter settings beside the run's own.
-        incumbent: latency ratio of the best candidate so far; one that is clearly worse is not measured to the end.
-        only: names of metrics; all of the run's otherwise.
-        judged: whether to judge the constraints, and to stop at a broken one.
-        occasion: what makes this another measurement than earlier ones of the same thing, such as a night.
-    """
-    names = list(only) if only is not None else [m.name for m in ctx.goal.metrics]
-    measured = Measured()
-    for meter in meters_for(names, ctx.goal.custom):
-        wanted = tuple(n for n in meter.metrics if n in names)
-        asked = {**_settings(ctx, meter, judged), **(settings or {})}
+    meter: Meter
+    metrics: tuple[str, ...]
+    candidate: Candidate
+    settings: Mapping[str, Any]
+    data: DataSource
+    key: str
+    incumbent: float | None
+
+    @property
+    def limit(self) -> float:
+        """Seconds beyond the run's limit of a measurement."""
+        if self.meter.name != "latency":
+            return 0.0
+        return max(0.0, latency_seconds(self.settings) - latency_seconds({}))
+
+
+def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions | None = None) -> Measurements:
+    """Measure a candidate beside the source model, up to the first failure or broken constraint."""
+    options = options or EvaluationOptions()
+    measurements = Measurements()
+    for meter_run in _meter_runs(ctx, candidate, options):
         try:
-            record = _evaluation(ctx, meter, wanted, candidate, compare, asked, incumbent, measured, occasion)
+            record, executed = _look_up_or_measure(ctx, meter_run)
         except TimeUp as error:
-            measured.outcome, measured.message = Outcome.TIMEOUT, f"{meter.name}: {error}"
+            measurements.outcome = Outcome.TIMEOUT
+            measurements.message = f"{meter_run.meter.name}: {error}"
             break
-        measured.take(record)
+        measurements.add(record)
+        measurements.executed += executed
         if not record.outcome.good:
             break
-        if judged:
-            measured.judge(ctx.goal, record.metrics)
-            if measured.violation > 0:
+        if options.judged:
+            measurements.judge(ctx.problem.goal, record.metrics)
+            if measurements.violation > 0:
                 break
-    return measured
-
-
-def _settings(ctx: RunContext, meter: Meter, judged: bool) -> dict[str, Any]:
-    """The run's settings; with `sequential`, the task meter is told the constraints, to stop when they are certain."""
-    settings = {name: value for name, value in ctx.measurement.items() if name != "rounds"}
-    if settings.get("sequential") and judged and meter.name == "task":
-        settings["constraints"] = [asdict(c) for c in ctx.goal.constraints if c.metric in meter.metrics]
-    return settings
-
-
-def _evaluation(
-    ctx: RunContext,
-    meter: Meter,
-    wanted: tuple[str, ...],
-    candidate: Candidate,
-    compare: Candidate | None,
-    settings: Mapping[str, Any],
-    incumbent: float | None,
-    measured: Measured,
-    occasion: str,
-) -> EvaluationRecord:
-    data = _data_for(ctx, meter)
-    key = evaluation_key(
-        meter,
-        wanted,
-        candidate,
-        compare,
-        target=ctx.target,
-        data=data.digest,
-        settings={**settings, "occasion": occasion} if occasion else settings,
-        script=ctx.script_digest,
-        runtime=ctx.measuring_runtime(),
-    )
-    with ctx.locks.holding(key):
-        record = ctx.lasting(ctx.store.results.evaluation(key))
-        if record is None and not claim_or_wait(ctx, "evaluation", key, _limit(ctx, meter, settings)):
-            record = ctx.store.results.evaluation(key)
-        if record is not None:
-            ctx.counts.add("evaluations", executed=False)
-            return record
-        extra = {"incumbent_ratio": incumbent, "source_ms": ctx.source_ms} if meter.name == "latency" else {}
-        extra = {name: value for name, value in extra.items() if value is not None}
-        with kept(ctx, "evaluation", key):
-            record = _measure(ctx, meter, wanted, candidate, compare, {**extra, **settings}, data, key)
-        if meter.name == "latency" and "latency_p50" in record.source_metrics:
-            ctx.source_times.append(record.source_metrics["latency_p50"].value)
-        ctx.store.results.finish_evaluation(record)
-        ctx.counts.add("evaluations", executed=True)
-        measured.executed += 1
-        return record
-
-
-def _limit(ctx: RunContext, meter: Meter, settings: Mapping[str, Any]) -> float:
-    """Seconds for a call: the run's limit, and for latencies what the settings ask for beyond the usual."""
-    more = latency_seconds(settings) - latency_seconds({}) if meter.name == "latency" else 0.0
-    return ctx.limits.measure_seconds + max(0.0, more)
+    return measurements
 
 
 def latency_seconds(settings: Mapping[str, Any]) -> float:
@@ -197,49 +169,108 @@ def latency_seconds(settings: Mapping[str, Any]) -> float:
     return max(1, count("profiles")) * 2 * number("quiet_seconds", 0.5) + (3 + tables / 2) * number("seconds", 5.0)
 
 
+def _meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions) -> Iterator[_MeterRun]:
+    """The meters for the metrics, cheap ones first."""
+    problem = ctx.problem
+    names = options.metrics
+    if names is None:
+        names = tuple(metric.name for metric in problem.goal.metrics)
+    for meter in meters_for(names, problem.goal.custom):
+        metrics = tuple(name for name in meter.metrics if name in names)
+        settings = {name: value for name, value in problem.measurement.items() if name != "rounds"}
+        if settings.get("sequential") and options.judged and meter.name == "task":
+            # The meter stops as soon as the constraints are certain.
+            settings["constraints"] = [asdict(c) for c in problem.goal.constraints if c.metric in meter.metrics]
+        settings.update(options.settings)
+        data = _data_for(ctx, meter)
+        keyed_settings = dict(settings)
+        if options.occasion:
+            keyed_settings["occasion"] = options.occasion
+        work = EvaluationInput(
+            metrics=metrics,
+            candidate=candidate,
+            source=problem.source,
+            target=problem.target,
+            data=data.digest,
+            settings=keyed_settings,
+            script=problem.script.digest,
+            runtime=_measuring_runtime(ctx),
+        )
+        key = evaluation_key(meter, work)
+        yield _MeterRun(meter, metrics, candidate, settings, data, key, options.incumbent)
+
+
 def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
+    data = ctx.problem.data
     if meter.needs == "nothing":
         return DataSource()
-    if meter.name == "latency" and ctx.latency_data:
-        return ctx.latency_data
-    return ctx.evaluation
+    if meter.name == "latency" and data.latency:
+        return data.latency
+    return data.evaluation
 
 
-def _measure(
-    ctx: RunContext,
-    meter: Meter,
-    wanted: tuple[str, ...],
-    candidate: Candidate,
-    compare: Candidate | None,
-    settings: Mapping[str, Any],
-    data: DataSource,
-    key: str,
-) -> EvaluationRecord:
-    ctx.observer.on_measure_start(meter.name)
+def _measuring_runtime(ctx: RunContext) -> tuple[str, ...] | None:
+    """Versions of onnxruntime and numpy that measure, and the CPU of another machine; None for this interpreter."""
+    runtime = ctx.resources.hosts.runtime_of(ctx.problem.host)
+    if not runtime:
+        return None
+    versions = (str(runtime["onnxruntime"]), str(runtime["numpy"]))
+    cpu = runtime.get("cpu")
+    if not cpu:
+        return versions
+    return (*versions, str(cpu["model"]), str(cpu["cores"]))
+
+
+def _look_up_or_measure(ctx: RunContext, meter_run: _MeterRun) -> tuple[EvaluationRecord, bool]:
+    """The record of one evaluation, and True if it was measured now."""
+    store, attempt, key = ctx.store, ctx.attempt, meter_run.key
+    with ctx.resources.locks.holding(key):
+        record = attempt.reusable(store.results.evaluation(key))
+        limit = ctx.problem.limits.measure_seconds + meter_run.limit
+        if record is None and not claim_or_wait(store, attempt, "evaluation", key, limit):
+            record = store.results.evaluation(key)
+        if record is not None:
+            attempt.counts.add_reused("evaluations")
+            return record, False
+        with released_on_timeout(store, "evaluation", key):
+            record = _measure(ctx, meter_run, limit)
+        if meter_run.meter.name == "latency" and "latency_p50" in record.source_metrics:
+            attempt.source_latencies.add(record.source_metrics["latency_p50"].value)
+        store.results.finish_evaluation(record)
+        attempt.counts.add_executed("evaluations")
+        return record, True
+
+
+def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationRecord:
+    problem, attempt, meter = ctx.problem, ctx.attempt, meter_run.meter
+    settings = dict(meter_run.settings)
+    if meter.name == "latency":
+        hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": attempt.source_latencies.typical()}
+        settings = {**{name: value for name, value in hints.items() if value is not None}, **settings}
+    attempt.observer.on_measure_start(meter.name)
     payload = {
-        "candidate": ctx.payload(candidate),
-        "source": ctx.payload(compare) if compare else None,
-        "metrics": list(wanted),
-        "data": data.config,
-        "target": asdict(ctx.target),
-        "settings": dict(settings),
-        "user_script": ctx.user_script,
+        "candidate": _model_json(ctx, meter_run.candidate),
+        "source": _model_json(ctx, problem.source),
+        "metrics": list(meter_run.metrics),
+        "data": meter_run.data.config,
+        "target": to_json(problem.target),
+        "settings": settings,
+        "user_script": problem.script.path,
     }
-    called = call(
-        ctx,
+    work = WorkerCall(
         meter.function,
         payload,
-        subject=candidate.artifact,
-        limit=_limit(ctx, meter, settings),
+        subject=meter_run.candidate.artifact,
+        limit=limit,
         phase="measuring" if meter.exclusive else "quality",
-        alone=meter.exclusive,
-        host=ctx.hosts.of(ctx.target_host),
+        exclusive=meter.exclusive,
     )
+    called = call(ctx, ctx.resources.hosts.of(problem.host), work)
     value = called.value or {}
-    ctx.observer.on_measure_end(meter.name, called.outcome, called.seconds)
+    attempt.observer.on_measure_end(meter.name, called.outcome, called.seconds)
     return EvaluationRecord(
-        key=key,
-        candidate=candidate,
+        key=meter_run.key,
+        candidate=meter_run.candidate,
         meter=meter.name,
         outcome=called.outcome,
         metrics=_estimates(value.get("metrics")),
@@ -253,11 +284,19 @@ def _measure(
     )
 
 
+def _model_json(ctx: RunContext, candidate: Candidate) -> dict[str, Any]:
+    return {"path": ctx.model_path(candidate), "session_options": dict(candidate.session_options)}
+
+
 def _environment(ctx: RunContext) -> dict[str, Any]:
-    """Ours, and what measured where that is another interpreter or machine."""
-    there = {k: v for k, v in ctx.hosts.runtime_of(ctx.target_host).items() if k != "cpu"}
-    return {**environment(), **({"measured by": there} if there else {})}
+    """This environment, and the one of the host that measured if it is another."""
+    recorded = dict(environment())
+    runtime = dict(ctx.resources.hosts.runtime_of(ctx.problem.host))
+    runtime.pop("cpu", None)
+    if runtime:
+        recorded["measured by"] = runtime
+    return recorded
 
 
 def _estimates(values: Mapping[str, Mapping[str, float]] | None) -> dict[str, Estimate]:
-    return {n: Estimate(v["value"], v["low"], v["high"]) for n, v in (values or {}).items()}
+    return {name: Estimate(v["value"], v["low"], v["high"]) for name, v in (values or {}).items()}

@@ -1,4 +1,4 @@
-"""The hosts of a run beside this interpreter: where passes run, and where other runtimes and machines measure."""
+"""The hosts of a run: this interpreter, other interpreters, and machines behind Prefect work pools."""
 
 from __future__ import annotations
 
@@ -10,53 +10,68 @@ from typing import Any, TypeAlias
 from autoopt.errors import InputError
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import HostSpec
-from autoopt.workers.hosts import Host, open_host
+from autoopt.workers import WorkerPool
+from autoopt.workers.hosts import Host, PoolHost, open_host
 
 Opener: TypeAlias = Callable[[HostSpec, Path], Host]
-"""Opens a host behind a work pool, for a run in the store of that home."""
+"""Opens a host behind a work pool, for a run whose store has this home folder."""
 
 
 class Hosts:
-    """Opened at first use. Thread-safe."""
+    """Opens each host at its first use. Thread-safe."""
 
-    def __init__(self, memory: int | None, home: Path, opener: Opener | None) -> None:
-        """`memory`: bytes that a call may use on this machine, half of it where None; `opener`: how hosts behind work
-        pools are reached."""
-        self._memory, self._home, self._opener = memory, home, opener
+    def __init__(
+        self, pool: WorkerPool, *, memory: int | None = None, home: Path = Path(), opener: Opener | None = None
+    ) -> None:
+        """Create the collection.
+
+        Args:
+            pool: Workers of this interpreter; closed by its owner, not here.
+            memory: Bytes that a call may use on this machine; None for half of it.
+            home: Folder of the store.
+            opener: Opens hosts behind work pools; None if this process cannot reach any.
+        """
+        self._local = PoolHost("local", pool)
+        self._memory = memory
+        self._home = home
+        self._opener = opener
         self._open: dict[HostSpec, Host] = {}
         self._runtimes: dict[HostSpec, Mapping[str, Any]] = {}
-        self._lock, self._asking = threading.Lock(), threading.Lock()
+        self._open_lock = threading.Lock()
+        self._runtime_lock = threading.Lock()
 
-    def of(self, host: HostSpec) -> Host | None:
-        """The host that a DAG names; None for this machine and interpreter.
+    def of(self, host: HostSpec) -> Host:
+        """The host that a DAG names.
 
         Raises:
-            InputError: it cannot be reached.
+            InputError: This process cannot reach it.
         """
         if host.type == "local":
-            return None
-        with self._lock:
+            return self._local
+        with self._open_lock:
             if host not in self._open:
                 self._open[host] = self._opened(host)
             return self._open[host]
 
     def _opened(self, host: HostSpec) -> Host:
-        if host.type in ("python_env", "isolated_ort"):
+        if host.type == "python_env" or host.type == "isolated_ort":
             return open_host(host.type, host.python, 1, self._memory)
         if self._opener is None:
             raise InputError(f"a {host.type} host cannot be reached from here")
         return self._opener(host, self._home)
 
     def runtime_of(self, host: HostSpec) -> Mapping[str, Any]:
-        """Versions and execution providers of a host, and the CPU of a remote one, asked once; empty for this one.
+        """Versions and execution providers of a host, and the CPU of a remote one; empty for this interpreter.
+
+        Each host is asked once.
 
         Raises:
-            InputError: it cannot run what autoopt needs.
+            InputError: It cannot run what autoopt needs.
         """
-        opened = self.of(host)
-        if opened is None:
+        if host.type == "local":
             return {}
-        with self._asking:
+        opened = self.of(host)
+        with self._runtime_lock:
             if host not in self._runtimes:
                 called = opened.runtime()
                 if called.value is None:
@@ -65,17 +80,17 @@ class Hosts:
             return self._runtimes[host]
 
     def runtimes_of(self, spec: DagSpec) -> dict[str, Mapping[str, Any]]:
-        """What `runtime_of` tells of every host that passes run on or the first target measures on, by its name.
+        """`runtime_of` every host that runs passes or measures for the first target, by the host's name.
 
         Raises:
-            InputError: one cannot run what autoopt needs.
+            InputError: One of them cannot run what autoopt needs.
         """
-        asked = {spec.all_targets[0].where, *(node.host or spec.host for node in spec.passes.values())}
-        found = {opened.name: self.runtime_of(host) for host in asked if (opened := self.of(host)) is not None}
-        return dict(sorted(found.items()))
+        hosts = {spec.all_targets[0].where, *(node.host or spec.host for node in spec.passes.values())}
+        others = {self.of(host).name: self.runtime_of(host) for host in hosts if host.type != "local"}
+        return dict(sorted(others.items()))
 
     def close(self) -> None:
-        """End all workers."""
-        with self._lock:
+        """End the workers of all hosts but this interpreter."""
+        with self._open_lock:
             for host in self._open.values():
                 host.close()

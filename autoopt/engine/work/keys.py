@@ -6,6 +6,7 @@ A key is the sha256 of canonical JSON of everything the result depends on, and o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from autoopt.engine.work.environment import cpu, library_version, versions
@@ -18,69 +19,84 @@ SCHEMA = 1
 """Raised whenever the meaning of a key changes."""
 
 
-def pass_run_key(
-    info: PassInfo,
-    params: Mapping[str, Any],
-    candidate: Candidate,
-    *,
-    accelerator: Accelerator,
-    calibration: str = "",
-    files: Mapping[str, str] | None = None,
-    runtime: Mapping[str, Any] | None = None,
-) -> str:
-    """Key of one pass run: pass and library versions, full config, digests of the data, files and script it uses,
-    input candidate, target facts, and the host's CPU only where the pass declares that it matters. `runtime`: versions
-    of the host's interpreter and runtime, where it is not this one."""
-    return digest_json(
-        {
-            "schema": SCHEMA,
-            "pass": info.name,
-            "version": info.version,
-            "libraries": {name: library_version(name) for name in info.libraries},
-            "params": {name: value for name, value in params.items() if name not in (files or {})},
-            "source": info.source_digest,
-            "calibration": calibration if info.needs_data else "",
-            "files": dict(files or {}),
-            "input": candidate.key,
-            "target": [accelerator.device, accelerator.execution_provider],
-            "cpu": [cpu()["model"], cpu()["flags"]] if info.host_bound else "",
-            **({"runtime": dict(runtime)} if runtime else {}),
-        }
-    )
+@dataclass(frozen=True)
+class PassRunInput:
+    """What a pass run depends on besides the pass and its configuration."""
+
+    candidate: Candidate
+    accelerator: Accelerator
+    calibration: str = ""
+    """Digest of the calibration data."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the files that the configuration names, by parameter."""
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    """Versions of the host's interpreter and runtime; empty for this interpreter."""
 
 
-def evaluation_key(
-    meter: Meter,
-    metrics: tuple[str, ...],
-    candidate: Candidate,
-    source: Candidate | None,
-    *,
-    target: Target,
-    data: str,
-    settings: Mapping[str, Any],
-    script: str = "",
-    runtime: tuple[str, ...] | None = None,
-) -> str:
-    """Key of one evaluation: candidate, metrics, data, target, CPU, runtime, threads, and what it is compared to."""
+def pass_run_key(info: PassInfo, config: Mapping[str, Any], work: PassRunInput) -> str:
+    """Compute the key of one pass run.
+
+    It covers the versions of the pass and its libraries, the full configuration, the digests of data, files and
+    scripts, the input candidate and the target; the CPU only if the pass declares that its result depends on it.
+    """
+    content: dict[str, Any] = {
+        "schema": SCHEMA,
+        "pass": info.name,
+        "version": info.version,
+        "libraries": {name: library_version(name) for name in info.libraries},
+        "params": {name: value for name, value in config.items() if name not in work.files},
+        "source": info.source_digest,
+        "calibration": work.calibration if info.needs_data else "",
+        "files": dict(work.files),
+        "input": work.candidate.key,
+        "target": [work.accelerator.device, work.accelerator.execution_provider],
+        "cpu": [cpu()["model"], cpu()["flags"]] if info.host_bound else "",
+    }
+    if work.runtime:
+        content["runtime"] = dict(work.runtime)
+    return digest_json(content)
+
+
+@dataclass(frozen=True)
+class EvaluationInput:
+    """What an evaluation depends on besides its meter."""
+
+    metrics: tuple[str, ...]
+    candidate: Candidate
+    source: Candidate
+    """The model it is compared with."""
+    target: Target
+    data: str
+    """Digest of the data."""
+    settings: Mapping[str, Any]
+    script: str = ""
+    """Digest of the user script."""
+    runtime: tuple[str, ...] | None = None
+    """Versions of onnxruntime and numpy, and the CPU of another machine; None for this interpreter."""
+
+
+def evaluation_key(meter: Meter, work: EvaluationInput) -> str:
+    """Compute the key of one evaluation. It covers the CPU if the meter needs the machine for itself."""
+    runtime = work.runtime or (library_version("onnxruntime"), library_version("numpy"))
     return digest_json(
         {
             "schema": SCHEMA,
             "meter": [meter.name, meter.version],
-            "metrics": list(metrics),
-            "candidate": candidate.key,
-            "source": source.key if source else "",
-            "data": data,
-            "target": target.content,
+            "metrics": list(work.metrics),
+            "candidate": work.candidate.key,
+            "source": work.source.key,
+            "data": work.data,
+            "target": work.target.content,
             "cpu": [cpu()["model"], cpu()["cores"]] if meter.exclusive else "",
-            "runtime": list(runtime or (library_version("onnxruntime"), library_version("numpy"))),
-            "settings": dict(settings),
-            "script": script,
+            "runtime": list(runtime),
+            "settings": dict(work.settings),
+            "script": work.script,
         }
     )
 
 
 def run_identity(parts: Mapping[str, Any]) -> str:
-    """Key of a whole run: plan, model, data, objectives, search, target, CPU and all library versions."""
+    """Compute the key of a whole run: `parts` as well as the CPU and the versions of all libraries."""
     return digest_json(
         {"schema": SCHEMA, "cpu": [cpu()["model"], cpu()["cores"]], "versions": dict(versions()), **parts}
     )

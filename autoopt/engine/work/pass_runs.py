@@ -1,4 +1,4 @@
-"""A chain at one point taken to its candidate: look up each pass run, execute what is missing, record it."""
+"""Take a chain at one point to its candidate: look up each pass run, execute missing ones, record them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoopt.dag import ChainNode
+from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.digest import digest_path
-from autoopt.engine.work.calls import call
-from autoopt.engine.work.claims import claim_or_wait, kept
+from autoopt.engine.work.calls import WorkerCall, call
+from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
-from autoopt.engine.work.keys import pass_run_key
+from autoopt.engine.work.keys import PassRunInput, pass_run_key
 from autoopt.errors import TimeUp
 from autoopt.json_codec import to_json
 from autoopt.model.candidate import Candidate
@@ -25,180 +25,229 @@ from autoopt.store import PassRunRecord
 from autoopt.target import Accelerator
 
 Configs = Mapping[str, Mapping[str, Any]]
+"""Full configuration of each node, by node id."""
 
 
 @dataclass
-class Progress:
-    """How far a chain has come."""
+class ChainProgress:
+    """The state of a chain whose passes run one after the other."""
 
     candidate: Candidate
-    done: int = 0
+    completed: int = 0
+    """Number of nodes that are done."""
     outcome: Outcome = Outcome.OK
     message: str = ""
     keys: list[str] = field(default_factory=list)
+    """Keys of the pass runs."""
     executed: int = 0
+    """Number of pass runs that were executed rather than looked up."""
     path: list[tuple[str, Candidate]] = field(default_factory=list)
-    """(node id, what it left), in order."""
+    """Node id and the candidate it left, in order."""
 
-    def take(self, node: str, record: PassRunRecord) -> None:
-        """Go on past one pass run, that of `node`, or stop at it."""
+    def add(self, node: str, record: PassRunRecord) -> None:
+        """Advance past the pass run of a node, or stop at its failure."""
         self.keys.append(record.key)
         if record.outcome.good:
             self.candidate = record.output or self.candidate
             self.path.append((node, self.candidate))
-            self.done += 1
+            self.completed += 1
         else:
-            self.outcome, self.message = record.outcome, f"{record.pass_name}: {record.message}"
+            self.outcome = record.outcome
+            self.message = f"{record.pass_name}: {record.message}"
 
 
-def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> Progress:
-    """The candidate that `nodes` make with the full configuration of each, or the outcome that ended it."""
-    progress = Progress(ctx.source)
-    while progress.done < len(nodes) and progress.outcome.good:
-        key = _key(ctx, nodes[progress.done], configs, progress.candidate)
-        record = ctx.lasting(ctx.store.results.pass_run(key))
-        record = record or _of_the_cpu(ctx, nodes[progress.done], configs, progress.candidate)
-        if record is None:
-            try:
-                with ctx.locks.holding(key):
-                    if claim_or_wait(ctx, "pass_run", key, ctx.limits.pass_seconds):
-                        with kept(ctx, "pass_run", key):
-                            _execute(ctx, nodes, configs, progress)
-                        continue
-            except TimeUp as error:
-                progress.outcome, progress.message = Outcome.TIMEOUT, f"{nodes[progress.done].info.name}: {error}"
-                break
-            record = ctx.store.results.pass_run(key)
-            if record is None:
-                continue
-        ctx.counts.add("pass_runs", executed=False)
-        progress.take(nodes[progress.done].id, record)
+def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> ChainProgress:
+    """Run the nodes on the source model, up to the first failure."""
+    progress = ChainProgress(ctx.problem.source)
+    while progress.completed < len(nodes) and progress.outcome.good:
+        node = nodes[progress.completed]
+        try:
+            record = _look_up_or_execute(ctx, nodes, configs, progress)
+        except TimeUp as error:
+            progress.outcome = Outcome.TIMEOUT
+            progress.message = f"{node.info.name}: {error}"
+            break
+        if record is not None:
+            ctx.attempt.counts.add_reused("pass_runs")
+            progress.add(node.id, record)
     return progress
+
+
+def stored_pass_run(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
+    """The stored run of a node on `candidate`; None if it has to be executed."""
+    return ctx.attempt.reusable(ctx.store.results.pass_run(_key(ctx, node, configs, candidate)))
+
+
+def _look_up_or_execute(
+    ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs, progress: ChainProgress
+) -> PassRunRecord | None:
+    """The stored run of the next node, or None after executing it, which advances `progress`."""
+    node = nodes[progress.completed]
+    key = _key(ctx, node, configs, progress.candidate)
+    record = ctx.attempt.reusable(ctx.store.results.pass_run(key))
+    if record is None:
+        record = _cpu_pass_run(ctx, node, configs, progress.candidate)
+    if record is not None:
+        return record
+    with ctx.resources.locks.holding(key):
+        if claim_or_wait(ctx.store, ctx.attempt, "pass_run", key, ctx.problem.limits.pass_seconds):
+            with released_on_timeout(ctx.store, "pass_run", key):
+                _execute(ctx, nodes, configs, progress)
+            return None
+    return ctx.store.results.pass_run(key)
 
 
 def _key(
     ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate, accelerator: Accelerator | None = None
 ) -> str:
-    return pass_run_key(
-        node.info,
-        configs[node.id],
-        candidate,
-        accelerator=accelerator or ctx.accelerator,
-        calibration=ctx.calibration.digest,
-        files=_file_digests(ctx, node, configs[node.id]),
-        runtime=ctx.hosts.runtime_of(node.host),
+    config = configs[node.id]
+    work = PassRunInput(
+        candidate=candidate,
+        accelerator=accelerator or ctx.problem.accelerator,
+        calibration=ctx.problem.data.calibration.digest,
+        files=_file_digests(ctx, node, config),
+        runtime=ctx.resources.hosts.runtime_of(node.host),
     )
+    return pass_run_key(node.info, config, work)
 
 
 def _file_digests(ctx: RunContext, node: ChainNode, config: Mapping[str, Any]) -> dict[str, str]:
-    """Digest of the content of every file or folder that the configuration names, by parameter."""
-    paths = {p.name: config.get(p.name) for p in node.info.parameters if p.category in ("path", "data")}
+    """Digests of the files and folders that the configuration names, by parameter."""
+    digests: dict[str, str] = {}
     for parameter in node.info.parameters:
-        value = paths.get(parameter.name)
-        if parameter.category == "data" and isinstance(value, str):
-            paths[parameter.name] = resolve_path(ctx.data_root, value)
-    return {name: digest_path(Path(path)) for name, path in paths.items() if path and Path(path).exists()}
+        path = config.get(parameter.name)
+        if not path or parameter.category not in ("path", "data"):
+            continue
+        if parameter.category == "data" and isinstance(path, str):
+            path = resolve_path(ctx.problem.data_root, path)
+        if Path(path).exists():
+            digests[parameter.name] = digest_path(Path(path))
+    return digests
 
 
-def stored_run(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
-    """What the store holds of one pass on `candidate`; None where it would have to be run."""
-    return ctx.lasting(ctx.store.results.pass_run(_key(ctx, node, configs, candidate)))
+def _cpu_pass_run(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
+    """The good run of the same pass for the CPU, if the pass does not depend on the target.
 
-
-def _of_the_cpu(ctx: RunContext, node: ChainNode, configs: Configs, candidate: Candidate) -> PassRunRecord | None:
-    """The good pass run of the same for the CPU, whose check of the result is the strictest, where the pass takes no
-    notice of the target."""
-    if node.info.target_bound or ctx.accelerator.execution_provider == Accelerator().execution_provider:
+    The CPU's check of the result is the strictest, so its result holds for every target.
+    """
+    cpu = Accelerator()
+    if node.info.target_bound or ctx.problem.accelerator.execution_provider == cpu.execution_provider:
         return None
-    record = ctx.store.results.pass_run(_key(ctx, node, configs, candidate, Accelerator()))
-    return record if record is not None and record.outcome.good else None
+    record = ctx.store.results.pass_run(_key(ctx, node, configs, candidate, cpu))
+    if record is None or not record.outcome.good:
+        return None
+    return record
 
 
-def _execute(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs, progress: Progress) -> None:
+def _execute(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs, progress: ChainProgress) -> None:
     """Execute the next node, together with the in-memory graph passes that follow it."""
-    first = progress.done
-    last = first + 1
-    while last < len(nodes) and all(_goes_along(n, nodes[first]) for n in nodes[first : last + 1]):
-        last += 1
-    folder = Path(tempfile.mkdtemp(dir=ctx.scratch))
+    group = _group(nodes[progress.completed :])
+    folder = Path(tempfile.mkdtemp(dir=ctx.resources.scratch))
     try:
-        group = nodes[first:last]
-        if not _run_group(ctx, group, configs, progress, folder / "group") and len(group) > 1:
-            _run_group(ctx, group[:1], configs, progress, folder / "one")  # so that the one to blame is named
+        if not _run_group(ctx, group, configs, progress, folder / "group"):
+            # The worker died somewhere in the group; alone, the first node shows whether it is to blame.
+            _run_group(ctx, group[:1], configs, progress, folder / "one")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _goes_along(node: ChainNode, first: ChainNode) -> bool:
-    """Whether a pass can be run in one load and save with others of its kind, on the same host."""
-    return node.info.in_memory and not node.info.session_only and node.host == first.host
+def _group(nodes: Sequence[ChainNode]) -> Sequence[ChainNode]:
+    """The first node, and all that can share its load and save of the model."""
+    first = nodes[0]
+    size = 0
+    for node in nodes:
+        if not node.info.in_memory or node.info.session_only or node.host != first.host:
+            break
+        size += 1
+    return nodes[: max(1, size)]
 
 
-def _run_group(ctx: RunContext, group: Sequence[ChainNode], configs: Configs, progress: Progress, folder: Path) -> bool:
-    """Run `group` in a worker and record its steps; False where a group of several died and nothing is recorded."""
-    ctx.observer.on_pass_start([n.id for n in group])
+def _run_group(
+    ctx: RunContext, group: Sequence[ChainNode], configs: Configs, progress: ChainProgress, folder: Path
+) -> bool:
+    """Run the nodes of `group` in a worker and record their steps.
+
+    Returns:
+        False if several nodes failed together, so that none can be blamed; nothing is recorded then.
+    """
+    problem = ctx.problem
+    ctx.attempt.observer.on_pass_start([node.id for node in group])
+    steps = [{"node": node.id, "pass": node.info.name, "params": dict(configs[node.id])} for node in group]
+    candidate = progress.candidate
     payload = {
-        "model": ctx.payload(progress.candidate),
-        "steps": [{"node": n.id, "pass": n.info.name, "params": dict(configs[n.id])} for n in group],
+        "model": {"path": ctx.model_path(candidate), "session_options": dict(candidate.session_options)},
+        "steps": steps,
         "output": str(folder),
-        "accelerator": to_json(ctx.accelerator),
-        "data": ctx.calibration.config,
-        "user_script": ctx.user_script,
-        "data_root": ctx.data_root,
+        "accelerator": to_json(problem.accelerator),
+        "data": problem.data.calibration.config,
+        "user_script": problem.script.path,
+        "data_root": problem.data_root,
         "check": True,
     }
     folder.mkdir(parents=True)
-    called = call(
-        ctx,
+    work = WorkerCall(
         "autoopt.passes.runner:run",
         payload,
-        subject="/".join([progress.candidate.artifact, *(n.info.name for n in group)]),
-        limit=ctx.limits.pass_seconds * len(group),
+        subject="/".join([candidate.artifact, *(node.info.name for node in group)]),
+        limit=problem.limits.pass_seconds * len(group),
         phase="passes",
-        host=ctx.hosts.of(group[0].host),
     )
-    if not called.outcome.good:
-        if len(group) > 1:
-            return False
-        step = {"outcome": str(called.outcome), "message": called.message, "seconds": called.seconds}
-        _record(ctx, group[0], configs, progress, step)
+    called = call(ctx, ctx.resources.hosts.of(group[0].host), work)
+    if called.outcome.good:
+        for node, step in zip(group, (called.value or {}).get("steps", []), strict=False):
+            _record(ctx, node, configs, progress, step)
         return True
-    steps = (called.value or {}).get("steps", [])
-    for node, step in zip(group, steps, strict=False):
-        _record(ctx, node, configs, progress, step)
+    if len(group) > 1:
+        return False
+    failure = {"outcome": str(called.outcome), "message": called.message, "seconds": called.seconds}
+    _record(ctx, group[0], configs, progress, failure)
     return True
 
 
-def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: Progress, step: Mapping[str, Any]) -> None:
+def _record(
+    ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainProgress, step: Mapping[str, Any]
+) -> None:
+    """Store the result of one step, and advance `progress`."""
     outcome = Outcome(step["outcome"])
     before = progress.candidate
     after = None
     if outcome.good:
-        artifact = (
-            ctx.store.artifacts.put(Path(step["path"]), step.get("digest")) if step.get("path") else before.artifact
-        )
+        artifact = before.artifact
+        if step.get("path"):
+            artifact = ctx.store.artifacts.put(Path(step["path"]), step.get("digest"))
         after = Candidate(artifact, dict(step.get("session_options", before.session_options)))
         if after.key == before.key:
             outcome = Outcome.UNCHANGED
-    there, asked = ctx.hosts.runtime_of(node.host), configs[node.id]
-    named = {p.name: asked[p.name] for p in node.info.parameters if p.category == "path" and p.name in asked}  # as here
+    recorded_environment = dict(environment())
+    runtime = ctx.resources.hosts.runtime_of(node.host)
+    if runtime:
+        recorded_environment["pass host"] = dict(runtime)
     record = PassRunRecord(
         key=_key(ctx, node, configs, before),
         pass_name=node.info.name,
-        params={**(step.get("params") or configs[node.id]), **named},
+        params=_recorded_params(node, configs[node.id], step.get("params")),
         input=before,
         node=node.id,
         outcome=outcome,
         output=after,
         seconds=float(step.get("seconds", 0.0)),
         message=str(step.get("message", "")),
-        environment={**environment(), **({"pass host": dict(there)} if there else {})},
+        environment=recorded_environment,
         attempts=tuple(step.get("attempts", ())),
         reports=dict(step.get("reports", {})),
         run=ctx.run,
     )
     ctx.store.results.finish_pass_run(record)
-    ctx.counts.add("pass_runs", executed=True)
-    ctx.observer.on_pass_end(node.id, outcome, record.seconds, record.message)
+    ctx.attempt.counts.add_executed("pass_runs")
+    ctx.attempt.observer.on_pass_end(node.id, outcome, record.seconds, record.message)
     progress.executed += 1
-    progress.take(node.id, record)
+    progress.add(node.id, record)
+
+
+def _recorded_params(node: ChainNode, config: Mapping[str, Any], used: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The parameters as the pass used them, but paths as they are named on this machine."""
+    params = dict(used or config)
+    for parameter in node.info.parameters:
+        if parameter.category == "path" and parameter.name in config:
+            params[parameter.name] = config[parameter.name]
+    return params

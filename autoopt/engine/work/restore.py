@@ -1,4 +1,4 @@
-"""Making a model again: from its lineage when its file is lost, or from a recipe."""
+"""Make a model again, from its lineage if its file is lost, or from a recipe."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.work.context import Limits
+from autoopt.engine.work.problem import Limits
 from autoopt.errors import SystemFailure
-from autoopt.json_codec import to_json
+from autoopt.json_codec import from_json
+from autoopt.passes.request import ModelFile, PassReply, PassRequest, PassStep
 from autoopt.store import Restorer, RunRecord, Store
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
@@ -19,69 +20,74 @@ from autoopt.workers import WorkerPool, gated_call
 
 @dataclass(frozen=True)
 class ReplayEnvironment:
-    """What is needed to run passes again, besides the model: workers, data, scripts, the target they ran for."""
+    """What passes need to run again besides the model: workers, data, script, and the target they ran for."""
 
     pool: WorkerPool
     scratch: Path
-    calibration: Any = None
+    calibration: object = None
+    """Configuration of the calibration data (JSON)."""
     user_script: str | None = None
-    accelerator: Mapping[str, Any] = field(default_factory=lambda: to_json(Accelerator()))
-    limits: Limits = field(default_factory=Limits)
+    accelerator: Accelerator = field(default_factory=Accelerator)
     data_root: str = ""
+    limits: Limits = field(default_factory=Limits)
 
-    def make(self, model: Path, steps: Sequence[Mapping[str, Any]]) -> Path:
-        """Run `steps` (`{"pass", "params"}`) on a model file; returns a folder, in `scratch`, with the last model.
+    @staticmethod
+    def from_json(pool: WorkerPool, scratch: Path, document: Mapping[str, Any]) -> ReplayEnvironment:
+        """Read `Problem.replay_environment`, as recipes and run records keep it."""
+        return ReplayEnvironment(
+            pool,
+            scratch,
+            calibration=document.get("calibration"),
+            user_script=document.get("user_script"),
+            accelerator=from_json(Accelerator, document.get("accelerator") or {}),
+            data_root=document.get("data_root") or "",
+        )
+
+    def make(self, model: Path, steps: Sequence[PassStep]) -> Path:
+        """Run passes on a model file; returns a folder in `scratch` with the resulting model.
 
         Raises:
-            SystemFailure: a step did not end well this time.
+            SystemFailure: A pass did not succeed this time.
         """
         folder = Path(tempfile.mkdtemp(dir=self.scratch))
-        payload = {
-            "model": {"path": str(model), "session_options": {}},
-            "steps": [
-                {"node": f"step{i}", "pass": s["pass"], "params": dict(s["params"])} for i, s in enumerate(steps)
-            ],
-            "output": str(folder / "steps"),
-            "accelerator": dict(self.accelerator),
-            "data": self.calibration,
-            "user_script": self.user_script,
-            "data_root": self.data_root,
-            "check": False,
-        }
+        request = PassRequest(
+            model=ModelFile(model),
+            steps=tuple(steps),
+            output=folder / "steps",
+            accelerator=self.accelerator,
+            data=self.calibration,
+            data_root=self.data_root,
+            user_script=self.user_script,
+            check=False,
+        )
         limit = self.limits.pass_seconds * max(1, len(steps))
-        called = gated_call(self.pool, "autoopt.passes.runner:run", payload, limit, self.limits.memory)
-        done = (called.value or {}).get("steps", [])
-        bad = next((s for s in done if s["outcome"] not in ("ok", "unchanged")), None)
-        if called.value is None or bad is not None:
-            name, message = (bad["pass"], bad["message"]) if bad else ("the passes", called.message)
-            raise SystemFailure(f"cannot be made again: {name}: {message}")
-        changed = [s["path"] for s in done if s["path"]]
-        made = folder / "made"
-        shutil.copytree(changed[-1] if changed else model.parent, made)
-        return made
+        called = gated_call(self.pool, "autoopt.passes.runner:run", request.to_json(), limit, self.limits.memory)
+        if called.value is None:
+            raise SystemFailure(f"the model cannot be made again: {called.message}")
+        result = model.parent
+        for step in PassReply.from_json(called.value).steps:
+            if not step.outcome.good:
+                raise SystemFailure(f"the model cannot be made again: {step.pass_name}: {step.message}")
+            if step.path is not None:
+                result = step.path
+        return Path(shutil.copytree(result, folder / "made"))
 
 
-def restorer(store: Store, replay_environment: ReplayEnvironment) -> Restorer:
-    """A `Restorer`: makes a lost artifact of the store again by its lineage."""
+def restorer(store: Store, environment: ReplayEnvironment) -> Restorer:
+    """Make a `Restorer`, which makes a lost artifact of the store again by its lineage."""
 
     def restore(digest: str) -> Path:
         lineage = store.lineage.trace(digest)
         if not lineage.steps:
-            raise SystemFailure(
-                f"artifact {digest[:12]} is a source model and cannot be made again", remedy="bring it back"
-            )
-        steps = [{"pass": s.pass_name, "params": s.params} for s in lineage.steps]
-        return replay_environment.make(store.artifacts.path(lineage.source), steps)
+            message = f"artifact {digest[:12]} is a source model and cannot be made again"
+            raise SystemFailure(message, remedy="run autoopt on the original file once more")
+        steps = [PassStep(step.pass_name, step.params) for step in lineage.steps]
+        return environment.make(store.artifacts.path(lineage.source), steps)
 
     return restore
 
 
 def replay_environment_of(run: RunRecord | None, pool: WorkerPool, scratch: Path) -> ReplayEnvironment:
-    """The replay_environment that a run's passes were made in, as far as the store remembers it."""
-    stored = run.settings if run else {}
-    remembered = stored.get("replay_environment") or {}
-    return ReplayEnvironment(
-        pool,
-        scratch,
-        **{k: remembered[k] for k in ("calibration", "user_script", "accelerator", "data_root") if k in remembered},
-    )
+    """The environment of a run's passes as far as the store remembers it."""
+    settings = run.settings if run else {}
+    return ReplayEnvironment.from_json(pool, scratch, settings.get("replay_environment") or {})

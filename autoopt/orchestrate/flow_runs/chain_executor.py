@@ -23,7 +23,8 @@ from prefect.states import Cancelling
 
 from autoopt.engine.run.executor import Work
 from autoopt.engine.run.session import Session
-from autoopt.engine.run.trial import ended
+from autoopt.engine.run.trial import completed_record
+from autoopt.engine.work.attempt import Work as CountedWork
 from autoopt.engine.work.context import RunContext
 from autoopt.orchestrate.flow_runs.naming import chain_run_name, tags_of
 from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
@@ -152,11 +153,14 @@ class DeployedExecutor:
         for key in row.evaluations:
             self._count_work("evaluations", key, key in evaluations and evaluations[key].run == self._ctx.run)
 
-    def _count_work(self, kind: str, key: str, of_this_run: bool) -> None:
+    def _count_work(self, kind: CountedWork, key: str, of_this_run: bool) -> None:
         """Count a piece of work as executed by the first trial of the run that executed it, as reused by others."""
         executed = of_this_run and key not in self._counted
         self._counted.add(key)
-        self._ctx.counts.add(kind, executed=executed)
+        if executed:
+            self._ctx.attempt.counts.add_executed(kind)
+        else:
+            self._ctx.attempt.counts.add_reused(kind)
 
     def _check(self, outage: Outage) -> None:
         """Start flow runs for chains whose trials nobody will execute."""
@@ -208,7 +212,7 @@ class DeployedExecutor:
         for row in store.trials.all(run):
             if row.number in waiting and store.claims.acquire("trial", row.key):
                 result = TrialResult(chain=key, point=row.point, outcome=Outcome.CRASHED, message=message)
-                store.trials.finish(ended(row, result), owner=store.owner)
+                store.trials.finish(completed_record(row, result), owner=store.owner)
 
 
 def _own_queue() -> str | None:

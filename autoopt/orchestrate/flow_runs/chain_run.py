@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from autoopt.engine.run.join import Joined, join
+from autoopt.engine.run.join import JoinedRun, join
 from autoopt.errors import AutooptError
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
@@ -37,11 +37,11 @@ def tune(run: str, chain: str) -> State[Any]:
     """
     try:
         with join(run, opener=PrefectHost) as joined:
-            retried = flow_run.run_count > 1 or not joined.under_way
+            retried = flow_run.run_count > 1 or not joined.is_running
             if retried:
-                joined.redo(chain)
+                joined.retry_failures(chain)
             executed = _run_trials(joined, chain)
-            if retried and executed and not joined.under_way:
+            if retried and executed and not joined.is_running:
                 joined.conclude()
             rows = [row for row in joined.store.trials.all(run) if row.chain == chain and row.status == "done"]
             show_chain(joined.store, run, chain)
@@ -54,13 +54,13 @@ def tune(run: str, chain: str) -> State[Any]:
     return Failed(message=message)
 
 
-def _run_trials(joined: Joined, chain: str) -> int:
+def _run_trials(joined: JoinedRun, chain: str) -> int:
     """Claim and execute trials until none is left, or enough for one flow run; returns their number."""
     claimed: dict[int, TrialRecord] = {}
 
     @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
     def trial(number: int) -> State[Any]:
-        row = joined.carry_out(claimed[number])
+        row = joined.execute(claimed[number])
         message = trial_message(row.outcome, row.ratios, ("latency_p50", "size"))
         if row.message:
             message += f": {row.message}"
@@ -73,11 +73,11 @@ def _run_trials(joined: Joined, chain: str) -> int:
     with WorkerSlot(joined.store, joined.record.id, UUID(str(flow_run.id))) as slot:
         while executed < naming.MAX_TRIALS and time.monotonic() - idle_since < LINGER_SECONDS:
             # An idle flow run does no work either while a latency is being measured.
-            with joined.session.ctx.gate.working():
+            with joined.session.ctx.resources.gate.working():
                 pass
-            row = joined.claim(chain)
+            row = joined.claim_trial(chain)
             if row is None:
-                if not joined.under_way or slot.is_needed():
+                if not joined.is_running or slot.is_needed():
                     break
                 time.sleep(POLL_SECONDS)
                 continue

@@ -53,7 +53,7 @@ def run_as_flow(session: Session) -> RunResult:
 
     def interrupt() -> None:
         kill.start()
-        ctx.stop()
+        ctx.resources.stop()
 
     async def optimize_model(run: str, model: str, dag: str) -> State[Any]:
         try:
@@ -215,7 +215,7 @@ async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRe
                 request.fail(RuntimeError("the task run ended without a result"))
         queue.put_nowait(None)
 
-    await asyncio.gather(*(run_trials() for _ in range(ctx.workers)))
+    await asyncio.gather(*(run_trials() for _ in range(ctx.attempt.workers)))
     if results:
         await asyncio.to_thread(show_chain, ctx.store, ctx.run, chain)
     good = sum(result.outcome.good for result in results)

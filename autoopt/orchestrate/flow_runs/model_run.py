@@ -41,7 +41,7 @@ def optimize(request: RunRequest, out: str | None) -> State[Any]:
         if out is not None:
             check_out(Path(out))
         with prepare(replace(request, opener=PrefectHost)) as session:
-            result = session.carry_out(search_and_show)
+            result = session.execute(search_and_show)
             if out is not None:
                 session.export(result, Path(out))
     except AutooptError as error:
@@ -56,11 +56,11 @@ def optimize(request: RunRequest, out: str | None) -> State[Any]:
 
 def search_and_show(session: Session) -> RunResult:
     """Run the search of a session with its chains as deployed runs; show progress and result as artifacts."""
-    budget = session.search_config.trials or session.ctx.plan.point_count
+    budget = session.search_config.trials or session.ctx.problem.plan.point_count
     _add_tags(tags_of(session))
     progress = Progress(f"Trials of run {session.ctx.run}")
     progress.show(0.0)
-    session.ctx.observer = ObserverGroup(session.ctx.observer, TrialProgress(progress, budget))
+    session.observe_with(ObserverGroup(session.ctx.attempt.observer, TrialProgress(progress, budget)))
     result = search_deployed(session)
     progress.show(100.0)
     show_result(session.ctx.store, result)

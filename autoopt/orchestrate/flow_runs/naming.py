@@ -22,7 +22,7 @@ def flow_run_name(text: str) -> str:
 def session_run_name(session: Session) -> str:
     """`model · dag`, for one of several targets `model · dag · target`."""
     model, separator, target = session.name.partition(" · ")
-    return flow_run_name(f"{model} · {session.ctx.plan.name}{separator}{target}")
+    return flow_run_name(f"{model} · {session.ctx.problem.plan.name}{separator}{target}")
 
 
 def model_run_name(dag: object, model: object) -> str:
@@ -51,7 +51,12 @@ def chain_run_name(chain: str, round_: int) -> str:
 def tags_of(session: Session) -> list[str]:
     """Tags of the flow runs of a run: model, DAG, target, and the run's id in the store."""
     ctx = session.ctx
-    tags = (f"model:{session.name}", f"dag:{ctx.plan.name}", f"target:{ctx.target.name}", f"run:{ctx.run}")
+    tags = (
+        f"model:{session.name}",
+        f"dag:{ctx.problem.plan.name}",
+        f"target:{ctx.problem.target.name}",
+        f"run:{ctx.run}",
+    )
     return [flow_run_name(tag) for tag in tags]
 
 

@@ -1,0 +1,144 @@
+"""One attempt at a run by this process: its clock, time limit, observer, counts and retry policy."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, TypeVar
+
+from autoopt.observer import SILENT, Observer
+from autoopt.results import WorkCounts
+from autoopt.store import EvaluationRecord, PassRunRecord
+
+GRACE_SECONDS = 30.0
+"""Time after the deadline that a worker call which started before it may still take."""
+Work: TypeAlias = Literal["pass_runs", "evaluations"]
+Record = TypeVar("Record", EvaluationRecord, PassRunRecord)
+
+
+class Counts:
+    """Number of executed and reused pieces of work, and seconds spent in each phase. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._executed: Counter[Work] = Counter()
+        self._reused: Counter[Work] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def add_executed(self, work: Work) -> None:
+        with self._lock:
+            self._executed[work] += 1
+
+    def add_reused(self, work: Work) -> None:
+        with self._lock:
+            self._reused[work] += 1
+
+    def add_seconds(self, phase: str, seconds: float) -> None:
+        with self._lock:
+            self._seconds[phase] += seconds
+
+    def of(self, work: Work) -> WorkCounts:
+        """The counts of one kind of work."""
+        with self._lock:
+            return WorkCounts(executed=self._executed[work], reused=self._reused[work])
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase. Phases overlap if trials run in parallel."""
+        with self._lock:
+            return {phase: round(seconds, 3) for phase, seconds in self._seconds.items()}
+
+    @contextmanager
+    def timing(self, phase: str) -> Iterator[None]:
+        """Add the duration of the block to a phase."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add_seconds(phase, time.monotonic() - began)
+
+
+class SourceLatencies:
+    """The source model's p50 in each latency measurement of this process, in ms. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: list[float] = []
+
+    def add(self, p50: float) -> None:
+        with self._lock:
+            self._values.append(p50)
+
+    def typical(self) -> float | None:
+        """The latency on an undisturbed machine, to recognise slow spells by; None before the first measurement.
+
+        The lower quartile, because the fastest of many measurements is a lucky one.
+        """
+        with self._lock:
+            if not self._values:
+                return None
+            return sorted(self._values)[len(self._values) // 4]
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Decides which stored failures are executed again."""
+
+    earlier_runs: bool = False
+    """Retry failures that other runs stored."""
+    before: float = 0.0
+    """Retry failures stored before this time, on the database's clock."""
+
+    @property
+    def active(self) -> bool:
+        return self.earlier_runs or self.before > 0
+
+    def retries(self, record: EvaluationRecord | PassRunRecord, run: str) -> bool:
+        """True if `run` executes again what this record stores."""
+        if not record.outcome.retryable:
+            return False
+        return (self.earlier_runs and record.run != run) or record.finished < self.before
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One execution of a run by one process."""
+
+    run: str
+    """Id of the run."""
+    observer: Observer = SILENT
+    workers: int = 1
+    """Trials that run in parallel."""
+    began: float = 0.0
+    """Start of the run on `clock`, earlier by what interrupted attempts took."""
+    deadline: float = float("inf")
+    """End of the run's time on `clock`."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    clock: Callable[[], float] = time.monotonic
+    counts: Counts = field(default_factory=Counts)
+    source_latencies: SourceLatencies = field(default_factory=SourceLatencies)
+
+    def until(self, deadline: float) -> Attempt:
+        """The same attempt with another deadline."""
+        return replace(self, deadline=deadline)
+
+    def remaining(self) -> float:
+        """Seconds until the deadline; negative after it."""
+        return self.deadline - self.clock()
+
+    def elapsed(self) -> float:
+        """Seconds since the start of the run."""
+        return self.clock() - self.began
+
+    def reusable(self, record: Record | None) -> Record | None:
+        """The record, or None if there is none or the retry policy executes its work again."""
+        if record is None or self.retry.retries(record, self.run):
+            return None
+        return record
+
+    def call_seconds(self, limit: float) -> float:
+        """Time limit of a call: `limit`, or less shortly before the deadline."""
+        return max(1.0, min(limit, self.remaining() + GRACE_SECONDS))

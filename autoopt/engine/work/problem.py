@@ -1,0 +1,98 @@
+"""The problem that a run solves: model, data, goal and target. Frozen; nothing of the machine that solves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoopt.dag.compiler.plan import Plan
+from autoopt.json_codec import JsonObject, JsonValue, to_json
+from autoopt.metrics import Constraint, Metric, Objective, get_metric
+from autoopt.model.candidate import Candidate
+from autoopt.spec.targets import HostSpec
+from autoopt.target import Accelerator, Target
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one call in a worker: seconds, and bytes of memory."""
+
+    pass_seconds: float = 600.0
+    measure_seconds: float = 60.0
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A data set as configured, and the digest of its content. False if there is no data."""
+
+    config: JsonObject | None = None
+    digest: str = ""
+
+    def __bool__(self) -> bool:
+        return self.config is not None
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """The data sets of a run."""
+
+    evaluation: DataSource = field(default_factory=DataSource)
+    calibration: DataSource = field(default_factory=DataSource)
+    """The evaluation data if the user named no other."""
+    latency: DataSource = field(default_factory=DataSource)
+    """Inputs for latencies; empty to use the evaluation data."""
+
+
+@dataclass(frozen=True)
+class UserScript:
+    """The user's script with passes and metrics, and the digest of its content; empty without a script."""
+
+    path: str | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Objectives by priority, constraints, and every metric to measure."""
+
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...]
+    metrics: tuple[Metric, ...]
+    front: tuple[Objective, ...] = ()
+    """Axes of the Pareto front: the objectives, size and quality."""
+    custom: Mapping[str, Metric] = field(default_factory=dict)
+    """Metrics that the user script defines."""
+
+    def metric(self, name: str) -> Metric:
+        """The metric with this name, built in or from the user script."""
+        return get_metric(name, self.custom)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One model to optimise on one target."""
+
+    plan: Plan
+    source: Candidate
+    goal: Goal
+    target: Target
+    host: HostSpec
+    """Host that measures."""
+    accelerator: Accelerator
+    data: DataSets = field(default_factory=DataSets)
+    script: UserScript = field(default_factory=UserScript)
+    data_root: str = ""
+    """Folder that relative paths in parameters of category `data` start from."""
+    limits: Limits = field(default_factory=Limits)
+    measurement: Mapping[str, JsonValue] = field(default_factory=dict)
+    """The user's settings for the meters."""
+
+    def replay_environment(self) -> dict[str, JsonValue]:
+        """What the passes ran with besides the model, as recipes and run records keep it."""
+        return {
+            "calibration": self.data.calibration.config,
+            "user_script": self.script.path,
+            "accelerator": to_json(self.accelerator),
+            "data_root": self.data_root,
+        }
