@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoopt.dag.compiler.plan import Plan
-from autoopt.json_codec import JsonObject, JsonValue, to_json
+from autoopt.json_codec import JsonValue, to_json
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
 from autoopt.model.candidate import Candidate
 from autoopt.spec.targets import HostSpec
@@ -26,7 +26,7 @@ class Limits:
 class DataSource:
     """A data set as configured, and the digest of its content. False if there is no data."""
 
-    config: JsonObject | None = None
+    config: Mapping[str, object] | None = None
     digest: str = ""
 
     def __bool__(self) -> bool:
@@ -88,7 +88,7 @@ class Problem:
     measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     """The user's settings for the meters."""
 
-    def replay_environment(self) -> dict[str, JsonValue]:
+    def replay_environment(self) -> dict[str, object]:
         """What the passes ran with besides the model, as recipes and run records keep it."""
         return {
             "calibration": self.data.calibration.config,
