@@ -7,13 +7,16 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import InputError, one_line
+
+if TYPE_CHECKING:
+    from autoopt.passes.request import StepReply
 
 
 def apply(
@@ -33,30 +36,23 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Run one pass on a model."""
-    from autoopt.engine.tools.apply import PassFailed, apply_pass, copy_out
+    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, copy_out
 
     accelerator = accelerator_of(device, ep)
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
         try:
-            step = apply_pass(
-                name,
-                model,
-                Path(folder),
-                parse_params(param or []),
-                data=data,
-                data_root=data_root,
-                user_script=user_script,
-                accelerator=accelerator,
-            )
+            options = PassSettings(data, user_script, accelerator, data_root)
+            applied = apply_pass(name, model, Path(folder), parse_params(param or []), options)
         except PassFailed as error:
             sys.stderr.write(one_line(str(error)) + "\n")
             raise typer.Exit(1) from error
-        files = copy_out(Path(step["model"]), out)
+        files = copy_out(applied.model, out)
     if as_json:
-        kept = {k: v for k, v in step.items() if k not in ("path", "model", "node")}
-        print_json({**kept, "files": [str(file) for file in files]})
+        document = applied.step.to_json()
+        del document["path"], document["node"]
+        print_json({**document, "files": [str(file) for file in files]})
     else:
-        _show(step, files)
+        _show(applied.step, files)
 
 
 def parse_params(given: list[str]) -> dict[str, Any]:
@@ -80,7 +76,7 @@ def parse_params(given: list[str]) -> dict[str, Any]:
 
 
 def _checked(found: Mapping[str, Any]) -> str:
-    """What the check of a step found. That a lossy pass's model still runs says nothing of how close it is."""
+    """The result of a step's check. A lossy model that runs may still be far from the source."""
     lossy = found["tolerance"] == "lossy" and found["status"] == "same"
     text = "it runs" if lossy else str(found["status"])
     if "max_abs_error" in found:
@@ -90,17 +86,16 @@ def _checked(found: Mapping[str, Any]) -> str:
     return f"{text} {one_line(found.get('reason', ''))}".rstrip()
 
 
-def _show(step: dict[str, Any], files: list[Path]) -> None:
-    print(f"{step['pass']}: {step['outcome']} in {step['seconds']:.2f} s")
-    for attempt in step["attempts"]:
-        print(f"  tried {json.dumps(attempt['params'])}: {one_line(attempt['reason'])}")
-    print(f"  parameters {json.dumps(step['params'])}")
-    found = step["equivalence"]
-    if found:
-        print(f"  checked ({found['tolerance']}): {_checked(found)}")
-    for name, report in step["reports"].items():
+def _show(step: StepReply, files: list[Path]) -> None:
+    print(f"{step.pass_name}: {step.outcome} in {step.seconds:.2f} s")
+    for attempt in step.attempts:
+        print(f"  tried {json.dumps(attempt.params)}: {one_line(attempt.reason)}")
+    print(f"  parameters {json.dumps(step.params)}")
+    if step.equivalence:
+        print(f"  checked ({step.equivalence['tolerance']}): {_checked(step.equivalence)}")
+    for name, report in step.reports.items():
         print(f"  {name}: {one_line(json.dumps(report))[:2000]}")
-    if step["session_options"]:
-        print(f"  session options {json.dumps(step['session_options'])}")
+    if step.session_options:
+        print(f"  session options {json.dumps(step.session_options)}")
     for file in files:
         print(f"  wrote {file}")

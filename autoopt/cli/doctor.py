@@ -18,5 +18,5 @@ def doctor(as_json: AsJson = False) -> int:
     else:
         for finding in findings:
             remedy = f"; {finding.remedy}" if finding.remedy else ""
-            typer.echo(f"{finding.status:8} {finding.check:9} {finding.said}{remedy}")
+            typer.echo(f"{finding.status:8} {finding.check:9} {finding.message}{remedy}")
     return 3 if any(finding.status == "problem" for finding in findings) else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +23,9 @@ def replay(
 
     made = make(recipe, model, out, data)
     if as_json:
-        print_json(made)
+        print_json(asdict(made))
     else:
-        typer.echo(f"wrote {made['path']}: {'the same bytes' if made['same'] else 'not the same bytes'}")
-        for name, (then, now) in made["changed"].items():
+        typer.echo(f"wrote {made.path}: {'the same bytes' if made.same else 'not the same bytes'}")
+        for name, (then, now) in made.changed.items():
             typer.echo(f"  {name} was {then}, is {now}")
-    return 0 if made["same"] else 1
+    return 0 if made.same else 1

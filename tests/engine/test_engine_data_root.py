@@ -9,10 +9,11 @@ import pytest
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.sweeps.zoo import check_zoo
-from autoopt.engine.tools.apply import apply_pass
+from autoopt.engine.tools.apply import PassSettings, apply_pass
 from autoopt.engine.work.keys import pass_run_key
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
 from autoopt.registry import registry
 from autoopt.spec import load_dag
 from autoopt.target import Accelerator
@@ -82,9 +83,10 @@ def test_a_data_parameter_starts_from_the_root(data: Path, tmp_path: Path) -> No
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT)
     model = builders.write(builders.mlp(), tmp_path)
-    step = apply_pass("noted", model, tmp_path / "out", user_script=str(script), data_root=data)
-    assert step["outcome"] == "ok"
-    assert step["params"] == {"text": "note.txt"}
+    options = PassSettings(user_script=str(script), data_root=data)
+    step = apply_pass("noted", model, tmp_path / "out", options=options).step
+    assert step.outcome is Outcome.OK
+    assert step.params == {"text": "note.txt"}
 
 
 def test_where_a_file_lies_is_no_part_of_the_key() -> None:

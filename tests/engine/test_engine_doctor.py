@@ -1,43 +1,72 @@
-"""The doctor looks at the real installation, and says what to do about what is wrong."""
+"""The doctor examines the real installation and names a remedy for each problem."""
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from autoopt.engine.tools.doctor import examine
+from autoopt.engine.tools.doctor import Finding, examine
 from autoopt.settings import Settings
 from autoopt.store import open_store
 
 
-def test_this_installation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_installation_has_no_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     open_store(home=tmp_path / "home").close()
-    found = {finding.check: finding for finding in examine(Settings(tmp_path / "home"))}
-    assert {"python", "versions", "cpu", "disk", "database", "clock", "runtime", "prefect"} <= set(found)
-    assert [f for f in found.values() if f.status == "problem" and f.check != "disk"] == []
-    assert "CPU" in found["runtime"].said
+    findings = {finding.check: finding for finding in examine(Settings(tmp_path / "home"))}
+    assert {"python", "versions", "cpu", "disk", "database", "clock", "runtime", "prefect"} <= set(findings)
+    assert [one for one in findings.values() if one.status == "problem" and one.check != "disk"] == []
+    assert "CPU" in findings["runtime"].message
 
 
-def test_what_does_not_work_is_said_without_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_are_named_without_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://user:canary@127.0.0.1:9/api")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "autoopt.db").write_text("this is no database, and was never one " * 50)
-    found = {finding.check: finding for finding in examine(Settings(tmp_path / "home"))}
-    assert found["prefect"].status == "problem"
-    assert "prefect server start" in found["prefect"].remedy
-    assert found["database"].status == "problem"
-    assert not any("canary" in repr(finding) for finding in found.values())
+    findings = {finding.check: finding for finding in examine(Settings(tmp_path / "home"))}
+    assert findings["prefect"].status == "problem"
+    assert "prefect server start" in findings["prefect"].remedy
+    assert findings["database"].status == "problem"
+    assert not any("canary" in repr(finding) for finding in findings.values())
 
 
-def test_the_place_of_shared_artifacts_is_tried(tmp_path: Path) -> None:
+def test_a_store_that_does_not_exist_yet_is_no_problem(tmp_path: Path) -> None:
+    (finding,) = (one for one in examine(Settings(tmp_path / "none")) if one.check == "database")
+    assert finding.status == "ok"
+    assert "the first run creates it" in finding.message
+
+
+def test_shared_artifacts_are_written_read_and_removed(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     home = Settings(tmp_path / "home", artifacts_url=shared.as_uri())
-    (found,) = (f for f in examine(home) if f.check == "artifacts")
-    assert (found.status, "written, read and removed" in found.said) == ("ok", True)
-    assert [p for p in shared.rglob("*") if p.is_file()] == []
+    (finding,) = (one for one in examine(home) if one.check == "artifacts")
+    assert (finding.status, "wrote, read and removed a file" in finding.message) == ("ok", True)
+    assert [path for path in shared.rglob("*") if path.is_file()] == []
+
+
+def test_shared_artifacts_that_cannot_be_written_are_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     home = Settings(tmp_path / "home", artifacts_url=(tmp_path / "file").as_uri())
-    (found,) = (f for f in examine(home) if f.check == "artifacts")
-    assert (found.status, "cannot be written" in found.said) == ("problem", True)
+    (finding,) = (one for one in examine(home) if one.check == "artifacts")
+    assert (finding.status, "cannot be written" in finding.message) == ("problem", True)
+
+
+def test_unmet_requirements_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "requires", lambda name: ["numpy<1", "no-such-package", "absent; extra == 'x'"])
+    (finding,) = (one for one in examine(Settings(tmp_path)) if one.check == "versions")
+    assert finding.status == "problem"
+    assert "numpy<1 is required" in finding.message
+    assert "no-such-package is missing" in finding.message
+    assert "absent" not in finding.message
+
+
+def test_the_json_keys_are_those_that_scripts_read() -> None:
+    finding = Finding("disk", "warning", "1 GB free", "free some space")
+    assert finding.to_json() == {
+        "check": "disk",
+        "status": "warning",
+        "said": "1 GB free",
+        "remedy": "free some space",
+    }

@@ -25,8 +25,8 @@ def test_recipe_makes_the_same_bytes_and_refuses_another_model(go: Any, mlp_file
     result = go(DAG, model=mlp_file, out=tmp_path / "out")
     assert result.best is not None
     made = replay(tmp_path / "out" / "recipe.json", mlp_file, tmp_path / "again")
-    assert made["same"]
-    assert made["changed"] == {}
+    assert made.same
+    assert made.changed == {}
     assert (tmp_path / "again" / "model.onnx").read_bytes() == (tmp_path / "out" / "model.onnx").read_bytes()
     other = write(mlp(seed=5), tmp_path / "other")
     with pytest.raises(InputError, match="is not the model"):

@@ -1,4 +1,4 @@
-"""Looking at an installation: what is there, what is wrong with it, what to do."""
+"""Examine an installation: versions, CPU, disk, database, shared artifacts, runtime and Prefect."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Final, Literal
 
 from autoopt.engine.work.environment import cpu
 from autoopt.errors import AutooptError, one_line
@@ -24,111 +24,114 @@ from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.workers import call_once
 
 Status = Literal["ok", "warning", "problem"]
-LOW_DISK, LEAST_DISK = 5 * 10**9, 10**9
+LOW_DISK, MINIMUM_DISK = 5 * 10**9, 10**9
+"""Bytes of free disk space below which there is a warning, and a problem."""
 CLOCK_SECONDS = 5.0
-FAST_INT8 = ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp")
+"""Difference to the database's clock that breaks leases."""
+FAST_INT8: Final = ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp")
 """CPU features that make 8-bit arithmetic fast, as the kernel names them."""
+BROKEN_FASTAPI: Final = (0, 151)
+"""The first version of fastapi that Prefect does not start with."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `remedy`: what to do, where there is something."""
+    """The result of one check."""
 
     check: str
     status: Status
-    said: str
+    message: str
     remedy: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_json(self) -> dict[str, str]:
+        return {"check": self.check, "status": self.status, "said": self.message, "remedy": self.remedy}
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All findings, in the order of looking; a check that breaks is a finding itself."""
-    checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-        _versions, _processor, _disk, _database, _artifacts, _runtime, _prefect,
-    )  # fmt: skip
-    found: list[Finding] = []
-    for check in checks:
-        name = check.__name__.strip("_")
+    """Run all checks, in order; a check that fails to run is a problem itself."""
+    checks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
+        "versions": _versions,
+        "processor": _processor,
+        "disk": _disk,
+        "database": _database,
+        "artifacts": _artifacts,
+        "runtime": _runtime,
+        "prefect": _prefect,
+    }
+    findings: list[Finding] = []
+    for name, check in checks.items():
         try:
-            found += check(settings)
-        except AutooptError as error:
-            found.append(Finding(name, "problem", str(error)))
-        except OSError as error:
-            found.append(Finding(name, "problem", one_line(str(error))))
-    return found
+            findings += check(settings)
+        except (AutooptError, OSError) as error:
+            findings.append(Finding(name, "problem", one_line(str(error))))
+    return findings
 
 
 def _versions(settings: Settings) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{platform.python_implementation()} {sys.version.split()[0]}")
-    wrong = []
-    for line in metadata.requires("autoopt") or []:
-        requirement, _, marker = line.partition(";")
-        if "extra" in marker:
-            continue
-        problem = _unmet(requirement)
-        if problem:
-            wrong.append(problem)
-    remedy = "pip install --constraint constraints.txt --editable ."
-    if wrong:
-        yield Finding("versions", "problem", "; ".join(wrong), remedy)
+    requirements = [line for line in metadata.requires("autoopt") or [] if "extra" not in line.partition(";")[2]]
+    problems = [_unmet(line.partition(";")[0]) for line in requirements]
+    unmet = "; ".join(problem for problem in problems if problem)
+    if unmet:
+        yield Finding("versions", "problem", unmet, "pip install --constraint constraints.txt --editable .")
     else:
-        yield Finding("versions", "ok", f"autoopt {metadata.version('autoopt')}, every requirement is met")
+        yield Finding("versions", "ok", f"autoopt {metadata.version('autoopt')}, all requirements are met")
 
 
-def _unmet(requirement: str) -> str:
+def _unmet(line: str) -> str:
+    """The reason why a requirement is not met; empty if it is."""
     from packaging.requirements import Requirement
 
-    wanted = Requirement(requirement)
+    requirement = Requirement(line)
     try:
-        installed = metadata.version(wanted.name)
+        installed = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:
-        return f"{wanted.name} is missing"
-    return (
-        ""
-        if wanted.specifier.contains(installed, prereleases=True)
-        else f"{requirement.strip()} but {installed} is installed"
-    )
+        return f"{requirement.name} is missing"
+    if requirement.specifier.contains(installed, prereleases=True):
+        return ""
+    return f"{line.strip()} is required, {installed} is installed"
 
 
 def _processor(settings: Settings) -> Iterator[Finding]:
-    have = [flag for flag in FAST_INT8 if flag in cpu()["flags"]]
-    said = f"{cpu()['model']}, {cpu()['cores']} cores"
-    if have:
-        yield Finding("cpu", "ok", f"{said}, fast 8-bit arithmetic ({', '.join(have)})")
+    fast = [flag for flag in FAST_INT8 if flag in cpu()["flags"]]
+    text = f"{cpu()['model']}, {cpu()['cores']} cores"
+    if fast:
+        yield Finding("cpu", "ok", f"{text}, fast 8-bit arithmetic ({', '.join(fast)})")
     else:
-        yield Finding(
-            "cpu", "warning", f"{said}, no fast 8-bit arithmetic", "int8 models may be slower than float here"
-        )
+        remedy = "int8 models may be slower than float models on this machine"
+        yield Finding("cpu", "warning", f"{text}, no fast 8-bit arithmetic", remedy)
     load = os.getloadavg()[0]
     if load > 0.5 * cpu()["cores"]:
-        yield Finding("load", "warning", f"load average {load:.1f}", "latencies are steadier on a quiet machine")
+        yield Finding("load", "warning", f"load average {load:.1f}", "a quiet machine gives more precise latencies")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
-    place = next(p for p in (settings.home, *settings.home.parents) if p.exists())
+    place = next(path for path in (settings.home, *settings.home.parents) if path.exists())
     free = shutil.disk_usage(place).free
-    status: Status = "problem" if free < LEAST_DISK else "warning" if free < LOW_DISK else "ok"
-    remedy = "" if status == "ok" else "'autoopt store gc' frees space; AUTOOPT_HOME moves the store"
-    yield Finding("disk", status, f"{free / 1e9:.1f} GB free for {settings.home}", remedy)
+    text = f"{free / 1e9:.1f} GB free for {settings.home}"
+    if free >= LOW_DISK:
+        yield Finding("disk", "ok", text)
+        return
+    remedy = "'autoopt store gc' frees space; AUTOOPT_HOME moves the store"
+    yield Finding("disk", "problem" if free < MINIMUM_DISK else "warning", text, remedy)
 
 
 def _database(settings: Settings) -> Iterator[Finding]:
     if settings.db_url is None and not (settings.home / "autoopt.db").exists():
-        yield Finding("database", "ok", f"none yet in {settings.home}; the first run makes it")
+        yield Finding("database", "ok", f"none yet in {settings.home}; the first run creates it")
         return
     with open_store(settings.db_url, settings.home) as store:
         yield Finding("database", "ok", f"{without_password(store.safe_url)}: {len(store.runs.all())} runs")
-        drift = abs(store.clock() - time.time())
-        if drift > CLOCK_SECONDS:
-            yield Finding("clock", "problem", f"differs from the database's by {drift:.0f} s", "set the clocks (NTP)")
+        difference = abs(store.clock() - time.time())
+        if difference <= CLOCK_SECONDS:
+            yield Finding("clock", "ok", f"within {difference:.1f} s of the database's")
         else:
-            yield Finding("clock", "ok", f"within {drift:.1f} s of the database's")
+            text = f"differs from the database's by {difference:.0f} s"
+            yield Finding("clock", "problem", text, "synchronize the clocks (NTP)")
 
 
 def _artifacts(settings: Settings) -> Iterator[Finding]:
-    """The place that machines share artifacts at: one is written there, read and removed."""
+    """Write, read and remove an artifact in the place that machines share."""
     if settings.artifacts_url is None:
         return
     remote, digest = RemoteArtifacts(settings.artifacts_url), sha256(os.urandom(32)).hexdigest()
@@ -136,14 +139,14 @@ def _artifacts(settings: Settings) -> Iterator[Finding]:
         (Path(folder) / "probe").write_text(digest)
         began = time.monotonic()
         remote.push(digest, Path(folder))
-        found = remote.pull(digest, Path(folder) / "back")
+        pulled = remote.pull(digest, Path(folder) / "back")
         remote.remove(digest)
-        taken = time.monotonic() - began
-    if found:
-        yield Finding("artifacts", "ok", f"{remote.safe_url}: written, read and removed in {taken:.2f} s")
+        seconds = time.monotonic() - began
+    if pulled:
+        yield Finding("artifacts", "ok", f"{remote.safe_url}: wrote, read and removed a file in {seconds:.2f} s")
     else:
-        remedy = "AUTOOPT_ARTIFACTS_URL must name a place that all machines see alike"
-        yield Finding("artifacts", "problem", f"{remote.safe_url}: what was written there cannot be read", remedy)
+        remedy = "AUTOOPT_ARTIFACTS_URL must name a place that all machines share"
+        yield Finding("artifacts", "problem", f"{remote.safe_url}: a file written there cannot be read back", remedy)
 
 
 def _runtime(settings: Settings) -> Iterator[Finding]:
@@ -152,31 +155,26 @@ def _runtime(settings: Settings) -> Iterator[Finding]:
         remedy = "reinstall onnx and onnxruntime with the constraints file"
         yield Finding("runtime", "problem", f"a worker cannot use it ({called.message})", remedy)
         return
-    providers = ", ".join(p.removesuffix("ExecutionProvider") for p in called.value["providers"])
+    providers = ", ".join(name.removesuffix("ExecutionProvider") for name in called.value["providers"])
     yield Finding("runtime", "ok", f"onnxruntime {called.value['onnxruntime']} with {providers}")
 
 
 def _prefect(settings: Settings) -> Iterator[Finding]:
-    version = metadata.version("prefect")
-    fastapi = tuple(int(n) for n in re.findall(r"\d+", metadata.version("fastapi"))[:2])
-    if fastapi >= (0, 151):
-        remedy = "pip install 'fastapi<0.151'"
-        yield Finding(
-            "prefect", "problem", f"Prefect {version} does not start with fastapi {fastapi[0]}.{fastapi[1]}", remedy
-        )
+    version, fastapi = metadata.version("prefect"), metadata.version("fastapi")
+    if tuple(int(part) for part in re.findall(r"\d+", fastapi)[:2]) >= BROKEN_FASTAPI:
+        text = f"Prefect {version} does not start with fastapi {fastapi}"
+        yield Finding("prefect", "problem", text, "pip install 'fastapi<0.151'")
         return
     address = os.environ.get("PREFECT_API_URL")
     if not address:
-        said = f"Prefect {version}; no PREFECT_API_URL: runs use an ephemeral server"
-        yield Finding("prefect", "ok", said, "'prefect server start' and PREFECT_API_URL keep the UI open between runs")
-        return
-    shown = without_password(address)
-    if _answers(address):
-        yield Finding("prefect", "ok", f"Prefect {version}; the server at {shown} answers")
+        text = f"Prefect {version}; PREFECT_API_URL is not set: runs use a temporary server"
+        remedy = "'prefect server start' and PREFECT_API_URL keep the UI open between runs"
+        yield Finding("prefect", "ok", text, remedy)
+    elif _answers(address):
+        yield Finding("prefect", "ok", f"Prefect {version}; the server at {without_password(address)} answers")
     else:
-        yield Finding(
-            "prefect", "problem", f"the server at {shown} does not answer", "start it with 'prefect server start'"
-        )
+        text = f"the server at {without_password(address)} does not answer"
+        yield Finding("prefect", "problem", text, "start it with 'prefect server start'")
 
 
 def _answers(address: str) -> bool:

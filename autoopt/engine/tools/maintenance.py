@@ -1,14 +1,16 @@
-"""Looking after a store, where that needs workers: verifying with repair, replaying recipes."""
+"""Maintain a store where that needs workers: verify with repair, replay recipes."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from autoopt.data import DataConfig
+from autoopt.engine.run.export import RECIPE
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.restore import ReplayEnvironment, replay_environment_of, restorer
 from autoopt.errors import InputError
@@ -18,83 +20,101 @@ from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
 from autoopt.workers import WorkerPool, gated_call
 
+Calibration: TypeAlias = str | Path | Mapping[str, object]
+"""A path, or a data configuration."""
+
 
 def verify_store(store: Store, *, repair: bool = False) -> Verification:
-    """Check every artifact's bytes; with `repair`, make lost ones again as the run did that made them first."""
+    """Check every artifact's bytes; with `repair`, make lost ones again as the run did that first made them."""
     if not repair:
         return verify(store)
     with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory(dir=store.home) as scratch:
 
         def restore(digest: str) -> Path:
-            lineage = store.lineage.trace(digest)
-            made_by = store.results.pass_run(lineage.steps[-1].key) if lineage.steps else None
+            steps = store.lineage.trace(digest).steps
+            made_by = store.results.pass_run(steps[-1].key) if steps else None
             run = store.runs.get(made_by.run) if made_by is not None and made_by.run else None
             return restorer(store, replay_environment_of(run, pool, Path(scratch)))(digest)
 
         return verify(store, restore)
 
 
-def replay(recipe: Path, model: str | Path, out: Path, calibration: Any = None) -> dict[str, Any]:
-    """Make the model of a recipe again, into the folder `out`.
+@dataclass(frozen=True)
+class Replayed:
+    """The outcome of replaying a recipe."""
+
+    path: str
+    """The new model's file."""
+    digest: str
+    same: bool
+    """True if the bytes are the recipe's."""
+    changed: Mapping[str, list[Any]] = field(default_factory=dict)
+    """Parts of the environment that differ: the value in the recipe and the current one."""
+
+
+def replay(recipe: Path, model: str | Path, out: Path, calibration: Calibration | None = None) -> Replayed:
+    """Make the model of a recipe again.
 
     Args:
-        model: the source model's file; its bytes have to be those that the recipe began with.
-        calibration: data in place of what the recipe names.
-
-    Returns:
-        `{"path", "digest", "same", "changed": {what: [then, now]}}`; `same` says whether the bytes are the recipe's,
-        and `changed` names what of the environment differs.
+        recipe: the recipe's file.
+        model: the source model's file; its bytes must be those that the recipe starts from.
+        out: folder for the model and its session options.
+        calibration: data that replaces what the recipe names.
 
     Raises:
-        InputError: the recipe or the model is another one than it should be, `out` is a file, or the data cannot be
-            read.
-        SystemFailure: a pass did not end well.
+        InputError: the recipe or the model is not the expected one, `out` is a file, or the data cannot be read.
+        SystemFailure: a pass did not succeed.
     """
-    said = _read(recipe)
+    content = _read(recipe)
     if out.exists() and not out.is_dir():
         raise InputError("is a file, not a folder", where=str(out), remedy="name a folder with --out")
+    steps = [PassStep(step["pass"], step["params"]) for step in content["steps"]]
     with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch, "source")
-        named = {"source": str(Path(model).absolute()), "dest": str(source)}
-        admitted = gated_call(pool, "autoopt.model.worker:admit", named)
-        if admitted.value is None:
-            raise InputError(admitted.message, where="" if str(model) in admitted.message else str(model))
-        if admitted.value["digest"] != said["source"]:
-            raise InputError(f"is not the model that the recipe begins with ({said['source'][:12]})", where=str(model))
-        data = said.get("calibration") if calibration is None else DataConfig.parse(calibration).resolved(".").to_json()
+        source = _admit(pool, str(model), content["source"], Path(scratch, "source"))
         if calibration is not None:
+            data = DataConfig.parse(calibration).resolved(".").to_json()
             described = gated_call(pool, "autoopt.data.worker:describe", {"data": data})
             if described.value is None:
                 raise InputError(described.message)
-        environment_then = ReplayEnvironment.from_json(pool, Path(scratch), {**said, "calibration": data})
-        steps = [PassStep(step["pass"], step["params"]) for step in said["steps"]]
-        made = environment_then.make(next(source.glob("model.*")), steps)
-        digest = digest_folder(made)
+            content["calibration"] = data
+        folder = ReplayEnvironment.from_json(pool, Path(scratch), content).make(source, steps)
+        digest = digest_folder(folder)
         out.mkdir(parents=True, exist_ok=True)
-        for file in made.iterdir():
+        for file in folder.iterdir():
             (out / file.name).write_bytes(file.read_bytes())
-    (out / "session.json").write_text(json.dumps(said.get("session_options", {}), indent=2) + "\n")
-    return {
-        "path": str(next(out.glob("model.on*"), out)),
-        "digest": digest,
-        "same": digest == said["result"],
-        "changed": _changes(said.get("environment", {}), environment()),
-    }
+    (out / "session.json").write_text(json.dumps(content.get("session_options", {}), indent=2) + "\n")
+    return Replayed(
+        path=str(next(out.glob("model.on*"), out)),
+        digest=digest,
+        same=digest == content["result"],
+        changed=_changes(content.get("environment", {}), environment()),
+    )
+
+
+def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:
+    """Copy the source model into `folder` and check that it is the one with this digest."""
+    payload = {"source": str(Path(model).absolute()), "dest": str(folder)}
+    admitted = gated_call(pool, "autoopt.model.worker:admit", payload)
+    if admitted.value is None:
+        raise InputError(admitted.message, where="" if model in admitted.message else model)
+    if admitted.value["digest"] != digest:
+        raise InputError(f"is not the model that the recipe starts from ({digest[:12]})", where=model)
+    return next(folder.glob("model.*"))
 
 
 def _read(recipe: Path) -> dict[str, Any]:
     try:
-        said = json.loads(recipe.read_text())
+        content = json.loads(recipe.read_text())
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", where=str(recipe)) from error
     except ValueError as error:
         raise InputError(f"is not JSON ({error})", where=f"{recipe}:{getattr(error, 'lineno', 1)}") from error
-    if not isinstance(said, dict) or said.get("recipe") != 1 or not isinstance(said.get("steps"), list):
-        raise InputError("is no recipe of autoopt", where=f"{recipe}:1", remedy="'autoopt run' leaves one in out/")
-    return said
+    if not isinstance(content, dict) or content.get("recipe") != RECIPE or not isinstance(content.get("steps"), list):
+        raise InputError("is not an autoopt recipe", where=f"{recipe}:1", remedy="'autoopt run' writes one to out/")
+    return content
 
 
-def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, list[Any]]:
-    flat = [{**dict(e), **dict(e.get("libraries", {}))} for e in (then, now)]
-    names = sorted(set(flat[0]) | set(flat[1]))
-    return {n: [flat[0].get(n), flat[1].get(n)] for n in names if n != "libraries" and flat[0].get(n) != flat[1].get(n)}
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    old, new = ({**values, **values.get("libraries", {}), "libraries": None} for values in (before, after))
+    changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    return {name: [old.get(name), new.get(name)] for name in changed}
