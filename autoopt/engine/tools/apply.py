@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import to_json
@@ -22,9 +22,8 @@ from autoopt.settings import root_of_data, settings
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
 
-if TYPE_CHECKING:
-    import onnx
-
+Model = TypeVar("Model")
+"""An onnx.ModelProto, which this room does not import."""
 PASS_SECONDS = 600.0
 """Time limit of one pass."""
 
@@ -79,7 +78,7 @@ def get_pass(name: str, **params: object) -> BoundPass:
 class BoundPass(PassCall):
     """A pass with its parameters."""
 
-    def __call__(self, model: onnx.ModelProto) -> onnx.ModelProto:
+    def __call__(self, model: Model) -> Model:
         """Return the new model, or `model` itself if nothing changed. `model` is never modified.
 
         Raises:
@@ -87,12 +86,14 @@ class BoundPass(PassCall):
         """
         from autoopt.model import io
 
+        proto: Any = model
         with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
-            path = io.save(model, Path(folder, "source"))
+            path = io.save(proto, Path(folder, "source"))
             applied = apply_pass(self.name, path, Path(folder, "out"), self.params)
             if applied.step.path is None:
                 return model
-            return io.load(next(applied.model.glob("model.o*")))
+            result: Model = io.load(next(applied.model.glob("model.o*")))
+            return result
 
 
 def apply_pass(
