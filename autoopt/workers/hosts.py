@@ -1,67 +1,115 @@
-"""Hosts: where passes run and candidates are measured. One contract, whatever is behind it.
+"""Hosts: the places where passes run and candidates are measured.
 
-`local` is this interpreter. `python_env` is another one with a runtime of its own and what autoopt needs.
-`isolated_ort` needs only numpy and onnxruntime there (and autoopt not at all): everything else is lent from here, which
-asks for the same minor version of Python. Docker images and other machines are reached through Prefect work pools
-(`autoopt.orchestrate.hosts.work_pool`), whose workers do the same there.
+`local` is this interpreter. `python_env` is another one with its own runtime and autoopt's libraries. `isolated_ort`
+has only numpy and onnxruntime: it borrows everything else from this interpreter, and therefore needs the same minor
+version of Python. Docker images and other machines are reached through Prefect work pools, see
+`autoopt.orchestrate.hosts.work_pool`.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Literal, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from autoopt.passes.request import PassReply, PassRequest
 from autoopt.workers.pool import WorkerPool, gated_call
 from autoopt.workers.process import CallResult
 
 Kind: TypeAlias = Literal["local", "python_env", "isolated_ort"]
-Payload: TypeAlias = dict[str, Any]
+Reply = TypeVar("Reply")
+RUN_PASSES = "autoopt.passes.runner:run"
+RUNTIME = "autoopt.model.worker:runtime"
 
 
-class Host(Protocol):
-    """Does work in killable processes and says what became of it; thread-safe. Limits as of `WorkerPool.call`."""
+@dataclass(frozen=True)
+class CallLimits:
+    """Limits of one call."""
+
+    seconds: float | None = 60.0
+    memory: int | None = None
+    """Bytes; None for the worker pool's limit, 0 for none."""
+    exclusive: bool = False
+    """A remote host keeps other work of autoopt away from its machine. On this machine the caller holds the gate."""
+
+
+@dataclass(frozen=True)
+class HostReply(Generic[Reply]):
+    """The end of a call on a host, and the reply if there is one."""
+
+    called: CallResult
+    reply: Reply | None
+
+
+class Host(ABC):
+    """Runs passes and measures candidates in killable processes. Thread-safe.
+
+    A crash, a time limit or a memory limit is an outcome of the call. Only cancellation and a host that cannot be
+    reached raise.
+    """
 
     name: str
     remote: bool
-    """Whether its machine is another one than this, with a measurement gate of its own."""
+    """True if its machine is another one, which has a measurement gate of its own."""
 
+    @abstractmethod
+    def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
+        """Run the passes of a request, in order, up to the first failure."""
+
+    @abstractmethod
+    def evaluate_model(self, function: str, payload: dict[str, Any], limits: CallLimits) -> HostReply[dict[str, Any]]:
+        """Measure a candidate.
+
+        Args:
+            function: The meter's worker function, `module:function`.
+            payload: Its argument.
+            limits: Limits of the call.
+        """
+
+    @abstractmethod
+    def runtime(self) -> CallResult:
+        """Describe the runtime there: versions and execution providers, and the CPU of a remote machine."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all calls and release what the host uses."""
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FunctionHost(Host):
+    """A host that runs worker functions, `module:function(JSON) -> JSON`."""
+
+    @abstractmethod
     def call(
-        self,
-        function: str,
-        payload: Payload,
-        timeout: float | None = 60.0,
-        memory: int | None = None,
-        cancel: threading.Event | None = None,
-        alone: bool = False,
+        self, function: str, payload: dict[str, Any], limits: CallLimits, cancel: threading.Event | None = None
     ) -> CallResult:
-        """Any worker function. `alone`: a remote host sees to it that nothing else of autoopt runs there meanwhile."""
-        ...
+        """Run a worker function.
 
-    def run_pass(
-        self, payload: Payload, timeout: float | None, memory: int | None = None, cancel: threading.Event | None = None
-    ) -> CallResult:
-        """A pass run as `autoopt.passes.runner:run` takes it."""
-        return self.call("autoopt.passes.runner:run", payload, timeout, memory, cancel)
+        Raises:
+            Cancelled: `cancel` was set, or the host was closed.
+        """
 
-    def evaluate_model(
-        self,
-        meter: str,
-        payload: Payload,
-        timeout: float | None,
-        memory: int | None = None,
-        cancel: threading.Event | None = None,
-    ) -> CallResult:
-        """A measurement by the meter function `module:function`."""
-        return self.call(meter, payload, timeout, memory, cancel)
+    def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
+        called = self.call(RUN_PASSES, request.to_json(), limits)
+        if called.value is None:
+            return HostReply(called, None)
+        return HostReply(called, PassReply.from_json(called.value))
+
+    def evaluate_model(self, function: str, payload: dict[str, Any], limits: CallLimits) -> HostReply[dict[str, Any]]:
+        called = self.call(function, payload, limits)
+        return HostReply(called, called.value)
 
     def runtime(self) -> CallResult:
-        """Versions and execution providers there, as `autoopt.model.worker:runtime` tells them."""
-        return self.call("autoopt.model.worker:runtime", {}, timeout=60.0)
-
-    def close(self) -> None: ...
+        return self.call(RUNTIME, {}, CallLimits())
 
 
-class PoolHost(Host):
+class PoolHost(FunctionHost):
     """A host on this machine: a pool of workers of some interpreter."""
 
     remote = False
@@ -70,31 +118,27 @@ class PoolHost(Host):
         self.name = name
         self.pool = pool
 
-    def __enter__(self) -> PoolHost:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def call(
-        self,
-        function: str,
-        payload: Payload,
-        timeout: float | None = 60.0,
-        memory: int | None = None,
-        cancel: threading.Event | None = None,
-        alone: bool = False,
+        self, function: str, payload: dict[str, Any], limits: CallLimits, cancel: threading.Event | None = None
     ) -> CallResult:
-        return self.pool.call(function, payload, timeout, memory, cancel)
+        return self.pool.call(function, payload, limits.seconds, limits.memory, cancel)
 
     def runtime(self) -> CallResult:
-        return gated_call(self.pool, "autoopt.model.worker:runtime", {})
+        return gated_call(self.pool, RUNTIME, {})
 
     def close(self) -> None:
         self.pool.close()
 
 
 def open_host(kind: Kind = "local", python: str | None = None, size: int = 2, memory: int | None = None) -> PoolHost:
-    """A host on this machine. `python` is the interpreter of the two kinds that have one of their own."""
-    pool = WorkerPool(size, python if kind != "local" else None, memory, lend=kind == "isolated_ort")
-    return PoolHost(kind if kind == "local" else f"{kind} {python}", pool)
+    """Open a host on this machine.
+
+    Args:
+        kind: Kind of the interpreter.
+        python: Path of the interpreter, unless the kind is `local`.
+        size: Number of workers.
+        memory: Bytes that a call may use; None for half of the machine's memory.
+    """
+    if kind == "local":
+        return PoolHost("local", WorkerPool(size, memory=memory))
+    return PoolHost(f"{kind} {python}", WorkerPool(size, python, memory, lend=kind == "isolated_ort"))

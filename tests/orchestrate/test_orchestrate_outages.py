@@ -25,7 +25,7 @@ from autoopt.orchestrate.server import heartbeats
 from autoopt.outcome import Outcome
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import CallResult, Gate
-from autoopt.workers.hosts import Host
+from autoopt.workers.hosts import CallLimits, FunctionHost
 
 pytestmark = pytest.mark.service
 
@@ -152,15 +152,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
 
 
 @pytest.fixture
-def host(place: tuple[Path, dict[str, str], Serving]) -> Iterator[Host]:
+def host(place: tuple[Path, dict[str, str], Serving]) -> Iterator[FunctionHost]:
     opened = remote.PrefectHost(HostSpec(type="work_pool", work_pool=POOL), place[0])
     yield opened
     opened.close()
 
 
-def called(host: Host, function: str, timeout: float) -> Future[CallResult]:
+def called(host: FunctionHost, function: str, timeout: float) -> Future[CallResult]:
     """A call under way in another thread."""
-    return beside(lambda: host.call(function, {}, timeout))
+    return beside(lambda: host.call(function, {}, CallLimits(timeout)))
 
 
 def beside(work: Callable[[], Any]) -> Future[Any]:
@@ -187,7 +187,7 @@ def taken(asked: Serving, known: set[str]) -> Json | None:
 
 
 def test_a_call_that_a_worker_took_and_did_not_begin_is_submitted_again(
-    place: tuple[Path, dict[str, str], Serving], host: Host, monkeypatch: pytest.MonkeyPatch
+    place: tuple[Path, dict[str, str], Serving], host: FunctionHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, env, asked = place
     seen: set[str] = set()
@@ -203,7 +203,7 @@ def test_a_call_that_a_worker_took_and_did_not_begin_is_submitted_again(
 
 
 def test_the_time_of_a_call_begins_when_its_machine_lets_it(
-    place: tuple[Path, dict[str, str], Serving], host: Host, monkeypatch: pytest.MonkeyPatch
+    place: tuple[Path, dict[str, str], Serving], host: FunctionHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, env, asked = place
     monkeypatch.setattr(remote, "GRACE_SECONDS", -59.0)
@@ -217,7 +217,7 @@ def test_the_time_of_a_call_begins_when_its_machine_lets_it(
         with Gate(folder / "tmp").measuring(), monkeypatch.context() as patch:
             patch.setattr(remote, "WAIT_SECONDS", 0.0)
             with pytest.raises(SystemFailure, match=f"work pool {POOL}: a call waited 0 s on its machine"):
-                host.call(FOREVER, {}, 60.0)
+                host.call(FOREVER, {}, CallLimits(60.0))
 
 
 def running(asked: Serving) -> Json | None:

@@ -15,8 +15,9 @@ import onnxruntime
 import pytest
 
 from autoopt.outcome import Outcome
+from autoopt.passes.request import ModelFile, PassRequest, PassStep
 from autoopt.workers import WorkerPool
-from autoopt.workers.hosts import Host, open_host
+from autoopt.workers.hosts import CallLimits, FunctionHost, open_host
 from autoopt.workers.process import Cancelled
 
 FOREVER = "multiprocessing.connection:wait"
@@ -35,7 +36,7 @@ def environment_with(folder: Path, *names: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def behind_a_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def behind_a_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionHost]:
     """A host whose calls are flow runs of a real server's work pool, carried out by a real worker."""
     from remote_pool import pool_of_processes
 
@@ -47,7 +48,7 @@ def behind_a_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     scope="module",
     params=["local", "python_env", "isolated_ort", pytest.param("work_pool", marks=pytest.mark.service)],
 )
-def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionHost]:
     """In a folder from which autoopt cannot be imported."""
     with chdir(tmp_path_factory.mktemp("elsewhere")):
         if request.param == "work_pool":
@@ -76,8 +77,8 @@ def payload(tmp_path: Path) -> dict[str, object]:
     return {"candidate": candidate, "source": candidate, "data": data, "target": target, "settings": {}}
 
 
-def test_it_is_the_interpreter_that_was_asked_for(host: Host) -> None:
-    told = host.call("sys:getrecursionlimit", {})
+def test_it_is_the_interpreter_that_was_asked_for(host: FunctionHost) -> None:
+    told = host.call("sys:getrecursionlimit", {}, CallLimits())
     assert told.outcome is Outcome.FAILED  # not our function, but the worker lives
     found = host.runtime().value
     assert found
@@ -90,8 +91,10 @@ def test_it_is_the_interpreter_that_was_asked_for(host: Host) -> None:
     ("meter", "metric"),
     [("size", "size"), ("task", "accuracy"), ("fidelity", "cosine"), ("memory", "peak_memory")],
 )
-def test_evaluate_model(host: Host, payload: dict[str, object], meter: str, metric: str) -> None:
-    result = host.evaluate_model(f"autoopt.measure.worker:{meter}", {**payload, "metrics": [metric]}, timeout=60.0)
+def test_evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
+    result = host.evaluate_model(
+        f"autoopt.measure.worker:{meter}", {**payload, "metrics": [metric]}, CallLimits(60.0)
+    ).called
     assert result.value, result.message
     value = result.value["metrics"][metric]["value"]
     if metric == "size":
@@ -102,43 +105,41 @@ def test_evaluate_model(host: Host, payload: dict[str, object], meter: str, metr
         assert value == pytest.approx(1.0)
 
 
-def test_latency_is_a_ratio_around_one(host: Host, payload: dict[str, object]) -> None:
-    result = host.evaluate_model("autoopt.measure.worker:latency", {**payload, "metrics": ["latency_p50"]}, timeout=120)
+def test_latency_is_a_ratio_around_one(host: FunctionHost, payload: dict[str, object]) -> None:
+    result = host.evaluate_model(
+        "autoopt.measure.worker:latency", {**payload, "metrics": ["latency_p50"]}, CallLimits(120)
+    ).called
     assert result.value, result.message
     ratio = result.value["ratios"]["latency_p50"]
     assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
 
 
-def test_run_pass(host: Host, payload: dict[str, object], tmp_path: Path) -> None:
-    asked = {
-        "model": payload["candidate"],
-        "steps": [{"node": "dynamic", "pass": "dynamic_quantization", "params": {}}],
-        "output": str(tmp_path / "out"),
-        "accelerator": {"device": "cpu", "execution_provider": "CPUExecutionProvider", "memory": None, "isa": []},
-        "data": None,
-        "user_script": None,
-        "check": True,
-    }
+def test_run_pass(host: FunctionHost, payload: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    result = host.run_pass(asked, timeout=120)
-    assert result.value, result.message
-    step = result.value["steps"][0]
-    assert step["outcome"] in ("ok", "unchanged"), step["message"]
+    model = ModelFile(Path(payload["candidate"]["path"]))  # type: ignore[index]
+    request = PassRequest(model, (PassStep("dynamic_quantization"),), tmp_path / "out")
+    answer = host.run_pass(request, CallLimits(120))
+    assert answer.reply, answer.called.message
+    assert answer.reply.steps[0].outcome.good, answer.reply.steps[0].message
 
 
-def test_model_that_aborts_the_reader_is_an_outcome(host: Host, payload: dict[str, object], tmp_path: Path) -> None:
+def test_model_that_aborts_the_reader_is_an_outcome(
+    host: FunctionHost, payload: dict[str, object], tmp_path: Path
+) -> None:
     path = builders.write(builders.split_abort(), tmp_path / "killer")
     bad = {**payload, "candidate": {"path": str(path), "session_options": {}}, "metrics": ["cosine"]}
-    assert host.evaluate_model("autoopt.measure.worker:fidelity", bad, timeout=60.0).outcome is Outcome.CRASHED
+    assert (
+        host.evaluate_model("autoopt.measure.worker:fidelity", bad, CallLimits(60.0)).called.outcome is Outcome.CRASHED
+    )
     assert host.runtime().outcome is Outcome.OK
 
 
-def test_time_limit_and_cancellation_end_a_call(host: Host) -> None:
-    assert host.call(FOREVER, {}, timeout=1.0).outcome is Outcome.TIMEOUT
+def test_time_limit_and_cancellation_end_a_call(host: FunctionHost) -> None:
+    assert host.call(FOREVER, {}, CallLimits(seconds=1.0)).outcome is Outcome.TIMEOUT
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(Cancelled):
-        host.call(FOREVER, {}, timeout=None, cancel=cancel)
+        host.call(FOREVER, {}, CallLimits(seconds=None), cancel)
     assert host.runtime().outcome is Outcome.OK
 
 

@@ -12,19 +12,18 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.outcome import Outcome
+from autoopt.passes.request import PassReply, PassRequest
 from autoopt.workers import CallResult, gated_call
-from autoopt.workers.hosts import Host
+from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
 
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
 """Texts of the system's errors for a full disk, as libraries pass them on."""
 
 
 @dataclass(frozen=True)
-class WorkerCall:
-    """A call on behalf of a run."""
+class CallTerms:
+    """The terms of a call on behalf of a run."""
 
-    function: str
-    payload: dict[str, Any]
     subject: str
     """Blamed if the worker dies: a model's digest, or that of a model and the passes."""
     limit: float
@@ -53,42 +52,59 @@ def first_call(
         if reason is not None:
             return CallResult(Outcome.CRASHED, message=reason)
     called = gated_call(resources.pool, function, payload, limit)
-    _raise_if_disk_full(called)
+    _raise_if_disk_full(called.message)
+    for step in (called.value or {}).get("steps", ()):
+        _raise_if_disk_full(step["message"])
     if called.died:
         quarantine.note(subject(), called)
     return called
 
 
-def call(ctx: RunContext, host: Host, work: WorkerCall) -> CallResult:
-    """Call a worker function on a host.
+def run_pass(ctx: RunContext, host: Host, request: PassRequest, terms: CallTerms) -> HostReply[PassReply]:
+    """Run passes on a host; raises like `guarded_call`."""
+    reply = guarded_call(ctx, host, terms, lambda limits: host.run_pass(request, limits))
+    for step in reply.reply.steps if reply.reply else ():
+        _raise_if_disk_full(step.message)
+    return reply
+
+
+def evaluate_model(
+    ctx: RunContext, host: Host, function: str, payload: dict[str, Any], terms: CallTerms
+) -> HostReply[dict[str, Any]]:
+    """Measure a candidate on a host; raises like `guarded_call`."""
+    return guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(function, payload, limits))
+
+
+def guarded_call(
+    ctx: RunContext, host: Host, terms: CallTerms, work: Callable[[CallLimits], HostReply[Reply]]
+) -> HostReply[Reply]:
+    """Call a host behind the gate and within the run's limits, unless the subject is in quarantine.
 
     Raises:
         TimeUp: The deadline passed before the machine was free, or the call was cut off by it.
         SystemFailure: The disk is full.
     """
     resources, attempt = ctx.resources, ctx.attempt
-    reason = resources.quarantine.reason(work.subject)
+    reason = resources.quarantine.reason(terms.subject)
     if reason is not None:
-        return CallResult(Outcome.CRASHED, message=reason)
+        return HostReply(CallResult(Outcome.CRASHED, message=reason), None)
     until = time.monotonic() + attempt.remaining()
-    gate = resources.gate.measuring(until) if work.exclusive else resources.gate.working(until)
+    gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
     # A remote machine has a gate of its own, which its worker takes.
     with nullcontext() if host.remote else gate:
         began = time.monotonic()
-        seconds = attempt.call_seconds(work.limit)
-        called = host.call(work.function, work.payload, seconds, ctx.problem.limits.memory, alone=work.exclusive)
-        attempt.counts.add_seconds(work.phase, time.monotonic() - began)
-    _raise_if_disk_full(called)
-    if called.outcome is Outcome.TIMEOUT and seconds < work.limit:
+        seconds = attempt.call_seconds(terms.limit)
+        reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive))
+        attempt.counts.add_seconds(terms.phase, time.monotonic() - began)
+    _raise_if_disk_full(reply.called.message)
+    if reply.called.outcome is Outcome.TIMEOUT and seconds < terms.limit:
         raise TimeUp
-    resources.quarantine.note(work.subject, called)
-    return called
+    resources.quarantine.note(terms.subject, reply.called)
+    return reply
 
 
-def _raise_if_disk_full(called: CallResult) -> None:
+def _raise_if_disk_full(message: str) -> None:
     """Raise for a full disk, which says nothing about the model and must not be stored as its failure."""
-    steps = (called.value or {}).get("steps", ())
-    for message in (called.message, *(str(step.get("message", "")) for step in steps)):
-        if any(text in message for text in NO_SPACE):
-            remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
-            raise SystemFailure(message, remedy=remedy)
+    if any(text in message for text in NO_SPACE):
+        remedy = "free some space ('autoopt store gc' may), or move AUTOOPT_HOME or TMPDIR"
+        raise SystemFailure(message, remedy=remedy)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from autoopt.engine.work.calls import WorkerCall, call
+from autoopt.engine.work.calls import CallTerms, evaluate_model
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
@@ -257,15 +257,14 @@ def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationR
         "settings": settings,
         "user_script": problem.script.path,
     }
-    work = WorkerCall(
-        meter.function,
-        payload,
+    terms = CallTerms(
         subject=meter_run.candidate.artifact,
         limit=limit,
         phase="measuring" if meter.exclusive else "quality",
         exclusive=meter.exclusive,
     )
-    called = call(ctx, ctx.resources.hosts.of(problem.host), work)
+    host = ctx.resources.hosts.of(problem.host)
+    called = evaluate_model(ctx, host, meter.function, payload, terms).called
     value = called.value or {}
     attempt.observer.on_measure_end(meter.name, called.outcome, called.seconds)
     return EvaluationRecord(

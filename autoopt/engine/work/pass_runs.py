@@ -11,7 +11,7 @@ from typing import Any
 
 from autoopt.dag.compiler.chain import ChainNode
 from autoopt.data.digest import digest_path
-from autoopt.engine.work.calls import WorkerCall, call
+from autoopt.engine.work.calls import CallTerms, run_pass
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
@@ -20,6 +20,7 @@ from autoopt.errors import TimeUp
 from autoopt.json_codec import to_json
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.passes.request import ModelFile, PassRequest, PassStep, StepReply
 from autoopt.spec.data import resolve_path
 from autoopt.store import PassRunRecord
 from autoopt.target import Accelerator
@@ -172,50 +173,45 @@ def _run_group(
     """
     problem = ctx.problem
     ctx.attempt.observer.on_pass_start([node.id for node in group])
-    steps = [{"node": node.id, "pass": node.info.name, "params": dict(configs[node.id])} for node in group]
     candidate = progress.candidate
-    payload = {
-        "model": {"path": ctx.model_path(candidate), "session_options": dict(candidate.session_options)},
-        "steps": steps,
-        "output": str(folder),
-        "accelerator": to_json(problem.accelerator),
-        "data": problem.data.calibration.config,
-        "user_script": problem.script.path,
-        "data_root": problem.data_root,
-        "check": True,
-    }
     folder.mkdir(parents=True)
-    work = WorkerCall(
-        "autoopt.passes.runner:run",
-        payload,
+    request = PassRequest(
+        model=ModelFile(Path(ctx.model_path(candidate)), candidate.session_options),
+        steps=tuple(PassStep(node.info.name, configs[node.id], node.id) for node in group),
+        output=folder,
+        accelerator=problem.accelerator,
+        data=problem.data.calibration.config,
+        data_root=problem.data_root,
+        user_script=problem.script.path,
+    )
+    terms = CallTerms(
         subject="/".join([candidate.artifact, *(node.info.name for node in group)]),
         limit=problem.limits.pass_seconds * len(group),
         phase="passes",
     )
-    called = call(ctx, ctx.resources.hosts.of(group[0].host), work)
-    if called.outcome.good:
-        for node, step in zip(group, (called.value or {}).get("steps", []), strict=False):
+    answer = run_pass(ctx, ctx.resources.hosts.of(group[0].host), request, terms)
+    if answer.reply is not None:
+        for node, step in zip(group, answer.reply.steps, strict=False):
             _record(ctx, node, configs, progress, step)
         return True
     if len(group) > 1:
         return False
-    failure = {"outcome": str(called.outcome), "message": called.message, "seconds": called.seconds}
+    called, name = answer.called, group[0].info.name
+    failure = StepReply(name, called.outcome, configs[group[0].id], message=called.message, seconds=called.seconds)
     _record(ctx, group[0], configs, progress, failure)
     return True
 
 
-def _record(
-    ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainProgress, step: Mapping[str, Any]
-) -> None:
+def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainProgress, step: StepReply) -> None:
     """Store the result of one step, and advance `progress`."""
-    outcome = Outcome(step["outcome"])
+    outcome = step.outcome
     before = progress.candidate
     after = None
     if outcome.good:
         artifact = before.artifact
-        if step.get("path"):
-            artifact = ctx.store.artifacts.put(Path(step["path"]), step.get("digest"))
-        after = Candidate(artifact, dict(step.get("session_options", before.session_options)))
+        if step.path is not None:
+            artifact = ctx.store.artifacts.put(step.path, step.digest)
+        after = Candidate(artifact, dict(step.session_options))
         if after.key == before.key:
             outcome = Outcome.UNCHANGED
     recorded_environment = dict(environment())
@@ -225,16 +221,16 @@ def _record(
     record = PassRunRecord(
         key=_key(ctx, node, configs, before),
         pass_name=node.info.name,
-        params=_recorded_params(node, configs[node.id], step.get("params")),
+        params=_recorded_params(node, configs[node.id], step.params),
         input=before,
         node=node.id,
         outcome=outcome,
         output=after,
-        seconds=float(step.get("seconds", 0.0)),
-        message=str(step.get("message", "")),
+        seconds=step.seconds,
+        message=step.message,
         environment=recorded_environment,
-        attempts=tuple(step.get("attempts", ())),
-        reports=dict(step.get("reports", {})),
+        attempts=tuple(to_json(step.attempts)),
+        reports=dict(step.reports),
         run=ctx.run,
     )
     ctx.store.results.finish_pass_run(record)
@@ -244,7 +240,7 @@ def _record(
     progress.add(node.id, record)
 
 
-def _recorded_params(node: ChainNode, config: Mapping[str, Any], used: Mapping[str, Any] | None) -> dict[str, Any]:
+def _recorded_params(node: ChainNode, config: Mapping[str, Any], used: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters as the pass used them, but paths as they are named on this machine."""
     params = dict(used or config)
     for parameter in node.info.parameters:

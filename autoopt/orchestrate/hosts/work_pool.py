@@ -27,7 +27,7 @@ from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import CallResult
 from autoopt.workers.exchange import Exchange, RemoteCall, pack, unpack_answer
-from autoopt.workers.hosts import Host
+from autoopt.workers.hosts import CallLimits, FunctionHost
 from autoopt.workers.process import Cancelled
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ GRACE_SECONDS = 120.0
 """A call that has begun may take this much longer than its limit: to start its process and to upload its files."""
 
 
-class PrefectHost(Host):
+class PrefectHost(FunctionHost):
     """A host whose calls are flow runs of a work pool. Thread-safe.
 
     Raises:
@@ -103,17 +103,9 @@ class PrefectHost(Host):
             raise SystemFailure(f"the Prefect server does not answer ({error})", where=url) from None
 
     def call(
-        self,
-        function: str,
-        payload: dict[str, Any],
-        timeout: float | None = 60.0,
-        memory: int | None = None,
-        cancel: threading.Event | None = None,
-        alone: bool = False,
+        self, function: str, payload: dict[str, Any], limits: CallLimits, cancel: threading.Event | None = None
     ) -> CallResult:
         """Run a worker function on the pool's machine, as `WorkerPool.call` does here.
-
-        `alone`: nothing else of autoopt may run there meanwhile.
 
         Raises:
             Cancelled: `cancel` was set, or the host was closed.
@@ -121,19 +113,19 @@ class PrefectHost(Host):
                 files cannot be exchanged.
         """
         call_id = uuid.uuid4().hex
-        call = RemoteCall(function, pack(payload, self._exchange), timeout, memory, alone)
+        call = RemoteCall(function, pack(payload, self._exchange), limits.seconds, limits.memory, limits.exclusive)
         self._exchange.write_call(call_id, call)
         started = time.monotonic()
 
         def cancelled() -> bool:
             return self._closed.is_set() or (cancel is not None and cancel.is_set())
 
-        state = self._execute(call_id, timeout, cancelled)
+        state = self._execute(call_id, limits.seconds, cancelled)
         answer = self._exchange.read_answer(call_id)
         if answer is None:
             seconds = time.monotonic() - started
             if state is None:
-                return CallResult(Outcome.TIMEOUT, message=f"more than {timeout:.0f} s", seconds=seconds)
+                return CallResult(Outcome.TIMEOUT, message=f"more than {limits.seconds:.0f} s", seconds=seconds)
             message = f"the flow run of the call ended {state.value.lower()}"
             return CallResult(Outcome.CRASHED, message=message, seconds=seconds)
         value: Any = unpack_answer(answer, str(payload.get("output", "")), self._exchange)
