@@ -1,10 +1,13 @@
-"""Data containers: what a data set is (light) and how a worker reads it (heavy, imported late)."""
+"""Data sets: their configs, which are light to import, and their reading in a worker, which is imported late.
+
+Read `config` first. `components` lists the parts that a config may name, `sources` and `steps` implement them, and
+`opening` puts them together to a `dataset`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autoopt.data.components import (
     register_dataloader,
@@ -30,7 +33,7 @@ __all__ = [
 ]
 
 
-def open_data(config: DataConfig | str | Mapping[str, Any], model: str | Path | None = None) -> DataSet:
+def open_data(config: object, model: str | Path | None = None) -> DataSet:
     """The data set of a config, in a worker; see `autoopt.data.opening.open_data`."""
     from autoopt.data import opening
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from autoopt.errors import InputError, did_you_mean
 
 Kind: TypeAlias = Literal["load_dataset", "pre_process", "post_process", "dataloader"]
-Taken = TypeVar("Taken", bound=Callable[..., Any])
+Component: TypeAlias = Callable[..., Any]
+"""Its arguments are the parameters in the config, and its result depends on the kind."""
+Function = TypeVar("Function", bound=Component)
 
-# kind -> name -> dotted name of the function. One line a component.
 BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
     "load_dataset": {
         "npz": "autoopt.data.sources.arrays:load_npz",
@@ -53,59 +53,56 @@ BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "first": "autoopt.data.steps:first",
     },
 }
+"""The dotted name of each built-in function, by kind and name; they are imported when they are first used."""
+
+_registered: dict[tuple[Kind, str], Component] = {}
+"""The functions of user scripts."""
 
 
-@dataclass
-class _Registered:
-    functions: dict[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
-
-
-_registered = _Registered()
-
-
-def component(kind: Kind, name: str) -> Callable[..., Any]:
-    """The function registered as that kind of component.
+def component(kind: Kind, name: str) -> Component:
+    """The component of a kind with a name.
 
     Raises:
-        InputError: there is none; names the nearest.
+        InputError: There is no such component; the message names the nearest one.
     """
-    if (kind, name) in _registered.functions:
-        return _registered.functions[kind, name]
+    if (kind, name) in _registered:
+        return _registered[kind, name]
     if name not in BUILT_IN[kind]:
-        known = [*BUILT_IN[kind], *(n for k, n in _registered.functions if k == kind)]
-        raise InputError(f"unknown {kind} {name!r}", remedy=did_you_mean(name, known) or f"known: {', '.join(known)}")
+        names = [*BUILT_IN[kind], *(other for of_kind, other in _registered if of_kind == kind)]
+        raise InputError(f"unknown {kind} {name!r}", remedy=did_you_mean(name, names) or f"known: {', '.join(names)}")
     module, _, attribute = BUILT_IN[kind][name].partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return found
+    function: Component = getattr(importlib.import_module(module), attribute)
+    return function
 
 
-def _register(kind: Kind, name: str) -> Callable[[Taken], Taken]:
-    def decorate(function: Taken) -> Taken:
-        known = _registered.functions.get((kind, name))
-        same_place = known is not None and known.__code__.co_filename == function.__code__.co_filename
-        if name in BUILT_IN[kind] or (known is not None and not same_place):
-            raise InputError(f"{kind} {name!r} is registered twice")
-        _registered.functions[kind, name] = function
-        return function
-
-    return decorate
-
-
-def register_load_dataset(name: str) -> Callable[[Taken], Taken]:
-    """Make a function known as a loader of data sets."""
+def register_load_dataset(name: str) -> Callable[[Function], Function]:
+    """Register a function that loads a data set."""
     return _register("load_dataset", name)
 
 
-def register_pre_process(name: str) -> Callable[[Taken], Taken]:
-    """Make a function known as a step that makes items model-ready."""
+def register_pre_process(name: str) -> Callable[[Function], Function]:
+    """Register a function that makes items model-ready."""
     return _register("pre_process", name)
 
 
-def register_post_process(name: str) -> Callable[[Taken], Taken]:
-    """Make a function known as a step that makes predictions of a model's outputs."""
+def register_post_process(name: str) -> Callable[[Function], Function]:
+    """Register a function that turns a model's outputs into predictions."""
     return _register("post_process", name)
 
 
-def register_dataloader(name: str) -> Callable[[Taken], Taken]:
-    """Make a function known as a step that orders and samples items."""
+def register_dataloader(name: str) -> Callable[[Function], Function]:
+    """Register a function that orders and samples items."""
     return _register("dataloader", name)
+
+
+def _register(kind: Kind, name: str) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        other = _registered.get((kind, name))
+        # A worker that reads the same script again registers its functions again.
+        is_reload = other is not None and other.__code__.co_filename == function.__code__.co_filename
+        if name in BUILT_IN[kind] or (other is not None and not is_reload):
+            raise InputError(f"{kind} {name!r} is registered twice")
+        _registered[kind, name] = function
+        return function
+
+    return decorate

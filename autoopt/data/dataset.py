@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,33 +13,32 @@ from autoopt.errors import InputError
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Feed: TypeAlias = dict[str, Array]
 Choose: TypeAlias = Callable[[int], Array]
-"""How many items there are -> the numbers of those that are used, in their order."""
+"""Takes the number of items, returns the indices of those to use in their order."""
 
 
 @dataclass
 class DataSet:
     """Items for a model.
 
-    `columns` maps a model input to an array with one item per index of axis 0; a 0-d array is the same for every
-    item. `uneven` maps an input to one complete, model-ready array per item, for items of different shapes.
-    `labels` is the ground truth,
-    item by item, or None.
-
     Raises:
-        InputError: arrays of different lengths, or no items at all.
+        InputError: Arrays of different lengths, or no items at all.
     """
 
     columns: Mapping[str, Array]
+    """One array per model input, with one item per index of axis 0; a 0-d array holds for every item."""
     labels: Array | None = None
+    """The ground truth, item by item."""
     uneven: Mapping[str, list[Array]] = field(default_factory=dict)
+    """Inputs whose items differ in shape: one complete, model-ready array per item."""
     name: str = "data"
 
     def __post_init__(self) -> None:
-        lengths = {n: len(a) for n, a in self.columns.items() if a.ndim} | {n: len(a) for n, a in self.uneven.items()}
+        lengths = {name: len(array) for name, array in self.columns.items() if array.ndim}
+        lengths |= {name: len(arrays) for name, arrays in self.uneven.items()}
         if self.labels is not None:
             lengths["labels"] = len(self.labels)
         if len(set(lengths.values())) > 1:
-            text = ", ".join(f"{n} {length}" for n, length in lengths.items())
+            text = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise InputError(f"arrays have different numbers of items: {text}", where=self.name)
         self._length = next(iter(lengths.values()), 1)
         if self._length == 0:
@@ -50,27 +49,42 @@ class DataSet:
 
     def take(self, indices: Array) -> DataSet:
         """The items at `indices`, in that order."""
-        return DataSet(
-            {n: a[indices] if a.ndim else a for n, a in self.columns.items()},
-            None if self.labels is None else self.labels[indices],
-            {n: [items[i] for i in indices] for n, items in self.uneven.items()},
-            self.name,
-        )
+        columns = {name: array[indices] if array.ndim else array for name, array in self.columns.items()}
+        labels = None if self.labels is None else self.labels[indices]
+        uneven = {name: list(map(arrays.__getitem__, indices)) for name, arrays in self.uneven.items()}
+        return DataSet(columns, labels, uneven, self.name)
 
     def feeds(self, batch_size: int = 1, limit: int | None = None) -> Iterator[tuple[Feed, Array | None]]:
-        """Batches of at most `batch_size` items (one, where items differ in shape), and their labels."""
+        """Batches with their labels.
+
+        Args:
+            batch_size: Maximum number of items per batch; items that differ in shape come one by one.
+            limit: Maximum number of items, from the start.
+        """
         count = len(self) if limit is None else min(limit, len(self))
         step = 1 if self.uneven else max(1, batch_size)
         for start in range(0, count, step):
-            stop = min(start + step, count)
-            feed = {n: a[start:stop] if a.ndim else a for n, a in self.columns.items()}
-            feed |= {n: items[start] for n, items in self.uneven.items()}
-            yield feed, None if self.labels is None else self.labels[start:stop]
+            items = slice(start, min(start + step, count))
+            feed = {name: array[items] if array.ndim else array for name, array in self.columns.items()}
+            feed |= {name: arrays[start] for name, arrays in self.uneven.items()}
+            yield feed, None if self.labels is None else self.labels[items]
 
 
 def plain_labels(labels: Array) -> Array:
-    """Class ids of one-hot rows; other labels as they are (several true classes an item are labels of their own)."""
-    rows = labels.ndim == 2 and labels.shape[1] > 1 and len(labels) > 0 and labels.dtype.kind in "fiub"
-    if rows and bool(np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(1) == 1)):
-        return np.asarray(labels.argmax(axis=1))
-    return labels
+    """The class ids of one-hot rows; other labels as they are, including rows with several true classes."""
+    if labels.ndim != 2 or labels.shape[1] < 2 or len(labels) == 0 or labels.dtype.kind not in "fiub":
+        return labels
+    is_one_hot = np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1)
+    return np.asarray(labels.argmax(axis=1)) if is_one_hot else labels
+
+
+def class_ids(texts: Sequence[str]) -> Array:
+    """Class labels in text as numbers: whole numbers as they are, other texts by their place in sorted order."""
+    if all(text.lstrip("-").isdecimal() for text in texts):
+        return np.array([int(text) for text in texts], np.int64)
+    return np.unique(np.array(texts, object), return_inverse=True)[1].astype(np.int64)
+
+
+def text_array(values: Sequence[object]) -> Array:
+    """Texts as an array; a missing value is an empty text."""
+    return np.array(["" if value is None else value for value in values], object)

@@ -1,36 +1,48 @@
-"""Fitting a feed to a model's inputs: names, element types, and whether the model has a batch dimension."""
+"""Fitting a feed to a model's inputs: names, element types, and the batch dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import Feed
+from autoopt.data.dataset import Array, Feed
 from autoopt.errors import InputError
 
-Dimension: TypeAlias = int | str | None
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
-_DTYPES: Mapping[str, Any] = {
-    "float": np.float32,
-    "double": np.float64,
-    "float16": np.float16,
-    "string": np.object_,
-    "bool": np.bool_,
-    **{f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+Dimension: TypeAlias = int | str | None
+"""A number, a symbol, or nothing known."""
+
+_DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
+    "float": np.dtype("float32"),
+    "double": np.dtype("float64"),
+    "float16": np.dtype("float16"),
+    "string": np.dtype("object"),
+    "bool": np.dtype("bool"),
+    "int8": np.dtype("int8"),
+    "int16": np.dtype("int16"),
+    "int32": np.dtype("int32"),
+    "int64": np.dtype("int64"),
+    "uint8": np.dtype("uint8"),
+    "uint16": np.dtype("uint16"),
+    "uint32": np.dtype("uint32"),
+    "uint64": np.dtype("uint64"),
 }
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of a model. `type` is as onnxruntime writes it (`tensor(float)`); `shape` is None where unknown,
-    a dimension is a number, a symbol or None."""
+    """One input of a model."""
 
     name: str
     type: str
+    """The type as onnxruntime writes it, such as `tensor(float)`."""
     shape: tuple[Dimension, ...] | None
+    """The dimensions; None if not even their number is known."""
 
     @property
     def optional(self) -> bool:
@@ -42,22 +54,31 @@ class InputSpec:
         return self.type.replace("optional(", "").replace("seq(", "").replace("tensor(", "").rstrip(")")
 
     @property
-    def dtype(self) -> Any:
-        """The numpy type, or None where numpy has none."""
+    def dtype(self) -> np.dtype[Any] | None:
+        """The numpy type; None if numpy has none."""
         return _DTYPES.get(self.element)
 
 
-def specs_of(session: Any) -> tuple[InputSpec, ...]:
+def specs_of(session: InferenceSession) -> tuple[InputSpec, ...]:
     """The inputs of an onnxruntime session."""
-    return tuple(InputSpec(i.name, i.type, None if i.shape is None else tuple(i.shape)) for i in session.get_inputs())
+    specs = []
+    for argument in session.get_inputs():
+        shape = None if argument.shape is None else tuple(argument.shape)
+        specs.append(InputSpec(argument.name, argument.type, shape))
+    return tuple(specs)
 
 
-def batch_limit(inputs: Sequence[InputSpec], columns: Mapping[str, Any]) -> int | None:
-    """How many items of `columns` one inference may take: a fixed number (1 where the model has no batch dimension
-    for them), or None where the first dimension is free."""
-    limits: set[int] = set()
+def batch_limit(inputs: Sequence[InputSpec], columns: Mapping[str, Array]) -> int | None:
+    """The number of items that one inference may take; None if the model's first dimension is free.
+
+    The limit is 1 if the model has no batch dimension for these columns.
+    """
+    limits = set()
     for spec in inputs:
-        column = columns.get(spec.name, next(iter(columns.values())) if len(columns) == len(inputs) == 1 else None)
+        column = columns.get(spec.name)
+        if len(columns) == len(inputs) == 1:
+            # `fit` passes a single array to a single input, whatever its name.
+            column = next(iter(columns.values()))
         if spec.type.startswith(("seq(", "optional(")):
             limits.add(1)
         elif column is None or column.ndim == 0:
@@ -66,35 +87,39 @@ def batch_limit(inputs: Sequence[InputSpec], columns: Mapping[str, Any]) -> int 
             limits.add(1)
         elif isinstance(spec.shape[0], int):
             limits.add(spec.shape[0])
-    return min(limits) if limits else None
+    return min(limits, default=None)
 
 
-def fit(feed: Mapping[str, Any], inputs: Sequence[InputSpec], given: Iterable[str] = ()) -> Feed:
-    """`feed` for a model with those `inputs`: only what it takes, in its element types and ranks.
+def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[str] = ()) -> Feed:
+    """Fit a feed to a model: only the inputs it has, in their element types and ranks.
 
-    A single array goes to a single input whatever its name. An axis of one item is dropped where the model has no
-    batch dimension, and added where it has one more. `given` names inputs that come from elsewhere (fed-back state).
+    A single array goes to a single input, whatever its name. An axis of one item is dropped if the model has no batch
+    dimension, and added if the model has one more dimension.
+
+    Args:
+        feed: Arrays by name.
+        inputs: The inputs of the model.
+        given: Inputs that come from elsewhere, such as recurrent state.
 
     Raises:
-        InputError: an input without an array; names what there is.
+        InputError: An input has no array; the message names the arrays there are.
     """
     elsewhere = set(given)
-    wanted = [i for i in inputs if i.name not in elsewhere]
-    if len(wanted) == 1 and len(feed) == 1 and wanted[0].name not in feed:
-        feed = {wanted[0].name: next(iter(feed.values()))}
+    needed = [spec for spec in inputs if spec.name not in elsewhere]
+    if len(needed) == len(feed) == 1:
+        feed = {needed[0].name: next(iter(feed.values()))}
     fitted: Feed = {}
-    for spec in wanted:
+    for spec in needed:
         if spec.name in feed:
             fitted[spec.name] = _fit_one(feed[spec.name], spec)
         elif not spec.optional:
-            raise InputError(
-                f"no data for the model's input {spec.name!r}", remedy=f"the data has: {', '.join(feed) or 'nothing'}"
-            )
+            names = ", ".join(feed) or "nothing"
+            raise InputError(f"no data for the model's input {spec.name!r}", remedy=f"the data has: {names}")
     return fitted
 
 
-def _fit_one(value: Any, spec: InputSpec) -> Any:
-    if isinstance(value, list):
+def _fit_one(value: Array, spec: InputSpec) -> Array:
+    if isinstance(value, list):  # a sequence, which onnxruntime takes as it is
         return value
     array = np.asarray(value)
     if spec.dtype is not None and array.dtype != spec.dtype:
@@ -103,5 +128,5 @@ def _fit_one(value: Any, spec: InputSpec) -> Any:
         return array
     rank = len(spec.shape)
     if array.ndim == rank + 1 and array.shape[0] == 1:
-        return array[0]
+        return np.asarray(array[0])
     return array[np.newaxis] if array.ndim == rank - 1 else array

@@ -1,7 +1,7 @@
 """Opening a data set in a worker: load, pre-process, order, sample.
 
-What order and sample leave is chosen before anything is read where the loader can count its items without reading them
-(it takes a parameter `choose`), and where all other components are built in, so that none looks at all items at once.
+If all components but the loader are built in, the items to use are chosen before any is read, by loaders that can
+count their items without reading them (they have a parameter `choose`). A user's component may look at all items.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.components import BUILT_IN, Kind, component
+from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
 from autoopt.data.dataset import Array, Choose, DataSet
 from autoopt.errors import AutooptError, InputError
 from autoopt.script import load_script
 
-_BY_SUFFIX: Mapping[str, str] = {
+PostProcessor: TypeAlias = Callable[[list[Array]], Any]
+"""Takes a model's outputs, returns predictions in the form that the metric needs."""
+
+_LOADERS: Final[Mapping[str, str]] = {
     ".npz": "npz",
     ".npy": "npy",
     ".csv": "csv",
@@ -28,129 +31,139 @@ _BY_SUFFIX: Mapping[str, str] = {
     ".txt": "text",
     ".jsonl": "text",
 }
+"""Loaders by the suffix of a file."""
 
 
-def open_data(config: DataConfig | str | Mapping[str, Any], model: str | Path | None = None) -> DataSet:
-    """The data set of a config. `model` is a path; synthetic data takes the inputs of that model where the config
-    names none.
+def open_data(config: object, model: str | Path | None = None) -> DataSet:
+    """The data set of a config.
+
+    Args:
+        config: A `DataConfig`, or anything that `DataConfig.parse` reads.
+        model: Path of the model whose inputs synthetic data takes, if the config names none.
 
     Raises:
-        InputError: a missing file, an unknown component or parameter, arrays that do not fit together.
+        InputError: A missing file, an unknown component or parameter, or arrays that do not fit together.
     """
     parsed = DataConfig.parse(config)
     if parsed.user_script:
         load_script(parsed.user_script)
     choose = _chooser(parsed)
     data, is_chosen = _load(parsed, model, choose)
-    data = _step("pre_process", parsed.pre_process, data)
+    data = _apply("pre_process", parsed.pre_process, data)
     return data if is_chosen else _sample(data, parsed)
 
 
-def post_processor(config: DataConfig) -> Callable[[list[Any]], Any] | None:
-    """The function that makes predictions of a model's outputs, or None where they are taken as they are."""
-    chosen = config.post_process
-    if chosen is None:
+def post_processor(config: DataConfig) -> PostProcessor | None:
+    """The function that turns a model's outputs into predictions; None if they are used as they are."""
+    if config.post_process is None:
         return None
     if config.user_script:
         load_script(config.user_script)
-    function = component("post_process", chosen.type)
-    return lambda outputs: _call(function, chosen, outputs)
+    function, params = component("post_process", config.post_process.type), config.post_process
+    return lambda outputs: _call(function, params, outputs)
 
 
-def as_dataset(value: Any, name: str = "data") -> DataSet:
-    """What a component returned as a `DataSet`: one already, {name: array} with optional `labels`, or a pair of them.
+def as_dataset(value: object, name: str = "data") -> DataSet:
+    """The result of a component as a `DataSet`.
+
+    Args:
+        value: A `DataSet`, {name: array} with optional `labels`, or a pair of arrays by name and labels.
+        name: The name of the data in messages.
 
     Raises:
-        InputError: none of these.
+        InputError: The value is none of these.
     """
     if isinstance(value, DataSet):
         return value
     labels: Array | None = None
     if isinstance(value, tuple) and len(value) == 2:
-        value, labels = value[0], None if value[1] is None else np.asarray(value[1])
+        value, truth = value
+        labels = None if truth is None else np.asarray(truth)
     if not isinstance(value, Mapping):
         raise InputError("must give a DataSet or {input name: array}", where=name)
-    columns = {str(n): np.asarray(a) for n, a in value.items() if n != "labels"}
-    if "labels" in value:
-        labels = np.asarray(value["labels"])
+    columns = {str(column): np.asarray(array) for column, array in value.items()}
+    if "labels" in columns:
+        labels = columns.pop("labels")
     return DataSet(columns, labels, name=name)
 
 
-def _step(kind: Kind, chosen: ComponentConfig | None, data: DataSet) -> DataSet:
-    return data if chosen is None else as_dataset(_call(component(kind, chosen.type), chosen, data), chosen.type)
+def _apply(kind: Kind, config: ComponentConfig | None, data: DataSet) -> DataSet:
+    if config is None:
+        return data
+    return as_dataset(_call(component(kind, config.type), config, data), config.type)
 
 
 def _chooser(config: DataConfig) -> Choose | None:
-    """The numbers of the items that are used, in their order, by how many there are; None where that takes the items,
-    or where all are used as they come."""
+    """The choice of items that `dataloader`, `sample_ratio` and `limit` make.
+
+    None if they use all items in their order, or if a user's component has to see the items.
+    """
     if config.dataloader is None and config.sample_ratio == 1 and config.limit is None:
         return None
-    steps: tuple[tuple[Kind, ComponentConfig | None], ...] = (
-        ("pre_process", config.pre_process),
-        ("dataloader", config.dataloader),
-    )
-    if any(chosen is not None and chosen.type not in BUILT_IN[kind] for kind, chosen in steps):
-        return None
-    return lambda count: _sample(DataSet({"number": np.arange(count)}), config).columns["number"]
+    for kind, chosen in config.components():
+        if kind in ("pre_process", "dataloader") and chosen.type not in BUILT_IN[kind]:
+            return None
+    return lambda count: _sample(DataSet({"index": np.arange(count)}), config).columns["index"]
 
 
 def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -> tuple[DataSet, bool]:
-    """The items, and whether they are the chosen ones already."""
-    chosen = config.load_dataset or _by_path(config)
-    params = dict(chosen.params)
+    """The items, and True if `choose` has already been applied."""
+    loader = config.load_dataset or _default_loader(config)
+    params = dict(loader.params)
     if config.path is not None:
         params.setdefault("path", config.path)
-    function = component("load_dataset", chosen.type)
-    known = inspect.signature(function).parameters
-    if model is not None and "model" in known:
+    function = component("load_dataset", loader.type)
+    parameters = inspect.signature(function).parameters
+    if model is not None and "model" in parameters:
         params.setdefault("model", str(model))
-    can_choose = choose is not None and chosen.type in BUILT_IN["load_dataset"] and "choose" in known
+    can_choose = choose is not None and loader.type in BUILT_IN["load_dataset"] and "choose" in parameters
     if can_choose:
         params["choose"] = choose
-    loaded = _call(function, ComponentConfig(type=chosen.type, params=params))
-    return as_dataset(loaded, config.path or chosen.type), can_choose
+    items = _call(function, ComponentConfig(loader.type, params))
+    return as_dataset(items, config.path or loader.type), can_choose
 
 
-def _by_path(config: DataConfig) -> ComponentConfig:
+def _default_loader(config: DataConfig) -> ComponentConfig:
+    """The loader that the path or the Hugging Face shorthand stands for."""
     if config.data_name is not None:
-        keys = ("data_name", "subset", "split", "input_cols", "label_col")
-        return ComponentConfig(type="huggingface", params={k: getattr(config, k) for k in keys})
+        names = ("data_name", "subset", "split", "input_cols", "label_col")
+        return ComponentConfig("huggingface", {name: getattr(config, name) for name in names})
     path = Path(config.path or "")
     if path.is_dir():
-        tests = any(path.glob("test_data_set_*")) or any(path.glob("input_*.pb"))
-        return ComponentConfig(type="onnx_test_data" if tests else "images")
+        has_tensors = any(path.glob("test_data_set_*")) or any(path.glob("input_*.pb"))
+        return ComponentConfig("onnx_test_data" if has_tensors else "images")
     if not path.is_file():
         raise InputError("no such data file or folder", where=str(path))
-    kind = _BY_SUFFIX.get(path.suffix.lower())
-    if kind is None:
+    suffix = path.suffix.lower()
+    if suffix not in _LOADERS:
         raise InputError(
             f"cannot tell what kind of data {path.suffix or 'this'} is",
             where=str(path),
-            remedy=f"name it with load_dataset, or use one of {', '.join(_BY_SUFFIX)} or a folder",
+            remedy=f"name it with load_dataset, or use one of {', '.join(_LOADERS)} or a folder",
         )
-    return ComponentConfig(type=kind)
+    return ComponentConfig(_LOADERS[suffix])
 
 
-def _call(function: Callable[..., Any], chosen: ComponentConfig, *args: Any) -> Any:
+def _call(function: Component, config: ComponentConfig, *arguments: object) -> object:
+    where = f"data component {config.type!r}"
     try:
-        inspect.signature(function).bind(*args, **chosen.params)
+        inspect.signature(function).bind(*arguments, **config.params)
     except TypeError as error:
-        raise InputError(f"{error}", where=f"data component {chosen.type!r}") from error
+        raise InputError(f"{error}", where=where) from error
     try:
-        return function(*args, **chosen.params)
+        return function(*arguments, **config.params)
     except (AutooptError, MemoryError):
         raise
     except Exception as error:  # the user's own function, or parameters that do not fit the data
-        raise InputError(f"{type(error).__name__}: {error}", where=f"data component {chosen.type!r}") from error
+        raise InputError(f"{type(error).__name__}: {error}", where=where) from error
 
 
 def _sample(data: DataSet, config: DataConfig) -> DataSet:
-    """What `dataloader`, `sample_ratio` and `limit` leave."""
-    data = _step("dataloader", config.dataloader, data)
-    count = len(data)
-    wanted = max(1, round(count * config.sample_ratio))
-    if wanted < count:
-        data = data.take(np.unique(np.linspace(0, count - 1, wanted).round().astype(int)))
+    """The items that `dataloader`, `sample_ratio` and `limit` leave."""
+    data = _apply("dataloader", config.dataloader, data)
+    count = max(1, round(len(data) * config.sample_ratio))
+    if count < len(data):
+        data = data.take(np.unique(np.linspace(0, len(data) - 1, count).round().astype(int)))
     if config.limit is not None and config.limit < len(data):
         data = data.take(np.arange(config.limit))
     return data

@@ -1,60 +1,70 @@
-"""What a worker process is asked about data."""
+"""The function about data that workers run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autoopt.data.dataset import Array
+
+TEXTS = 1000
+"""Labels that are looked at for one that is text."""
 
 
-def describe(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"data", "model"?}` -> `{"items", "columns": {name: {"dtype", "shape", "finite"}}, "labels", "label_kind",
-    "label_text"}`.
+def describe(payload: Mapping[str, object]) -> dict[str, object]:
+    """Describe a data set.
 
-    `label_kind` is `class` (an integer or text, a one-hot row, or ids for several places), `value` (one float),
-    `tensor` (several floats, or bytes as images have them) or None; `label_text` is a label that is text and no
-    number, or None.
+    Args:
+        payload: `{"data", "model"?}`: a data config, and the path of a model for synthetic data.
+
+    Returns:
+        `{"items", "columns": {name: {"dtype", "shape", "finite"}}, "labels", "label_kind", "label_text"}`.
+        `label_kind` is `class` (an integer or text, a one-hot row, or ids for several places), `value` (one float),
+        `tensor` (several floats, or bytes as images have them) or None. `label_text` is a label that is text and not
+        a number, or None.
 
     Raises:
-        InputError: data that cannot be read.
+        InputError: The data cannot be read.
     """
+    import numpy as np
+
     from autoopt.data.opening import open_data
 
-    data = open_data(payload["data"], payload.get("model"))
-    columns = {n: _described(a) for n, a in data.columns.items()}
-    columns |= {n: {"dtype": str(a[0].dtype), "shape": list(a[0].shape)} for n, a in data.uneven.items()}
+    model = payload.get("model")
+    data = open_data(payload["data"], None if model is None else str(model))
+    columns: dict[str, object] = {}
+    for name, array in data.columns.items():
+        finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
+        columns[name] = {"dtype": str(array.dtype), "shape": list(array.shape), "finite": finite}
+    for name, arrays in data.uneven.items():
+        columns[name] = {"dtype": str(arrays[0].dtype), "shape": list(arrays[0].shape)}
     return {
         "items": len(data),
         "columns": columns,
         "labels": data.labels is not None,
-        "label_kind": None if data.labels is None else _kind(data.labels),
-        "label_text": None if data.labels is None else _text(data.labels),
+        "label_kind": None if data.labels is None else _label_kind(data.labels),
+        "label_text": None if data.labels is None else _label_text(data.labels),
     }
 
 
-def _kind(labels: Any) -> str:
+def _label_kind(labels: Array) -> str:
     from autoopt.data.dataset import plain_labels
 
     plain = plain_labels(labels)
-    single = plain.size == len(plain)
-    if plain.dtype.kind == "f" or (plain.dtype == "uint8" and not single):
-        return "value" if single else "tensor"
+    is_single = plain.size == len(plain)
+    if plain.dtype.kind == "f" or (plain.dtype == "uint8" and not is_single):
+        return "value" if is_single else "tensor"
     return "class"
 
 
-def _text(labels: Any) -> str | None:
-    """The first label that is text and no number; None where there is none."""
+def _label_text(labels: Array) -> str | None:
+    """The first label that is text and not a number."""
     if labels.dtype.kind not in "OU":
         return None
-    for label in labels.ravel()[:1000]:
+    for label in labels.ravel()[:TEXTS]:
         try:
             float(label)
         except (TypeError, ValueError):
             return str(label)
     return None
-
-
-def _described(array: Any) -> dict[str, Any]:
-    import numpy as np
-
-    finite = bool(np.isfinite(array).all()) if array.dtype.kind == "f" else True
-    return {"dtype": str(array.dtype), "shape": list(array.shape), "finite": finite}

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from autoopt.data.dataset import Array, Choose, DataSet
-from autoopt.data.sources.images import pixels_of, to_array
+from autoopt.data.dataset import Array, Choose, DataSet, text_array
+from autoopt.data.sources.images import ImageOptions
 from autoopt.errors import InputError, one_line
 
-SAVED = ("dataset_dict.json", "state.json")
-"""Files by which a folder of `save_to_disk` is known: of several splits, of one."""
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+SAVED: Final = ("dataset_dict.json", "state.json")
+"""Files that `save_to_disk` leaves in a folder: of several splits, of one."""
 
 
-def load(
+class Table(Protocol):
+    """Rows that are read by column."""
+
+    column_names: Sequence[str]
+
+    def __getitem__(self, name: str) -> Sequence[Any]: ...
+
+
+def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     data_name: str,
+    *,
     subset: str | None = None,
     split: str | None = None,
     input_cols: Sequence[str] | None = None,
@@ -26,84 +38,95 @@ def load(
     images: Mapping[str, Any] | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
-    """The rows of a split (`test`, else the first there is); code of the data set's own is never executed.
+    """Load the rows of a split. Code that comes with the data set is never executed.
 
-    `data_name` is a name on the hub, a folder that `save_to_disk` wrote, or one of Parquet, CSV or JSON files.
-    `input_cols` are the columns that become inputs; without them all but the label. `images` gives `size`, `mode`,
-    `layout`, `scale`, `mean` and `std` of columns of images, which are read as the loader `images` does. `choose` says
-    which rows are read.
+    Args:
+        data_name: A name on the hub, a folder that `save_to_disk` wrote, or one of Parquet, CSV or JSON files.
+        subset: The configuration of the data set.
+        split: The split; by default `test`, else the first.
+        input_cols: The columns that become inputs; by default all but the label.
+        label_col: The column of labels; by default `label` or `labels`.
+        revision: The version on the hub.
+        images: `ImageOptions` for columns of images.
+        choose: The rows to read.
 
     Raises:
-        InputError: the library is missing, or it cannot load the data.
+        InputError: The library is missing, or it cannot load the data.
     """
+    rows = _split(_load(data_name, subset, revision), data_name, split)
+    if choose is not None and len(rows):
+        rows = rows.select(choose(len(rows)))
+    return from_rows(rows.with_format(None), data_name, input_cols, label_col, images)
+
+
+def _load(data_name: str, subset: str | None, revision: str | None) -> Dataset | DatasetDict:
     try:
         import datasets
     except ImportError as error:
         raise InputError("Hugging Face data need the datasets library", remedy="pip install 'autoopt[hf]'") from error
     try:
         if any((Path(data_name) / name).is_file() for name in SAVED):
-            loaded: Any = datasets.load_from_disk(data_name)
-        else:
-            loaded = datasets.load_dataset(data_name, subset, revision=revision)
+            return datasets.load_from_disk(data_name)
+        return datasets.load_dataset(data_name, subset, revision=revision)
     except Exception as error:  # network, cache and format errors have no common class
         raise InputError(f"cannot load {data_name!r} ({one_line(f'{type(error).__name__}: {error}')})") from error
-    if isinstance(loaded, dict):
-        split = split or ("test" if "test" in loaded else next(iter(loaded)))
-        if split not in loaded:
-            raise InputError(f"no split {split!r}", where=data_name, remedy=f"it has: {', '.join(loaded)}")
-        loaded = loaded[split]
-    if choose is not None and len(loaded):
-        loaded = loaded.select(choose(len(loaded)))
-    return from_rows(loaded.with_format(None), data_name, input_cols, label_col, images)
+
+
+def _split(data: Dataset | DatasetDict, data_name: str, split: str | None) -> Dataset:
+    if not isinstance(data, dict):
+        return data
+    if split is None:
+        split = "test" if "test" in data else next(iter(data))
+    if split not in data:
+        raise InputError(f"no split {split!r}", where=data_name, remedy=f"it has: {', '.join(data)}")
+    return data[split]
 
 
 def from_rows(
-    rows: Any,
+    rows: Table,
     name: str,
     input_cols: Sequence[str] | None,
     label_col: str | None,
     images: Mapping[str, Any] | None = None,
 ) -> DataSet:
-    """A table with `column_names` and columns by name as a data set. Lists of different lengths are items of different
-    shapes; nothing is an empty text or not a number; class labels that are all below zero, as in the test splits of the
-    hub, are none.
+    """A table as a data set.
+
+    Lists of different lengths are items of different shapes. Missing values are empty texts or not a number. Class
+    labels that are all negative, as in the test splits of the hub, count as no labels.
 
     Raises:
-        InputError: a column that is not there, or images that do not fit together.
+        InputError: A column does not exist, or images do not fit together.
     """
-    known = list(rows.column_names)
-    label = label_col or next((c for c in ("label", "labels") if c in known), None)
-    chosen = list(input_cols or [c for c in known if c != label])
-    for column in [*chosen, *([label] if label else [])]:
-        if column not in known:
-            raise InputError(f"no column {column!r}", where=name, remedy=f"it has: {', '.join(known)}")
-    columns = {c: _column(list(rows[c]), name, images or {}) for c in chosen}
-    truth = None if label is None else _column(list(rows[label]), name, images or {})
-    if isinstance(truth, list):
-        raise InputError(f"the labels in column {label!r} differ in shape", where=name)
-    if truth is not None and truth.dtype.kind == "i" and np.all(truth < 0) and _is_class(rows, label):
-        truth = None
-    even = {c: values for c, values in columns.items() if not isinstance(values, list)}
-    return DataSet(even, truth, {c: values for c, values in columns.items() if isinstance(values, list)}, name)
+    options = ImageOptions(**(images or {}))
+    label = label_col or next((column for column in ("label", "labels") if column in rows.column_names), None)
+    inputs = list(input_cols or [column for column in rows.column_names if column != label])
+    for column in [*inputs, label or inputs[0]]:
+        if column not in rows.column_names:
+            raise InputError(f"no column {column!r}", where=name, remedy=f"it has: {', '.join(rows.column_names)}")
+    arrays = {column: _column(rows[column], name, options) for column in inputs}
+    uneven = {column: values for column, values in arrays.items() if isinstance(values, list)}
+    columns = {column: values for column, values in arrays.items() if not isinstance(values, list)}
+    return DataSet(columns, None if label is None else _labels(rows, label, name, options), uneven, name)
 
 
-def _is_class(rows: Any, column: str | None) -> bool:
-    return type(getattr(rows, "features", {}).get(column)).__name__ == "ClassLabel"
+def _labels(rows: Table, column: str, name: str, options: ImageOptions) -> Array | None:
+    labels = _column(rows[column], name, options)
+    if isinstance(labels, list):
+        raise InputError(f"the labels in column {column!r} differ in shape", where=name)
+    feature = getattr(rows, "features", {}).get(column)
+    is_class = labels.dtype.kind == "i" and type(feature).__name__ == "ClassLabel"
+    return None if is_class and np.all(labels < 0) else labels
 
 
-def _column(values: list[Any], name: str, images: Mapping[str, Any]) -> Array | list[Array]:
-    """One array of all rows, or one for each where their shapes differ."""
-    if any(isinstance(v, str) for v in values):
-        return np.array(["" if v is None else v for v in values], object)
-    if any(hasattr(v, "convert") for v in values):
-        return _images(values, name, **images)
-    arrays = [np.asarray(np.nan if v is None else v) for v in values]
-    return [a[np.newaxis] for a in arrays] if len({a.shape for a in arrays}) > 1 else np.stack(arrays)
-
-
-def _images(
-    values: list[Any], name: str, size: Sequence[int] | None = None, mode: str = "RGB", **arguments: Any
-) -> Array:
-    if any(v is None for v in values):
-        raise InputError("rows without an image", where=name)
-    return to_array((pixels_of(v, name, size, mode) for v in values), name, **arguments)
+def _column(values: Sequence[Any], name: str, options: ImageOptions) -> Array | list[Array]:
+    """One array for all rows, or one per row if their shapes differ."""
+    if any(isinstance(value, str) for value in values):
+        return text_array(values)
+    if any(hasattr(value, "convert") for value in values):
+        if any(value is None for value in values):
+            raise InputError("rows without an image", where=name)
+        return options.stack((options.pixels_of(value, name) for value in values), name)
+    arrays = [np.asarray(np.nan if value is None else value) for value in values]
+    if len({array.shape for array in arrays}) > 1:
+        return [array[np.newaxis] for array in arrays]
+    return np.stack(arrays)

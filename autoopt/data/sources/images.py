@@ -1,121 +1,145 @@
-"""A folder of images: class by sub-folder, or by a file of labels, or none. Needs Pillow."""
+"""A folder of images: classes by sub-folder, by a file of labels, or none. Needs Pillow."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import Array, Choose, DataSet
+from autoopt.data.dataset import Array, Choose, DataSet, class_ids
 from autoopt.errors import InputError
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Values: TypeAlias = float | Sequence[float]
+"""One number for all channels, or one per channel."""
+SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
-def load(
+@dataclass(frozen=True)
+class ImageOptions:
+    """The way from images to a model's input: `(value * scale - mean) / std` as float32."""
+
+    size: Sequence[int] | None = None
+    """(height, width) that all images are resized to; without it they must have one size."""
+    mode: str = "RGB"
+    """The mode as Pillow names it, such as `L` for grey with one channel."""
+    layout: str = "NCHW"
+    """NCHW or NHWC."""
+    scale: float = 1 / 255
+    mean: Values = 0.0
+    std: Values = 1.0
+
+    def pixels_of(self, image: Image, where: str) -> Array:
+        """A Pillow image as (height, width, channels).
+
+        Raises:
+            InputError: The size is not a pair.
+        """
+        if self.size is not None and (not isinstance(self.size, list | tuple) or len(self.size) != 2):
+            raise InputError(f"size must be [height, width], not {self.size!r}", where=where)
+        converted = image.convert(self.mode)
+        if self.size is not None:
+            height, width = self.size
+            converted = converted.resize((int(width), int(height)))
+        array = np.asarray(converted)
+        return array[..., np.newaxis] if array.ndim == 2 else array
+
+    def stack(self, pictures: Iterable[Array], where: str) -> Array:
+        """Stack pictures of shape (height, width, channels) to one array.
+
+        Raises:
+            InputError: Pictures of several sizes, or options that do not fit them.
+        """
+        if self.layout not in ("NCHW", "NHWC"):
+            raise InputError(f"layout must be NCHW or NHWC, not {self.layout!r}", where=where)
+        pixels = list(pictures)
+        if len({picture.shape for picture in pixels}) > 1:
+            raise InputError("the images differ in size", where=where, remedy="give size: [height, width]")
+        images: Array = np.stack(pixels).astype(np.float32) * np.float32(self.scale)
+        channels = images.shape[-1]
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if np.size(values) not in (1, channels):
+                raise InputError(f"{name} has {np.size(values)} numbers for {channels} channels", where=where)
+        images = (images - np.asarray(self.mean, np.float32)) / np.asarray(self.std, np.float32)
+        if self.layout == "NCHW":
+            images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        return images.astype(np.float32)
+
+
+def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     path: str,
+    *,
     size: Sequence[int] | None = None,
     mode: str = "RGB",
     layout: str = "NCHW",
     scale: float = 1 / 255,
-    mean: float | Sequence[float] = 0.0,
-    std: float | Sequence[float] = 1.0,
+    mean: Values = 0.0,
+    std: Values = 1.0,
     labels: str | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
-    """Images below a folder, in the order of their paths, as float32 `(value * scale - mean) / std`.
+    """Load the images below a folder, in the order of their paths.
 
-    `size` is (height, width), to which all are resized; without it all must have one size. `layout` is NCHW or NHWC,
-    `mode` as Pillow names it (`L`: grey, no channels but one). `labels` is a CSV file of name and class; without it
-    the sub-folders' names, sorted, are the classes. `choose` says which images are read.
+    Args:
+        path: The folder.
+        size: As in `ImageOptions`, like the next five.
+        mode: See above.
+        layout: See above.
+        scale: See above.
+        mean: See above.
+        std: See above.
+        labels: A CSV file of name and class; by default the sub-folders are the classes, sorted by name.
+        choose: The images to read.
 
     Raises:
-        InputError: Pillow is missing, no images, an image that cannot be read, or one without a label.
+        InputError: Pillow is missing, there are no images, an image cannot be read or has no label.
     """
     root = Path(path)
-    files = sorted(f for f in root.rglob("*") if f.suffix.lower() in SUFFIXES)
+    files = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
     if not files:
         raise InputError(f"holds no images ({', '.join(SUFFIXES)})", where=path)
-    truth = _labels(root, files, labels)
+    truth = _classes_by_folder(root, files) if labels is None else _classes_by_name(root, files, labels)
     if choose is not None:
-        numbers = choose(len(files))
-        files, truth = [files[i] for i in numbers], None if truth is None else truth[numbers]
-    images = to_array((_read(file, size, mode, path) for file in files), path, layout, scale, mean, std)
+        indices = choose(len(files))
+        files = [files[index] for index in indices]
+        truth = None if truth is None else truth[indices]
+    options = ImageOptions(size, mode, layout, scale, mean, std)
+    images = options.stack((_read(file, options, path) for file in files), path)
     return DataSet({"image": images}, truth, name=path)
 
 
-def to_array(
-    pictures: Iterable[Array],
-    where: str,
-    layout: str = "NCHW",
-    scale: float = 1 / 255,
-    mean: float | Sequence[float] = 0.0,
-    std: float | Sequence[float] = 1.0,
-) -> Array:
-    """Pictures of shape (height, width, channels) as one float32 array; parameters as for `load`.
-
-    Raises:
-        InputError: pictures of several sizes, or parameters that do not fit them.
-    """
-    if layout not in ("NCHW", "NHWC"):
-        raise InputError(f"layout must be NCHW or NHWC, not {layout!r}", where=where)
-    pixels = list(pictures)
-    if len({p.shape for p in pixels}) > 1:
-        raise InputError("the images differ in size", where=where, remedy="give size: [height, width]")
-    images: Array = np.stack(pixels).astype(np.float32) * np.float32(scale)
-    for name, value in (("mean", mean), ("std", std)):
-        if np.size(value) not in (1, images.shape[-1]):
-            raise InputError(f"{name} has {np.size(value)} numbers for {images.shape[-1]} channels", where=where)
-    images = (images - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
-    if layout == "NCHW":
-        images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-    return images.astype(np.float32)
-
-
-def _read(file: Path, size: Sequence[int] | None, mode: str, where: str) -> Array:
+def _read(file: Path, options: ImageOptions, where: str) -> Array:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise InputError("images need Pillow", where=str(file), remedy="pip install 'autoopt[data]'") from error
     try:
         with Image.open(file) as image:
-            return pixels_of(image, where, size, mode)
+            return options.pixels_of(image, where)
     except (UnidentifiedImageError, OSError, ValueError) as error:
         raise InputError(f"not a readable image ({error})", where=str(file)) from error
 
 
-def pixels_of(image: Any, where: str, size: Sequence[int] | None = None, mode: str = "RGB") -> Array:
-    """A Pillow image as (height, width, channels); parameters as for `load`.
-
-    Raises:
-        InputError: a size that is none.
-    """
-    if size is not None and (not isinstance(size, list | tuple) or len(size) != 2):
-        raise InputError(f"size must be [height, width], not {size!r}", where=where)
-    converted = image.convert(mode)
-    if size is not None:
-        converted = converted.resize((int(size[1]), int(size[0])))
-    array = np.asarray(converted)
-    return array[..., np.newaxis] if array.ndim == 2 else array
+def _classes_by_folder(root: Path, files: Sequence[Path]) -> Array | None:
+    """The classes that sub-folders stand for; None if there is only one folder."""
+    folders = [file.parent.relative_to(root).as_posix() for file in files]
+    names, ids = np.unique(np.array(folders, object), return_inverse=True)
+    return ids.astype(np.int64) if len(names) > 1 else None
 
 
-def _labels(root: Path, files: Sequence[Path], labels: str | None) -> Array | None:
-    if labels is None:
-        folders = [file.parent.relative_to(root).as_posix() for file in files]
-        names = sorted(set(folders))
-        return np.array([names.index(f) for f in folders], np.int64) if len(names) > 1 else None
+def _classes_by_name(root: Path, files: Sequence[Path], labels: str) -> Array:
     with open(labels, newline="", encoding="utf-8") as stream:
-        known = {row[0]: row[1] for row in csv.reader(stream) if len(row) >= 2}
-    found: list[str] = []
+        classes = {row[0]: row[1] for row in csv.reader(stream) if len(row) >= 2}
+    texts = []
     for file in files:
         name = file.relative_to(root).as_posix()
-        if name not in known:
+        if name not in classes:
             raise InputError(f"no label for {name}", where=labels)
-        found.append(known[name])
-    if all(text.lstrip("-").isdecimal() for text in found):
-        return np.array([int(text) for text in found], np.int64)
-    names = sorted(set(found))
-    return np.array([names.index(text) for text in found], np.int64)
+        texts.append(classes[name])
+    return class_ids(texts)

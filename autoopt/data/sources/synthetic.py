@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autoopt.data.dataset import Array, DataSet
-from autoopt.data.fit import Dimension, InputSpec
+from autoopt.data.fit import Dimension, InputSpec, specs_of
 from autoopt.errors import InputError
 
-SYMBOL_SIZES: Mapping[str, int] = {"batch": 1, "n": 1, "seq": 32, "length": 32, "height": 64, "width": 64, "time": 32}
-"""Sizes of symbolic dimensions by a part of their name; the first one is the batch and gets 1, others 16."""
+if TYPE_CHECKING:
+    from onnx import GraphProto, ValueInfoProto
+
+SYMBOL_SIZES: Final[Mapping[str, int]] = {"batch": 1, "seq": 32, "length": 32, "height": 64, "width": 64, "time": 32}
+"""Sizes of symbolic dimensions by a part of their name."""
+OTHER_SIZE: Final = 16
+"""The size of other open dimensions."""
+_KEEP_VALUES: Final = frozenset(
+    ("Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Transpose", "Expand", "Slice")
+)
+"""Operators whose output holds only values of their first input."""
 
 
-def load(
+def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     model: str,
+    *,
     items: int = 16,
     seed: int = 0,
     dimensions: Mapping[str, int] | None = None,
@@ -24,129 +35,134 @@ def load(
     ranges: Mapping[str, list[float]] | None = None,
     open_size: int | None = None,
 ) -> DataSet:
-    """`items` random items for the model at that path.
+    """Make random items for a model, complete with batch dimension. Optional inputs are left out.
 
-    `dimensions` sizes symbolic dimensions by name, `shapes` whole inputs by name (the batch dimension included),
-    `ranges` gives [low, high] by input, `open_size` the size of open dimensions that nothing else sizes. Integers that
-    index into a table (Gather) stay below its length; other integers are 0 or 1, floats are standard normal.
+    Integers that index into a table (Gather) stay below its length. Other integers are 0 or 1, floats are standard
+    normal.
+
+    Args:
+        model: Path of the model.
+        items: Number of items.
+        seed: Seed of the random numbers.
+        dimensions: Sizes of symbolic dimensions by name.
+        shapes: Shapes of inputs by name, including the batch dimension.
+        ranges: [low, high] by input.
+        open_size: Size of open dimensions that nothing else sizes.
 
     Raises:
-        InputError: an input of a kind that cannot be made up (a sequence, a map).
+        InputError: An input is a sequence or a map, whose values cannot be made up.
     """
-    specs, bounds = read_inputs(model)
-    return make(specs, items, seed, dimensions or {}, shapes or {}, ranges or {}, bounds, open_size)
-
-
-def make(
-    specs: Iterable[InputSpec],
-    items: int = 16,
-    seed: int = 0,
-    dimensions: Mapping[str, int] | None = None,
-    shapes: Mapping[str, list[int]] | None = None,
-    ranges: Mapping[str, list[float]] | None = None,
-    bounds: Mapping[str, int] | None = None,
-    open_size: int | None = None,
-) -> DataSet:
-    """Random items for those inputs; complete arrays per item, batch dimension included. Optional ones are left out."""
+    specs, table_lengths = read_inputs(model)
+    sizes = _Sizes(dimensions or {}, shapes or {}, open_size)
     rng = np.random.default_rng(seed)
-    made: dict[str, list[Array]] = {}
+    arrays: dict[str, list[Array]] = {}
     for spec in specs:
         if spec.optional:
             continue
         if spec.dtype is None or not spec.type.startswith("tensor("):
             raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
-        shape = _shape(spec, dimensions or {}, shapes or {}, open_size)
-        low_high = (ranges or {}).get(spec.name)
-        made[spec.name] = [_values(rng, spec, shape, low_high, (bounds or {}).get(spec.name)) for _ in range(items)]
-    return DataSet({}, None, made, name="synthetic")
+        limits = (ranges or {}).get(spec.name)
+        if limits is None and spec.dtype.kind in "iu":
+            limits = [0, (table_lengths.get(spec.name) or 2) - 1]
+        shape = sizes.shape(spec)
+        arrays[spec.name] = [_values(rng, spec.dtype, shape, limits) for _ in range(items)]
+    return DataSet({}, None, arrays, name="synthetic")
 
 
-def _shape(
-    spec: InputSpec, dimensions: Mapping[str, int], shapes: Mapping[str, list[int]], open_size: int | None
-) -> tuple[int, ...]:
-    if spec.name in shapes:
-        return tuple(shapes[spec.name])
-    return tuple(_size(d, i, dimensions, open_size) for i, d in enumerate((1,) if spec.shape is None else spec.shape))
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes for open dimensions."""
 
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, list[int]] = field(default_factory=dict)
+    open_size: int | None = None
 
-def _size(dimension: Dimension, index: int, dimensions: Mapping[str, int], open_size: int | None) -> int:
-    if isinstance(dimension, int) and dimension > 0:
-        return dimension
-    if isinstance(dimension, str) and dimension in dimensions:
-        return dimensions[dimension]
-    if index == 0:
-        return 1
-    if open_size is not None:
-        return open_size
-    name = str(dimension or "").lower()
-    return next((size for part, size in SYMBOL_SIZES.items() if part in name and len(part) > 1), 16)
+    def shape(self, spec: InputSpec) -> tuple[int, ...]:
+        if spec.name in self.shapes:
+            return tuple(self.shapes[spec.name])
+        if spec.shape is None:
+            return (1,)
+        return tuple(self._size(dimension, axis) for axis, dimension in enumerate(spec.shape))
+
+    def _size(self, dimension: Dimension, axis: int) -> int:
+        if isinstance(dimension, int) and dimension > 0:
+            return dimension
+        if isinstance(dimension, str) and dimension in self.dimensions:
+            return self.dimensions[dimension]
+        if axis == 0:
+            return 1  # the batch
+        if self.open_size is not None:
+            return self.open_size
+        name = str(dimension or "").lower()
+        return next((size for part, size in SYMBOL_SIZES.items() if part in name), OTHER_SIZE)
 
 
 def _values(
-    rng: np.random.Generator, spec: InputSpec, shape: tuple[int, ...], given: list[float] | None, bound: int | None
+    rng: np.random.Generator, dtype: np.dtype[np.generic], shape: tuple[int, ...], limits: list[float] | None
 ) -> Array:
-    kind = np.dtype(spec.dtype)
-    if kind.kind == "O":
-        return np.array([f"text {n}" for n in rng.integers(0, 100, int(np.prod(shape)))], object).reshape(shape)
-    if kind.kind == "b":
+    if dtype.kind == "O":
+        texts = [f"text {number}" for number in rng.integers(0, 100, int(np.prod(shape)))]
+        return np.array(texts, object).reshape(shape)
+    if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
-    if kind.kind in "iu":
-        low, high = (int(given[0]), int(given[1]) + 1) if given else (0, bound or 2)
-        made: Array = rng.integers(low, high, shape).astype(kind)
-        return made
-    floats: Array = rng.standard_normal(shape) if given is None else rng.uniform(given[0], given[1], shape)
-    return floats.astype(kind)
+    if limits is None:
+        return np.asarray(rng.standard_normal(shape)).astype(dtype)
+    low, high = limits
+    if dtype.kind in "iu":
+        return np.asarray(rng.integers(int(low), int(high) + 1, shape)).astype(dtype)
+    return np.asarray(rng.uniform(low, high, shape)).astype(dtype)
 
 
 def read_inputs(model: str) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
-    """The inputs of the model at that path, and for integer inputs that index into a table how long it is; of that
-    nothing where onnx is not installed."""
+    """Read the inputs of a model.
+
+    Returns:
+        The inputs, and the length of the table for integer inputs that index into one. Without onnx, in an interpreter
+        that only measures, no table is found.
+    """
     try:
         import onnx
     except ImportError:
-        return _inputs_of_session(model), {}
+        import onnxruntime
+
+        return specs_of(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])), {}
     graph = onnx.load(model, load_external_data=False).graph
-    constants = {t.name: tuple(t.dims) for t in graph.initializer}
+    constants = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
             constants[node.output[0]] = tuple(node.attribute[0].t.dims)
     specs = tuple(_spec(value) for value in graph.input if value.name not in constants)
-    return specs, _bounds(graph, {s.name for s in specs}, constants)
+    return specs, _table_lengths(graph, {spec.name for spec in specs}, constants)
 
 
-def _inputs_of_session(model: str) -> tuple[InputSpec, ...]:
-    import onnxruntime
-
-    inputs = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).get_inputs()
-    return tuple(InputSpec(i.name, i.type, None if i.shape is None else tuple(i.shape)) for i in inputs)
-
-
-def _spec(value: Any) -> InputSpec:
+def _spec(value: ValueInfoProto) -> InputSpec:
     import onnx
 
     kind = value.type.WhichOneof("value")
+    if kind is None:
+        return InputSpec(value.name, "unknown()", None)
     if kind != "tensor_type":
-        return InputSpec(value.name, f"{kind.removesuffix('_type')}()" if kind else "unknown()", None)
+        return InputSpec(value.name, f"{kind.removesuffix('_type')}()", None)
     tensor = value.type.tensor_type
     element = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    dims = [d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim]
-    return InputSpec(value.name, f"tensor({element})", tuple(dims) if tensor.HasField("shape") else None)
+    if not tensor.HasField("shape"):
+        return InputSpec(value.name, f"tensor({element})", None)
+    # Of a number and a symbol at most one is set; both count as unknown if neither is.
+    shape = tuple(getattr(dimension, dimension.WhichOneof("value") or "", None) for dimension in tensor.shape.dim)
+    return InputSpec(value.name, f"tensor({element})", shape)
 
 
-_PASSING = ("Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Transpose", "Expand", "Slice")
-
-
-def _bounds(graph: Any, inputs: set[str], constants: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Follows each input through nodes that keep its values to Gather nodes with a constant table."""
-    origin = {name: name for name in inputs}
-    bounds: dict[str, int] = {}
+def _table_lengths(graph: GraphProto, inputs: set[str], constants: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Follow each input through nodes that keep its values to Gather nodes with a constant table."""
+    origins = {name: name for name in inputs}
+    lengths: dict[str, int] = {}
     for node in graph.node:
-        if node.op_type in _PASSING and node.input and node.input[0] in origin:
-            origin[node.output[0]] = origin[node.input[0]]
-        elif node.op_type in ("Gather", "GatherElements") and node.input[0] in constants and node.input[1] in origin:
-            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-            dims = constants[node.input[0]]
-            source = origin[node.input[1]]
-            if dims:
-                bounds[source] = min(bounds.get(source, dims[axis]), dims[axis])
-    return bounds
+        if node.op_type in _KEEP_VALUES and node.input and node.input[0] in origins:
+            origins[node.output[0]] = origins[node.input[0]]
+        if node.op_type not in ("Gather", "GatherElements"):
+            continue
+        table, indices = constants.get(node.input[0]), origins.get(node.input[1])
+        if table and indices is not None:
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+            lengths[indices] = min(lengths.get(indices, table[axis]), table[axis])
+    return lengths

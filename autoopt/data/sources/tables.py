@@ -5,54 +5,52 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import Array, Choose, DataSet
+from autoopt.data.dataset import Array, Choose, DataSet, text_array
 from autoopt.errors import InputError, did_you_mean
 
-LABELS = ("label", "labels", "target", "class", "y")
-"""Columns that are the ground truth where `label_col` is not given."""
+Inputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+"""Columns that are together one input, or columns by input."""
+LABELS: Final = ("label", "labels", "target", "class", "y")
+"""Names of columns that are the ground truth unless `label_col` names another."""
 
 
 def load_csv(
-    path: str,
-    label_col: str | None = None,
-    input_cols: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
-    delimiter: str | None = None,
+    path: str, label_col: str | None = None, input_cols: Inputs | None = None, delimiter: str | None = None
 ) -> DataSet:
-    """A CSV file with a header. See `to_dataset`.
+    """Load a CSV file with a header; see `to_dataset`.
 
     Raises:
-        InputError: no rows, rows of different lengths, an unknown column.
+        InputError: There are no rows, rows differ in length, or a column does not exist.
     """
     file = Path(path)
+    if delimiter is None:
+        delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
     try:
         with open(file, newline="", encoding="utf-8") as stream:
-            rows = list(csv.reader(stream, delimiter=delimiter or ("\t" if file.suffix.lower() == ".tsv" else ",")))
+            rows = list(csv.reader(stream, delimiter=delimiter))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"not a readable table ({error})", where=path) from error
     if len(rows) < 2:
         raise InputError("has no rows below its header", where=path)
     header, *body = rows
-    for number, row in enumerate(body, 2):
+    for line, row in enumerate(body, 2):
         if len(row) != len(header):
-            raise InputError(f"line {number} has {len(row)} fields, the header {len(header)}", where=path)
-    columns = {name.strip(): _typed([row[i] for row in body]) for i, name in enumerate(header)}
+            raise InputError(f"line {line} has {len(row)} fields, the header {len(header)}", where=path)
+    columns = {name.strip(): _parse(texts) for name, texts in zip(header, zip(*body, strict=True), strict=True)}
     return to_dataset(columns, path, label_col, input_cols)
 
 
 def load_parquet(
-    path: str,
-    label_col: str | None = None,
-    input_cols: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
-    choose: Choose | None = None,
+    path: str, label_col: str | None = None, input_cols: Inputs | None = None, choose: Choose | None = None
 ) -> DataSet:
-    """A Parquet file; needs pyarrow. See `to_dataset`. `choose` says which rows are read.
+    """Load a Parquet file; see `to_dataset`. Needs pyarrow.
 
     Raises:
-        InputError: pyarrow is missing, or the file is no table.
+        InputError: pyarrow is missing, or the file is not a table.
     """
     try:
         import pyarrow
@@ -69,58 +67,62 @@ def load_parquet(
     return to_dataset(columns, path, label_col, input_cols)
 
 
-def to_dataset(
-    columns: Mapping[str, Array],
-    path: str,
-    label_col: str | None,
-    input_cols: Sequence[str] | Mapping[str, Sequence[str]] | None,
-) -> DataSet:
-    """Items of a table.
+def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, input_cols: Inputs | None) -> DataSet:
+    """The rows of a table as items.
 
-    `input_cols` is a list of columns, together one input of shape (items, columns), or {input: columns}. Without it
-    every column but the label is taken. `label_col` is the label's column; without it one of `LABELS` if there is one.
+    Args:
+        columns: The columns by name.
+        path: The name of the data.
+        label_col: The column of labels; by default one of `LABELS` if there is one.
+        input_cols: The columns that are inputs, together of shape (items, columns); by default all but the label.
 
     Raises:
-        InputError: an unknown column, or columns of one input that are not all numbers.
+        InputError: A column does not exist, or the columns of one input are not all numbers.
     """
     label = label_col or next((name for name in columns if name.lower() in LABELS), None)
-    if label is not None and label not in columns:
-        raise InputError(f"no column {label!r}", where=path, remedy=did_you_mean(label, columns))
+    if label is not None:
+        _check_column(columns, label, path)
     if input_cols is None:
         input_cols = [name for name in columns if name != label]
-    groups = input_cols if isinstance(input_cols, Mapping) else {"input": list(input_cols)}
-    made = {name: _join(columns, list(chosen), path) for name, chosen in groups.items()}
-    return DataSet(made, columns[label] if label else None, name=path)
+    if not isinstance(input_cols, Mapping):
+        input_cols = {"input": input_cols}
+    inputs = {name: _join(columns, list(names), path) for name, names in input_cols.items()}
+    return DataSet(inputs, None if label is None else columns[label], name=path)
 
 
-def _join(columns: Mapping[str, Array], chosen: list[str], path: str) -> Array:
-    for name in chosen:
-        if name not in columns:
-            raise InputError(f"no column {name!r}", where=path, remedy=did_you_mean(name, columns))
-    arrays = [columns[name] for name in chosen]
+def _check_column(columns: Mapping[str, Array], name: str, path: str) -> None:
+    if name not in columns:
+        raise InputError(f"no column {name!r}", where=path, remedy=did_you_mean(name, columns))
+
+
+def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
+    for name in names:
+        _check_column(columns, name, path)
+    arrays = [columns[name] for name in names]
+    texts = [name for name in names if columns[name].dtype.kind == "O"]
     if len(arrays) == 1:
-        return arrays[0] if arrays[0].ndim > 1 or arrays[0].dtype.kind == "O" else arrays[0].reshape(-1, 1)
-    if any(a.dtype.kind == "O" for a in arrays) and not all(a.dtype.kind == "O" for a in arrays):
-        texts = [name for name in chosen if columns[name].dtype.kind == "O"]
+        return arrays[0] if arrays[0].ndim > 1 or texts else arrays[0].reshape(-1, 1)
+    if 0 < len(texts) < len(arrays):
         raise InputError(f"columns of texts among numbers: {', '.join(texts)}", where=path, remedy="choose input_cols")
     return np.column_stack(arrays)
 
 
-def _typed(texts: list[str]) -> Array:
-    """Whole numbers, numbers, or texts: the narrowest that holds all."""
+def _parse(texts: Sequence[str]) -> Array:
+    """Whole numbers, numbers or texts: the narrowest type that holds all; an empty field is not a number."""
+    numbers = np.array([text if text.strip() else "nan" for text in texts])
     for kind in (np.int64, np.float64):
         try:
-            return np.array([t if t.strip() else "nan" for t in texts]).astype(kind)
+            return numbers.astype(kind)
         except ValueError:
             continue
     return np.array(texts, object)
 
 
-def _from_list(values: list[Any], name: str, path: str) -> Array:
-    """Texts, numbers or lists of numbers of one length; nothing is an empty text or not a number."""
-    if any(isinstance(v, str) for v in values):
-        return np.array(["" if v is None else v for v in values], object)
+def _from_list(values: list[object], name: str, path: str) -> Array:
+    """Texts, numbers or lists of numbers of one length; a missing value is an empty text or not a number."""
+    if any(isinstance(value, str) for value in values):
+        return text_array(values)
     try:
-        return np.array([np.nan if v is None else v for v in values])
+        return np.array([np.nan if value is None else value for value in values])
     except ValueError as error:
         raise InputError(f"the rows of column {name!r} differ in length", where=path) from error
