@@ -22,6 +22,7 @@ _ANY_JSON = Union[bool, int, float, str, Sequence[object], Mapping[str, object],
 """`JsonValue` as type hints resolve it."""
 
 T = TypeVar("T")
+_JSON_SCALARS = frozenset({bool, int, float, str, types.NoneType})
 
 
 class JsonTypeError(ValueError):
@@ -89,6 +90,8 @@ def _read(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401  a type 
 
 def _read_union(alternatives: tuple[object, ...], value: object, place: str) -> object:
     """The first alternative that fits."""
+    if _JSON_SCALARS.issubset(alternatives):  # JsonValue: a union that refers to itself, so everything fits
+        return value
     problem = ""
     for alternative in alternatives:
         try:

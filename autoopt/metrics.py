@@ -1,22 +1,21 @@
-"""Metrics by name (unit, direction, kind) and what users want of them: objectives and constraints."""
+"""Metrics by name (unit, direction, kind), and what a run asks of them: objectives and constraints."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from autoopt.errors import InputError, did_you_mean
 
 Kind = Literal["latency", "size", "memory", "task", "fidelity", "custom"]
 Direction = Literal["minimize", "maximize"]
-Holds = Literal["holds", "fails", "cannot be told"]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A measurable property of a candidate. Times are milliseconds, sizes bytes, ratios candidate / source."""
+    """A measurable property of a candidate. Times are in milliseconds, sizes in bytes."""
 
     name: str
     unit: str
@@ -35,68 +34,64 @@ _BUILT_IN = (
     Metric("first_inference", "ms", "minimize", "latency", "time of the first inference of a new session"),
     Metric("size", "bytes", "minimize", "size", "bytes of the graph and its external data"),
     Metric("peak_memory", "bytes", "minimize", "memory", "growth of the resident set over session creation and runs"),
-    Metric("arena_memory", "bytes", "minimize", "memory", "bytes the runtime's arena holds after inference"),
+    Metric("arena_memory", "bytes", "minimize", "memory", "bytes that the runtime's arena holds after inference"),
     Metric("accuracy", "fraction", "maximize", "task", "share of items whose predicted class equals the label"),
-    Metric(
-        "top5_accuracy", "fraction", "maximize", "task", "share of items with the label among the five highest scores"
-    ),
+    Metric("top5_accuracy", "fraction", "maximize", "task", "share of items whose label is among the 5 highest scores"),
     Metric("f1", "fraction", "maximize", "task", "macro-averaged F1"),
     Metric("auc", "fraction", "maximize", "task", "area under the ROC curve, one versus rest"),
     Metric("r2", "1", "maximize", "task", "coefficient of determination"),
     Metric("mse", "label unit squared", "minimize", "task", "mean squared error"),
     Metric("mae", "label unit", "minimize", "task", "mean absolute error"),
-    Metric(
-        "map", "fraction", "maximize", "task", "mean average precision over the classes; of boxes as COCO counts it"
-    ),
-    Metric("map50", "fraction", "maximize", "task", "the same of boxes that overlap by half"),
+    Metric("map", "fraction", "maximize", "task", "mean average precision over classes; for boxes as COCO computes it"),
+    Metric("map50", "fraction", "maximize", "task", "mean average precision of boxes that overlap by half"),
     Metric("wer", "fraction", "minimize", "task", "word error rate: edits over the words of the labels"),
     Metric("perplexity", "1", "minimize", "task", "exponential of the mean negative log likelihood of the labels"),
     Metric("psnr", "dB", "maximize", "task", "peak signal-to-noise ratio, labels in 0..1"),
     Metric("cosine", "1", "maximize", "fidelity", "cosine similarity to the source model's outputs, worst output"),
-    Metric(
-        "relative_l2",
-        "1",
-        "minimize",
-        "fidelity",
-        "L2 distance to the source's outputs over their norm, worst output",
-    ),
-    Metric(
-        "max_abs_error",
-        "output unit",
-        "minimize",
-        "fidelity",
-        "largest absolute difference to the source's outputs",
-    ),
-    Metric("kl", "nats", "minimize", "fidelity", "Kullback-Leibler divergence from the source's probabilities"),
+    Metric("relative_l2", "1", "minimize", "fidelity", "L2 distance to the source outputs by their norm, worst output"),
+    Metric("max_abs_error", "output unit", "minimize", "fidelity", "largest absolute difference to the source outputs"),
+    Metric("kl", "nats", "minimize", "fidelity", "Kullback-Leibler divergence from the source model's probabilities"),
     Metric("top1_agreement", "fraction", "maximize", "fidelity", "share of items with the source model's top class"),
 )
-METRICS: Mapping[str, Metric] = {m.name: m for m in _BUILT_IN}
+METRICS: Final[Mapping[str, Metric]] = {m.name: m for m in _BUILT_IN}
+
+MEDIAN_LATENCY: Final = "latency_p50"
+"""The objective of a run that names none."""
+WARM_LATENCIES: Final = (MEDIAN_LATENCY, "latency_p90", "latency_p99", "latency_mean")
+"""Times of one inference in a session that has warmed up."""
+STEADY_STATE: Final = (*WARM_LATENCIES, "throughput")
+"""Metrics of a warm session. Blocks of source and candidate alternate, so their ratio is more exact than either."""
+START_UP: Final = ("cold_start", "first_inference")
+
+TOP_N_ACCURACY: Final = re.compile(r"top([1-9]\d*)_accuracy")
 
 
 def known_metric(name: str) -> Metric | None:
-    """The built-in metric of that name, None where there is none."""
-    if re.fullmatch(r"top[1-9]\d*_accuracy", name) and name not in METRICS:
-        share = f"share of items whose label is among the {name[3:-9]} highest scores"
-        return Metric(name, "fraction", "maximize", "task", share)
+    """Look up a built-in metric; None if there is no such metric. `topN_accuracy` exists for every N."""
+    top = TOP_N_ACCURACY.fullmatch(name)
+    if top is not None and name not in METRICS:
+        return Metric(
+            name, "fraction", "maximize", "task", f"share of items whose label is among the {top[1]} highest scores"
+        )
     return METRICS.get(name)
 
 
 def get_metric(name: str, custom: Mapping[str, Metric] | None = None) -> Metric:
-    """The metric of that name, built in or `custom`.
+    """Look up a metric, built in or `custom`.
 
     Raises:
-        InputError: no such metric; names the nearest.
+        InputError: there is no such metric; the message suggests the nearest name.
     """
-    found = (custom or {}).get(name) or known_metric(name)
-    if found is None:
-        known = {**METRICS, **(custom or {})}
-        raise InputError(f"unknown metric {name!r}", remedy=did_you_mean(name, known) or f"known: {', '.join(known)}")
-    return found
+    metric = (custom or {}).get(name) or known_metric(name)
+    if metric is None:
+        names = [*METRICS, *(custom or {})]
+        raise InputError(f"unknown metric {name!r}", remedy=did_you_mean(name, names) or f"known: {', '.join(names)}")
+    return metric
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A measured value with its confidence interval, `low <= value <= high`; equal when exact."""
+    """A measured value with its 95 % confidence interval, `low <= value <= high`; all equal when exact."""
 
     value: float
     low: float
@@ -109,7 +104,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is to be made best; earlier objectives have priority."""
+    """A metric to optimise. Earlier objectives have priority."""
 
     metric: str
     goal: Direction
@@ -118,9 +113,9 @@ class Objective:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound that a candidate has to respect. Ratios are candidate / source; `max_drop` is absolute, towards worse.
+    """A bound that a candidate must respect.
 
-    `confidence` (0..1): the bound has to hold with that probability; without it the point estimate decides.
+    Ratios are candidate / source. `max_drop` is absolute and points towards worse.
     """
 
     metric: str
@@ -130,24 +125,52 @@ class Constraint:
     max_ratio: float | None = None
     max_drop: float | None = None
     confidence: float | None = None
+    """Probability (0..1) with which the bound must hold; None lets the point estimate decide."""
 
     def violation(self, value: float, source: float | None, direction: Direction) -> float:
-        """How far `value` breaks the bound, in the bound's own unit; <= 0 means that it holds.
+        """Compute how far `value` breaks the bound, in the bound's own unit; <= 0 means that it holds.
 
-        A relative bound without a `source` value is not judged: 0.
+        Relative bounds count only with a `source` value; with no bound to check the violation is 0.
         """
-        broken = [-float("inf")]
+        excesses = []
         if self.min is not None:
-            broken.append(self.min - value)
+            excesses.append(self.min - value)
         if self.max is not None:
-            broken.append(value - self.max)
-        if source is not None:
+            excesses.append(value - self.max)
+        if source:
             if self.min_ratio is not None:
-                broken.append(self.min_ratio - value / source if source else 0.0)
+                excesses.append(self.min_ratio - value / source)
             if self.max_ratio is not None:
-                broken.append(value / source - self.max_ratio if source else 0.0)
-            if self.max_drop is not None:
-                drop = source - value if direction == "maximize" else value - source
-                broken.append(drop - self.max_drop)
-        worst = max(broken)
-        return worst if worst != -float("inf") else 0.0
+                excesses.append(value / source - self.max_ratio)
+        if source is not None and self.max_drop is not None:
+            drop = source - value
+            if direction == "minimize":
+                drop = -drop
+            excesses.append(drop - self.max_drop)
+        return max(excesses, default=0.0)
+
+
+def headline_metrics(objectives: Iterable[Objective], constraints: Iterable[Constraint] = ()) -> tuple[str, ...]:
+    """List the metrics that summarise a run wherever there is room for a few: objectives, then constrained metrics.
+
+    Without objectives, the default objective leads.
+    """
+    names = [objective.metric for objective in objectives] or [MEDIAN_LATENCY]
+    names += [constraint.metric for constraint in constraints]
+    return tuple(dict.fromkeys(names))
+
+
+def headline_ratios(objectives: Iterable[Objective], constraints: Iterable[Constraint] = ()) -> tuple[str, ...]:
+    """List the headline metrics that read best as a ratio candidate / source: times, sizes and memory."""
+    return tuple(name for name in headline_metrics(objectives, constraints) if is_ratio_metric(name))
+
+
+def is_ratio_metric(name: str) -> bool:
+    """True for built-in metrics that read best as a ratio candidate / source: times, sizes and memory."""
+    metric = known_metric(name)
+    return metric is not None and metric.kind in ("latency", "size", "memory")
+
+
+def latency_objective(objectives: Iterable[Objective]) -> str | None:
+    """Find the first objective that is the time of a warm inference; None if there is none."""
+    return next((objective.metric for objective in objectives if objective.metric in WARM_LATENCIES), None)

@@ -1,4 +1,4 @@
-"""What became of a pass run, a measurement or a trial: a value, never an exception."""
+"""The outcome of a pass run, a measurement or a trial: a value, never an exception."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """One outcome of work done in a worker."""
+    """Outcome of work done in a worker."""
 
     OK = "ok"
-    """Done; for a pass run: the candidate changed."""
+    """Success; for a pass run: the candidate changed."""
     UNCHANGED = "unchanged"
-    """A pass that had nothing to do; the chain goes on with its input."""
+    """The pass had nothing to do; the chain continues with its input."""
     REFUSED = "refused"
-    """The pass or the runtime says that it cannot take this model or these parameters."""
+    """The pass or the runtime does not support this model or these parameters."""
     RETRY = "retry"
     """The pass hands back adjusted parameters; only seen inside a pass run's attempts."""
     FAILED = "failed"
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
     @property
     def good(self) -> bool:
-        """Whether the chain may go on."""
+        """True if the chain may continue."""
         return self in (Outcome.OK, Outcome.UNCHANGED)
 
     @property

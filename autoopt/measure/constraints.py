@@ -1,23 +1,47 @@
-"""Whether a constraint holds, with what confidence."""
+"""Judging constraints: does the bound hold, and how certain is that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Final, Literal, TypeAlias
 
-from autoopt.metrics import Constraint, Estimate, Holds, Metric
+from autoopt.metrics import Constraint, Direction, Estimate, Metric
+
+Status: TypeAlias = Literal["holds", "fails", "uncertain"]
+_WORDS: Final = {"holds": "holds", "fails": "fails", "uncertain": "is not certain"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`violation` is how far the bound is broken, in its own unit; <= 0 counts as feasible. `holds` says whether the
-    whole interval keeps it, breaks it, or neither. `reason` is one sentence."""
+    """The verdict on one constraint."""
 
     violation: float
-    holds: Holds
+    """How far the bound is broken, in its own unit; <= 0 counts as feasible."""
+    status: Status
+    """`holds` if the whole interval keeps the bound, `fails` if the whole interval breaks it."""
     reason: str
+    """One sentence. The part before the colon can stand alone."""
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """One bound of a constraint and the quantity that it limits."""
+
+    text: str
+    quantity: Literal["value", "ratio", "drop"]
+    observed: Estimate
+    limit: float
+    is_upper: bool
+
+    @property
+    def excess(self) -> Estimate:
+        """The amount by which the quantity breaks the bound."""
+        seen = self.observed
+        if self.is_upper:
+            return Estimate(seen.value - self.limit, seen.low - self.limit, seen.high - self.limit)
+        return Estimate(self.limit - seen.value, self.limit - seen.high, self.limit - seen.low)
 
 
 def judge(
@@ -26,75 +50,74 @@ def judge(
     candidate: Estimate,
     source: Estimate | None = None,
     ratio: Estimate | None = None,
-    details: Mapping[str, Any] | None = None,
+    drop: Estimate | None = None,
 ) -> Verdict:
-    """The verdict on one constraint.
+    """Judge one constraint; of several bounds the one that is broken most counts.
 
-    A bound that cannot be told counts by its point estimate; with `confidence` set it has to hold with that
-    probability, so the upper end of an interval of that level counts. `ratio` is the paired one where it was measured;
-    `details["drops"]` holds the paired interval of the drop by metric, which is much narrower than two separate
-    intervals. A relative bound without a source value is not judged.
+    The point estimate decides, unless `confidence` is set: then the bound must hold with that probability, and the
+    upper end of an interval of that level counts. Relative bounds are skipped without a source value.
+
+    `ratio` (candidate / source) and `drop` (how much worse on the same items) are given if they were measured in
+    pairs: their intervals are much narrower than those that follow from two separate values.
     """
-    worst: Verdict | None = None
-    for bound, excess in _excesses(constraint, metric, candidate, source, ratio, details or {}):
-        verdict = _verdict(metric.name, bound, excess, constraint.confidence)
-        if worst is None or verdict.violation > worst.violation:
-            worst = verdict
-    return worst or Verdict(0.0, "holds", f"{metric.name}: nothing to compare with")
+    verdicts = [
+        _verdict(metric.name, bound, constraint.confidence)
+        for bound in _bounds(constraint, metric, candidate, source, ratio, drop)
+    ]
+    unjudged = Verdict(0.0, "holds", f"{metric.name}: nothing to compare with")
+    return max(verdicts, key=lambda verdict: verdict.violation, default=unjudged)
 
 
-def _verdict(name: str, bound: str, excess: Estimate, confidence: float | None) -> Verdict:
-    holds: Holds = "holds" if excess.high <= 0 else "fails" if excess.low > 0 else "cannot be told"
-    violation = excess.value if confidence is None else surely(excess, confidence)
-    if violation > 0 and holds == "holds":  # within 95 %, but not with the confidence that is asked for
-        holds = "cannot be told"
-    span = "" if excess.low == excess.high else f" (95 %: {excess.low:+.4g} to {excess.high:+.4g})"
-    past = f"{excess.value:+.4g} past it" if excess.value > 0 else f"{-excess.value:.4g} to spare"
-    return Verdict(violation, holds, f"{name} {bound} {holds}: {past}{span}")
+def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
+    excess = bound.excess
+    violation = excess.value
+    if confidence is not None:
+        violation = _upper_limit(excess, confidence)
+    status: Status = "uncertain"
+    if excess.low > 0:
+        status = "fails"
+    elif excess.high <= 0 and violation <= 0:
+        # Within the 95 % interval a bound may still miss a higher confidence: then it stays uncertain.
+        status = "holds"
+    seen = bound.observed
+    text = f"{name} {bound.text} {_WORDS[status]}: {bound.quantity} {seen.value:.4g}"
+    if seen.low != seen.high:
+        text += f" (95 %: {seen.low:.4g} to {seen.high:.4g})"
+    return Verdict(violation, status, text)
 
 
-def surely(estimate: Estimate, confidence: float) -> float:
-    """What the value is below with that probability (one-sided), from the upper end of its 95 % interval."""
+def _upper_limit(estimate: Estimate, confidence: float) -> float:
+    """Compute the one-sided upper confidence limit of a value from the upper end of its 95 % interval."""
     normal = NormalDist()
     return estimate.value + (estimate.high - estimate.value) * normal.inv_cdf(confidence) / normal.inv_cdf(0.975)
 
 
-def _excesses(
+def _bounds(
     constraint: Constraint,
     metric: Metric,
     candidate: Estimate,
     source: Estimate | None,
     ratio: Estimate | None,
-    details: Mapping[str, Any],
-) -> Iterator[tuple[str, Estimate]]:
-    """Each bound as text, and by how much the value is past it."""
+    drop: Estimate | None,
+) -> Iterator[_Bound]:
     if constraint.min is not None:
-        yield f"min {constraint.min}", _below(candidate, constraint.min)
+        yield _Bound(f"min {constraint.min}", "value", candidate, constraint.min, is_upper=False)
     if constraint.max is not None:
-        yield f"max {constraint.max}", _above(candidate, constraint.max)
+        yield _Bound(f"max {constraint.max}", "value", candidate, constraint.max, is_upper=True)
     if ratio is None and source is not None and source.value > 0:
-        ratio = Estimate(*(part / source.value for part in (candidate.value, candidate.low, candidate.high)))
+        base = source.value
+        ratio = Estimate(candidate.value / base, candidate.low / base, candidate.high / base)
     if ratio is not None and constraint.min_ratio is not None:
-        yield f"min_ratio {constraint.min_ratio}", _below(ratio, constraint.min_ratio)
+        yield _Bound(f"min_ratio {constraint.min_ratio}", "ratio", ratio, constraint.min_ratio, is_upper=False)
     if ratio is not None and constraint.max_ratio is not None:
-        yield f"max_ratio {constraint.max_ratio}", _above(ratio, constraint.max_ratio)
+        yield _Bound(f"max_ratio {constraint.max_ratio}", "ratio", ratio, constraint.max_ratio, is_upper=True)
     if source is not None and constraint.max_drop is not None:
-        yield f"max_drop {constraint.max_drop}", _above(_drop(metric, candidate, source, details), constraint.max_drop)
+        drop = drop or _unpaired_drop(metric.direction, candidate, source)
+        yield _Bound(f"max_drop {constraint.max_drop}", "drop", drop, constraint.max_drop, is_upper=True)
 
 
-def _above(value: Estimate, bound: float) -> Estimate:
-    return Estimate(value.value - bound, value.low - bound, value.high - bound)
-
-
-def _below(value: Estimate, bound: float) -> Estimate:
-    return Estimate(bound - value.value, bound - value.high, bound - value.low)
-
-
-def _drop(metric: Metric, candidate: Estimate, source: Estimate, details: Mapping[str, Any]) -> Estimate:
-    """How much worse than the source, positive is worse: paired where it was measured so."""
-    paired = details.get("drops", {}).get(metric.name)
-    if paired is not None:
-        return Estimate(paired["value"], paired["low"], paired["high"])
-    if metric.direction == "maximize":
+def _unpaired_drop(direction: Direction, candidate: Estimate, source: Estimate) -> Estimate:
+    """Compute how much worse the candidate is (positive is worse) from two separate intervals."""
+    if direction == "maximize":
         return Estimate(source.value - candidate.value, source.low - candidate.high, source.high - candidate.low)
     return Estimate(candidate.value - source.value, candidate.low - source.high, candidate.high - source.low)

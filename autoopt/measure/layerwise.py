@@ -1,33 +1,34 @@
-"""Two models layer by layer: where their values begin to differ."""
+"""Comparison of two models layer by layer: finds where their values begin to differ."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from autoopt.data.dataset import Feed
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import Running, plain
-from autoopt.measure.quality.fidelity import Array, compare_output
-from autoopt.measure.request import Json, Model, Request
+from autoopt.measure.inference.runner import ModelRunner, plain
+from autoopt.measure.quality.fidelity import NUMBERS, compare_output
+from autoopt.measure.request import MeasureRequest, ModelFile
 
 ITEMS = 4
 GROUP = 64
 """Inner tensors fetched in one session: all at once would hold every activation of a large model."""
 METRICS = ("cosine", "relative_l2", "max_abs_error")
 OUTPUT_METRICS = (*METRICS, "top1_agreement", "kl")
-NEAR = 0.999
+SIMILAR = 0.999
 """Cosine below which two tensors count as different."""
 
 
 @dataclass(frozen=True)
 class TensorDistance:
-    """One tensor that both models compute, in the order of the first; `op` makes it there."""
+    """Distances of one tensor that both models compute; `op` is the operator that computes it in the first."""
 
     name: str
     op: str
@@ -39,8 +40,7 @@ class TensorDistance:
 
 @dataclass(frozen=True)
 class OutputDistance:
-    """One output of the two models, with every fidelity metric that has a meaning for it (else None). `note`: what
-    keeps it from being compared as numbers."""
+    """Distances of one output of the two models; None for metrics that have no meaning for it."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,126 +50,161 @@ class OutputDistance:
     top1_agreement: float | None
     kl: float | None
     note: str = ""
+    """The reason why it cannot be compared as numbers."""
 
 
-def compare_models(payload: Mapping[str, Any]) -> Json:
-    """`{"candidate", "source", "data"?, "target"?, "settings": {"samples"}}` -> outputs and inner tensors compared.
+def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
+    """Compare outputs and inner tensors of two models: a worker function that takes a `MeasureRequest` as JSON.
 
-    Returns `outputs` (all, by position) and `tensors` (by common name), each with its distances; `only_source` and
-    `only_candidate` count the tensors that one of them lacks; `first_different` names the first tensor whose cosine
-    is below 0.999, or is null.
+    Returns:
+        `outputs` (all, by position) and `tensors` (by common name), each with its distances; `only_source` and
+        `only_candidate` count the tensors that the other model lacks; `first_different` names the first tensor whose
+        cosine is below 0.999, or is null.
 
     Raises:
         InputError: the models have different numbers of outputs.
         Exception: onnxruntime's, where it refuses a model.
     """
-    request = Request.parse({**payload, "source": payload["source"]})
-    if request.source is None:
+    request = MeasureRequest.from_json(payload)
+    source = request.source
+    if source is None:
         raise InputError("two models are needed to compare")
-    made, ours = _made(request.source), _made(request.candidate)
+    source_ops, candidate_ops = _ops_by_tensor(source), _ops_by_tensor(request.candidate)
     data = evaluation_data(request)
-    feeds = [feed for feed, _ in data.feeds(1, int(request.settings.get("samples") or ITEMS))]
-    outputs = _compare_outputs(request, request.source, feeds)
-    common = [name for name in made if name in ours]
-    tensors = [d for d in _distances(request, request.source, common, feeds, made) if d is not None]
-    different = next((d.name for d in tensors if d.cosine < NEAR), None)
+    feeds = [feed for feed, _ in data.feeds(1, request.settings.samples or ITEMS)]
+    outputs = _compare_outputs(request, source, feeds)
+    common = {name: op for name, op in source_ops.items() if name in candidate_ops}
+    tensors = list(_compare_tensors(request, source, common, feeds))
+    different = [tensor.name for tensor in tensors if tensor.cosine < SIMILAR]
     return {
         "items": len(feeds),
-        "outputs": [asdict(d) for d in outputs],
-        "tensors": [asdict(d) for d in tensors],
-        "only_source": len(made) - len(common),
-        "only_candidate": len(ours) - len(common),
-        "first_different": different,
+        "outputs": to_json(outputs),
+        "tensors": to_json(tensors),
+        "only_source": len(source_ops) - len(common),
+        "only_candidate": len(candidate_ops) - len(common),
+        "first_different": different[0] if different else None,
     }
 
 
-def _compare_outputs(request: Request, source: Model, feeds: Sequence[Any]) -> list[OutputDistance]:
-    theirs, ours = Running.start(source, request), Running.start(request.candidate, request)
-    if len(theirs.outputs) != len(ours.outputs):
-        raise InputError(f"the models have {len(theirs.outputs)} and {len(ours.outputs)} outputs")
-    base, mine = [theirs.run(f) for f in feeds], [ours.run(f) for f in feeds]
-    return [
-        _output(name, [_array(i[index]) for i in mine], [_array(i[index]) for i in base])
-        for index, name in enumerate(theirs.outputs)
-    ]
+def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence[Feed]) -> list[OutputDistance]:
+    source_runner, runner = ModelRunner.open(source, request), ModelRunner.open(request.candidate, request)
+    if len(source_runner.outputs) != len(runner.outputs):
+        raise InputError(f"the models have {len(source_runner.outputs)} and {len(runner.outputs)} outputs")
+    source_items = [source_runner.run(feed) for feed in feeds]
+    items = [runner.run(feed) for feed in feeds]
+    distances = []
+    for index, name in enumerate(source_runner.outputs):
+        mine = [_as_array(item[index]) for item in items]
+        base = [_as_array(item[index]) for item in source_items]
+        distances.append(_output_distance(name, mine, base))
+    return distances
 
 
-def _output(name: str, mine: Sequence[Array], base: Sequence[Array]) -> OutputDistance:
-    shape = tuple(base[0].shape)
-    found = {metric: compare_output(metric, mine, base) for metric in OUTPUT_METRICS}
-    note = next((f"{_shape(b)} and {_shape(m)}" for m, b in zip(mine, base, strict=True) if m.shape != b.shape), "")
-    if any(a.dtype.kind not in "fiub" for a in (*mine, *base)):
+def _output_distance(name: str, mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> OutputDistance:
+    values: dict[str, float | None] = {}
+    for metric in OUTPUT_METRICS:
+        estimate = compare_output(metric, mine, base)
+        values[metric] = None if estimate is None else estimate.value
+    note = ""
+    if any(array.dtype.kind not in NUMBERS for array in (*mine, *base)):
         note = "not numbers"
-    return OutputDistance(name, shape, **{n: e.value if e else None for n, e in found.items()}, note=note)
+    else:
+        for one, other in zip(mine, base, strict=True):
+            if one.shape != other.shape:
+                note = f"{_shape_text(other)} and {_shape_text(one)}"
+                break
+    return OutputDistance(name, tuple(base[0].shape), **values, note=note)
 
 
-def _array(value: Any) -> Array:
-    """An output as one array: a sequence of tensors as its elements in a row, anything else that is no tensor as
-    text."""
+def _as_array(value: object) -> np.ndarray:
+    """Convert an output to one array: a sequence of tensors to all its elements, other values to text."""
     value = plain(value)
-    if isinstance(value, list) and value and all(isinstance(v, np.ndarray) for v in value):
-        return np.concatenate([v.ravel() for v in value])
-    return value if isinstance(value, np.ndarray) else np.array(str(value))
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, list) and value and all(isinstance(tensor, np.ndarray) for tensor in value):
+        return np.concatenate([tensor.ravel() for tensor in value])
+    return np.array(str(value))
 
 
-def _shape(array: Array) -> str:
+def _shape_text(array: np.ndarray) -> str:
     return "x".join(map(str, array.shape)) or "scalar"
 
 
-def _distance(name: str, op: str, mine: Sequence[Any], base: Sequence[Any]) -> TensorDistance | None:
-    """The distances, or None where the two are no numbers of one shape."""
-    pairs = list(zip(mine, base, strict=True))
-    if any(not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) for a, b in pairs):
-        return None
-    if any(a.shape != b.shape or a.dtype.kind not in "fiub" or b.dtype.kind not in "fiub" for a, b in pairs):
-        return None
-    values = [compare_output(metric, mine, base) for metric in METRICS]
-    cosine, relative, largest = (v.value if v else 0.0 for v in values)
-    return TensorDistance(name, op, tuple(base[0].shape), cosine, relative, largest)
-
-
-def _made(model: Model) -> dict[str, str]:
-    """The tensors that the main graph's nodes make, in order, and by which operator."""
+def _ops_by_tensor(model: ModelFile) -> dict[str, str]:
+    """List the tensors that the main graph's nodes compute, in order, with their operators."""
     from autoopt.model.io import parse
 
-    nodes = parse(model.path).graph.node
-    return {name: node.op_type for node in nodes for name in node.output if name and node.op_type != "Constant"}
+    ops: dict[str, str] = {}
+    for node in parse(model.path).graph.node:
+        if node.op_type != "Constant":
+            ops.update({name: node.op_type for name in node.output if name})
+    return ops
 
 
-def _distances(
-    request: Request, source: Model, names: Sequence[str], feeds: Sequence[Any], made: Mapping[str, str]
-) -> Iterator[TensorDistance | None]:
+def _compare_tensors(
+    request: MeasureRequest, source: ModelFile, ops: Mapping[str, str], feeds: Sequence[Feed]
+) -> Iterator[TensorDistance]:
+    """Yield the distances of all common tensors that are numbers of the same shape in both models."""
+    names = list(ops)
     for start in range(0, len(names), GROUP):
-        group = list(names[start : start + GROUP])
-        base = _fetch(request, source, group, feeds)
-        mine = _fetch(request, request.candidate, group, feeds)
+        group = names[start : start + GROUP]
+        source_values = _fetch(request, source, group, feeds)
+        values = _fetch(request, request.candidate, group, feeds)
         for name in group:
-            if name in base and name in mine:
-                yield _distance(name, made[name], mine[name], base[name])
+            if name not in source_values or name not in values:
+                continue
+            mine, base = values[name], source_values[name]
+            if all(_are_comparable(one, other) for one, other in zip(mine, base, strict=True)):
+                yield _tensor_distance(name, ops[name], mine, base)
 
 
-def _fetch(request: Request, model: Model, names: list[str], feeds: Sequence[Any]) -> dict[str, list[Any]]:
-    """The values of inner tensors for each feed; those that cannot be outputs (a sequence without a type) are left
-    out, found by halving the group."""
+def _are_comparable(one: object, other: object) -> bool:
+    if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
+        return False
+    return one.shape == other.shape and one.dtype.kind in NUMBERS and other.dtype.kind in NUMBERS
+
+
+def _tensor_distance(name: str, op: str, mine: Sequence[object], base: Sequence[object]) -> TensorDistance:
+    values: dict[str, float] = {}
+    for metric in METRICS:
+        estimate = compare_output(metric, mine, base)
+        values[metric] = 0.0 if estimate is None else estimate.value
+    return TensorDistance(name, op, np.asarray(base[0]).shape, **values)
+
+
+def _fetch(
+    request: MeasureRequest, model: ModelFile, names: list[str], feeds: Sequence[Feed]
+) -> dict[str, list[object]]:
+    """Compute the values of inner tensors for each feed.
+
+    Tensors that cannot be outputs (a sequence without a type) are left out. Halving the group finds them.
+    """
     try:
         return _fetch_all(request, model, names, feeds)
     except Exception:
         if len(names) == 1:
             return {}
         half = len(names) // 2
-        return {**_fetch(request, model, names[:half], feeds), **_fetch(request, model, names[half:], feeds)}
+        return _fetch(request, model, names[:half], feeds) | _fetch(request, model, names[half:], feeds)
 
 
-def _fetch_all(request: Request, model: Model, names: list[str], feeds: Sequence[Any]) -> dict[str, list[Any]]:
+def _fetch_all(
+    request: MeasureRequest, model: ModelFile, names: Sequence[str], feeds: Sequence[Feed]
+) -> dict[str, list[object]]:
     import onnx
 
     from autoopt.model import io
 
     proto = io.load(model.path)
-    known = {output.name for output in proto.graph.output}
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
+    outputs = {output.name for output in proto.graph.output}
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
+    values: dict[str, list[object]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
         path = io.save(proto, Path(folder))
-        running = Running.start(Model(str(path), {"graph_optimization_level": "disable"}), request)
-        items = [dict(zip(running.outputs, running.run(feed), strict=True)) for feed in feeds]
-    return {name: [item[name] for item in items] for name in names}
+        # Optimisations would remove inner tensors.
+        runner = ModelRunner.open(ModelFile(str(path), {"graph_optimization_level": "disable"}), request)
+        for feed in feeds:
+            item = dict(zip(runner.outputs, runner.run(feed), strict=True))
+            for name in names:
+                values[name].append(item[name])
+    return values

@@ -1,4 +1,4 @@
-"""Peak memory of a model, in a process of its own: a warm worker's memory says nothing of one model."""
+"""Peak memory of a model, read in a fresh process: the memory of a warm worker says nothing about one model."""
 
 from __future__ import annotations
 
@@ -8,149 +8,186 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Final
 
 import numpy as np
 
 from autoopt.data.dataset import Feed
 from autoopt.errors import SystemFailure, one_line
-from autoopt.measure.inference.batches import batch_size, items, sized
+from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.measure.inference.batches import items, sized
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.latency.profiles import by_profile
-from autoopt.measure.request import Json, Request, answer
+from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.latency.profiles import read_profiles, request_for
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.metrics import Estimate
 
 RUNS = 5
-"""Inferences after which the memory is read; the arena has grown by then."""
+"""Inferences before the memory is read; the arena has grown by then."""
 PROCESSES = 2
-METRICS = ("peak_memory", "arena_memory")
+METRICS: Final = ("peak_memory", "arena_memory")
 PROGRAM = Path(__file__).parents[1] / "workers" / "child.py"
-"""What this runs in, and its fresh processes too; by its place, as workers know meters and not the other way round."""
+"""The program of a worker process. It is named by path, because workers import meters and not the other way round."""
 
 
-def memory(payload: Mapping[str, Any]) -> Json:
-    """`peak_memory` and `arena_memory` in bytes of candidate and source, each over two fresh processes: their mean,
-    with the smallest and the largest as interval. With batches of the size that latency is measured with; with
-    `profiles` one session runs them all, so that the largest counts.
+def measure(request: MeasureRequest) -> MeasureReply:
+    """Measure `peak_memory` and `arena_memory` of candidate and source, in bytes.
+
+    Each is the mean over two fresh processes, with the smallest and the largest value as interval. Batches are those
+    of the latency meter. With `profiles`, one session runs all of them, so the largest counts.
 
     Raises:
-        InputError: settings or data that do not fit the model.
-        SystemFailure: the process failed; with its last line.
+        InputError: the settings or the data do not fit the model.
+        SystemFailure: the process failed; the message quotes its last line.
         Exception: onnxruntime's, where it refuses the candidate.
     """
-    request = Request.parse(payload)
-    profiles = bool(request.settings.get("profiles"))
-    asked = {name: sized(one) for name, one in (by_profile(request) if profiles else {"": request}).items()}
-    feeds = [[items(evaluation_data(one), n, batch_size(one)) for n in range(RUNS)] for one, _ in asked.values()]
-    sizes = {name: {"batch_size": batch_size(one)} for name, (one, _) in asked.items()}
-    details: Json = {"profiles": sizes} if profiles else sizes[""]
-    details["source_refused"] = next((refused for _, refused in asked.values() if refused), "")
+    parts = {"": request}
+    if request.settings.profiles:
+        parts = {str(profile.name): request_for(request, profile) for profile in read_profiles(request)}
+    feeds: list[list[Feed]] = []
+    sizes: dict[str, JsonValue] = {}
+    source_refusal = ""
+    for name, part in parts.items():
+        part, refusal = sized(part)
+        size = part.settings.batch_size
+        data = evaluation_data(part)
+        feeds.append([items(data, number, size) for number in range(RUNS)])
+        sizes[name] = {"batch_size": size}
+        source_refusal = source_refusal or refusal
+    details: dict[str, JsonValue] = {"batch_size": part.settings.batch_size}
+    if request.settings.profiles:
+        details = {"profiles": sizes}
+        request = replace(request, data=None)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "feeds.npz")
-        _keep(feeds, file)
-        told = {**payload, "feeds": str(file), **({"data": None} if profiles else {})}
-        metrics = _only(_measure(told, "candidate"), request)
+        _save_feeds(feeds, file)
+        metrics = _measure_model(request, request.candidate, file)
+        source_metrics: dict[str, Estimate] = {}
         if request.is_source:
-            return answer(metrics, metrics, details=details)
-        source: dict[str, Estimate] = {}
-        if request.source is not None and not details["source_refused"]:
+            source_metrics = metrics
+        elif request.source is not None and not source_refusal:
             try:
-                source = _only(_measure(told, "source"), request)
-            except SystemFailure as error:  # a source that does not run: the candidate is measured without ratios
-                details["source_refused"] = str(error)
-    return answer(metrics, source, details=details)
+                source_metrics = _measure_model(request, request.source, file)
+            except SystemFailure as error:  # The source does not run: the candidate has no ratios then.
+                source_refusal = str(error)
+    return MeasureReply(metrics, source_metrics, details={**details, "source_refused": source_refusal})
 
 
-def _only(found: Mapping[str, Estimate], request: Request) -> dict[str, Estimate]:
-    return {name: estimate for name, estimate in found.items() if not request.metrics or name in request.metrics}
+def _measure_model(request: MeasureRequest, model: ModelFile, feeds: Path) -> dict[str, Estimate]:
+    payload: dict[str, JsonValue] = {"request": replace(request, candidate=model).to_json(), "feeds": str(feeds)}
+    readings = [_run_fresh_process(payload) for _ in range(PROCESSES)]
+    estimates: dict[str, Estimate] = {}
+    for name in METRICS:
+        values = []
+        for reading in readings:
+            value = reading[name]
+            if value is not None:
+                values.append(float(value))
+        if values and (not request.metrics or name in request.metrics):
+            estimates[name] = Estimate(sum(values) / len(values), min(values), max(values))
+    return estimates
 
 
-def _measure(payload: Mapping[str, Any], which: str) -> dict[str, Estimate]:
-    found = [_in_fresh_process({**payload, "candidate": payload[which]}) for _ in range(PROCESSES)]
-    values = {name: [f[name] for f in found if f.get(name) is not None] for name in METRICS}
-    return {n: Estimate(sum(v) / len(v), min(v), max(v)) for n, v in values.items() if v}
-
-
-def _in_fresh_process(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _run_fresh_process(payload: JsonObject) -> dict[str, int | None]:
     command = [sys.executable, "-P", str(PROGRAM), "autoopt.measure.memory:child"]
-    done = subprocess.run(command, input=json.dumps(payload), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
-        raise SystemFailure(f"the memory of a model could not be read (exit {done.returncode}): {one_line(last)}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    process = subprocess.run(command, input=json.dumps(payload), capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        lines = [line for line in process.stderr.splitlines() if line.strip()]
+        last = one_line(lines[-1]) if lines else ""
+        raise SystemFailure(f"the memory of a model could not be read (exit {process.returncode}): {last}")
+    reading: dict[str, int | None] = json.loads(process.stdout)
+    return reading
 
 
-def child(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What this process grows by when it makes a session of the payload's `candidate` and runs the items in the file
-    `feeds`, those of one profile after the other. Must be a fresh process."""
+def child(payload: JsonObject) -> dict[str, int | None]:
+    """Measure how this process grows when it opens a session of the candidate and runs the feeds; all in bytes.
+
+    Must be called in a fresh process. `payload` holds a `request` and the path of a file with `feeds`.
+    """
     import onnxruntime
 
-    from autoopt.measure.inference.runner import Running
-
-    request = Request.parse(payload)
-    feeds = _kept(Path(payload["feeds"]))
+    document, path = payload["request"], payload["feeds"]
+    assert isinstance(document, Mapping)
+    assert isinstance(path, str)
+    request = MeasureRequest.from_json(document)
+    feeds = _load_feeds(Path(path))
+    # The arena reports its size only in the log.
     onnxruntime.set_default_logger_severity(1)
+    # Reset the peak (VmHWM): the process has needed memory to import its libraries.
     Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmRSS")
-    with tempfile.TemporaryFile() as log, _stderr_to(log):
-        running = Running.start(request.candidate, request)
-        for profile in feeds:
-            running.reset()
-            for feed in profile:
-                running.run(feed)
-        after = _status("VmHWM")
+    before = _status_bytes("VmRSS")
+    with tempfile.TemporaryFile() as log, _redirect_stderr(log):
+        runner = ModelRunner.open(request.candidate, request)
+        for profile_feeds in feeds:
+            runner.reset()
+            for feed in profile_feeds:
+                runner.run(feed)
+        after = _status_bytes("VmHWM")
         log.seek(0)
         text = log.read().decode(errors="replace")
     return {"peak_memory": max(0, after - before), "arena_memory": arena_bytes(text)}
 
 
-def _keep(feeds: list[list[Feed]], file: Path) -> None:
-    """Write the items of each profile; texts as such, since objects could only be pickled."""
-    names = [[list(feed) for feed in profile] for profile in feeds]
-    arrays = [a.astype(str) if a.dtype == object else a for profile in feeds for feed in profile for a in feed.values()]
-    entries: dict[str, Any] = {f"a{number}": a for number, a in enumerate(arrays)}
-    np.savez(file, names=np.array(json.dumps(names)), **entries)
+def _save_feeds(feeds: Sequence[Sequence[Feed]], file: Path) -> None:
+    """Write the feeds of each profile. Texts are stored as such, since objects could only be pickled."""
+    arrays: list[np.ndarray] = []
+    names: list[list[list[str]]] = []
+    for profile_feeds in feeds:
+        names.append([list(feed) for feed in profile_feeds])
+        for feed in profile_feeds:
+            arrays += [array.astype(str) if array.dtype == object else array for array in feed.values()]
+    np.savez(file, np.array(json.dumps(names)), *arrays)  # named arr_0 (the names), arr_1, ...
 
 
-def _kept(file: Path) -> list[list[Feed]]:
-    with np.load(file, allow_pickle=False) as found:
-        arrays = iter([found[f"a{number}"] for number in range(len(found.files) - 1)])
-        names = json.loads(str(found["names"]))
-    read = (a.astype(object) if a.dtype.kind == "U" else a for a in arrays)
-    return [[{name: next(read) for name in feed} for feed in profile] for profile in names]
+def _load_feeds(file: Path) -> list[list[Feed]]:
+    feeds: list[list[Feed]] = []
+    number = 0
+    with np.load(file, allow_pickle=False) as entries:
+        for profile_names in json.loads(str(entries["arr_0"])):
+            feeds.append([])
+            for input_names in profile_names:
+                feed: Feed = {}
+                for name in input_names:
+                    number += 1
+                    array = entries[f"arr_{number}"]
+                    feed[name] = array.astype(object) if array.dtype.kind == "U" else array
+                feeds[-1].append(feed)
+    return feeds
 
 
 def arena_bytes(log: str) -> int | None:
-    """What onnxruntime's log (severity INFO) says its arenas hold; 0 where it made none; None where the log does not
-    tell."""
+    """Read the size of the arenas from onnxruntime's log (severity INFO).
+
+    Returns:
+        0 if the runtime made no arena, None if the log does not say.
+    """
     if "onnxruntime" not in log and "Arena" not in log:
         return None
-    totals = [int(n) for n in re.findall(r"Total allocated bytes: (\d+)", log)]
-    reserved = [int(n) for n in re.findall(r"Reserving memory in BFCArena for \S+ size: (\d+)", log)]
-    return totals[-1] if totals else sum(reserved)
+    totals = re.findall(r"Total allocated bytes: (\d+)", log)
+    if totals:
+        return int(totals[-1])
+    return sum(map(int, re.findall(r"Reserving memory in BFCArena for \S+ size: (\d+)", log)))
 
 
-def _status(field: str) -> int:
+def _status_bytes(field: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
-    raise SystemFailure(f"this system does not tell {field}")
+    raise SystemFailure(f"this system does not report {field}")
 
 
-class _stderr_to:
-    """File descriptor 2 goes to `file` for the while: native code writes there."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def __enter__(self) -> None:
-        sys.stderr.flush()
-        self._kept = os.dup(2)
-        os.dup2(self._file.fileno(), 2)
-
-    def __exit__(self, *_: object) -> None:
-        os.dup2(self._kept, 2)
-        os.close(self._kept)
+@contextmanager
+def _redirect_stderr(file: IO[bytes]) -> Iterator[None]:
+    """Redirect file descriptor 2 to `file`: native code writes there."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

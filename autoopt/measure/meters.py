@@ -1,77 +1,153 @@
-"""What a meter is, and the list of them. Light: nothing here reads a model."""
+"""The meters: which worker function measures which metrics, and what each of them needs. Reads no model itself."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.metrics import METRICS
+from autoopt.json_codec import JsonObject, JsonValue, to_json
+from autoopt.metrics import METRICS, TOP_N_ACCURACY, Constraint, Kind
 
-TOP_N: Final = re.compile(r"top[1-9]\d*_accuracy")
-Needs: TypeAlias = Literal["nothing", "data", "labels", "source"]
-"""`data`: uses it where there is some and makes inputs up otherwise; `labels`: cannot do without labelled data;
-`source`: compares with the source model, on data or made-up inputs."""
+DataRole: TypeAlias = Literal["evaluation", "latency"]
+
+
+def _no_extra_time(settings: JsonObject) -> float:
+    return 0.0
 
 
 @dataclass(frozen=True)
 class Meter:
-    """A worker function that measures some metrics of a candidate, and of the source model beside it.
+    """A worker function that measures some metrics of a candidate, compared with the source model.
 
-    The function takes `{"candidate", "source", "metrics", "data", "target", "settings"}` and returns
-    `{"metrics": {name: {"value", "low", "high"}}, "source_metrics", "ratios", "details"}`; a candidate that is the
-    source itself gives the baseline. `version` is raised whenever its results change their meaning.
+    The function takes the JSON of a `MeasureRequest` and returns that of a `MeasureReply`. Adding a meter means adding
+    it to `METERS`; the engine asks the meter about everything it has to know.
     """
 
     name: str
     metrics: tuple[str, ...]
     function: str
+    """The worker function, `module:function`."""
     exclusive: bool = False
     """Runs alone on the machine, behind the measurement gate."""
-    needs: Needs = "nothing"
+    data: tuple[DataRole, ...] = ()
+    """Data sets that it uses: the first of these that the run has. Without any it makes up inputs, if it can."""
+    hints: tuple[str, ...] = ()
+    """Settings that the run adds from what it has measured so far. They save time, so they are not part of the
+    evaluation's key."""
+    sequential: bool = False
+    """With the setting `sequential`, stops as soon as the constraints are decided."""
+    extra_seconds: Callable[[JsonObject], float] = field(default=_no_extra_time, compare=False)
+    """Time that it needs with these settings beyond the run's usual limit of one call."""
     version: int = 1
+    """Raised whenever its results change their meaning: earlier results are then measured again."""
+
+    def measures(self, metric: str) -> bool:
+        return metric in self.metrics or (self.name == "task" and TOP_N_ACCURACY.fullmatch(metric) is not None)
+
+    def settings_for(
+        self, measurement: JsonObject, constraints: Sequence[Constraint] | None = None
+    ) -> dict[str, JsonValue]:
+        """Select the settings that the result depends on; they are part of the evaluation's key.
+
+        Args:
+            measurement: the run's `measurement` section.
+            constraints: the run's constraints; None if they are not to be judged.
+        """
+        settings = {name: value for name, value in measurement.items() if name != "rounds"}
+        if self.sequential and settings.get("sequential") and constraints is not None:
+            settings["constraints"] = [to_json(c) for c in constraints if c.metric in self.metrics]
+        return settings
+
+    def hints_from(self, values: Mapping[str, float | None]) -> dict[str, JsonValue]:
+        """Select the hints that this meter uses and that have a value."""
+        return {name: values[name] for name in self.hints if values.get(name) is not None}
+
+    def time_limit(self, usual: float, settings: JsonObject) -> float:
+        """Compute the time limit of one call, in seconds. `usual`: the run's limit for default settings."""
+        return usual + self.extra_seconds(settings)
 
 
-def _of_kind(kind: str) -> tuple[str, ...]:
-    return tuple(m.name for m in METRICS.values() if m.kind == kind)
+def latency_seconds(settings: JsonObject) -> float:
+    """Estimate the longest time of a latency measurement on a busy machine, in seconds.
+
+    Every profile waits for a quiet machine and is repeated for as long. A measurement may take twice its time, and may
+    begin when that much has passed. Values of a wrong type count as the default; the meter itself refuses them.
+    """
+    tables = _count(settings, "throughput") + (_number(settings, "concurrency", 1) > 1)
+    waiting = max(1, _count(settings, "profiles")) * 2 * _number(settings, "quiet_seconds", 0.5)
+    return waiting + (3 + tables / 2) * _number(settings, "seconds", 5.0)
+
+
+def _extra_latency_seconds(settings: JsonObject) -> float:
+    return max(0.0, latency_seconds(settings) - latency_seconds({}))
+
+
+def _number(settings: JsonObject, name: str, default: float) -> float:
+    value = settings.get(name)
+    return float(value) if isinstance(value, int | float) else default
+
+
+def _count(settings: JsonObject, name: str) -> int:
+    value = settings.get(name)
+    return len(value) if isinstance(value, list | tuple) else 0
+
+
+def _of_kind(kind: Kind) -> tuple[str, ...]:
+    return tuple(metric.name for metric in METRICS.values() if metric.kind == kind)
 
 
 METERS: Final[tuple[Meter, ...]] = (
     Meter("size", _of_kind("size"), "autoopt.measure.worker:size"),
-    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", needs="source", version=2),
-    Meter("task", _of_kind("task"), "autoopt.measure.worker:task", needs="labels", version=2),
-    Meter("latency", _of_kind("latency"), "autoopt.measure.worker:latency", exclusive=True, needs="data", version=3),
-    Meter("memory", _of_kind("memory"), "autoopt.measure.worker:memory", exclusive=True, needs="data", version=2),
+    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=2),
+    Meter("task", _of_kind("task"), "autoopt.measure.worker:task", data=("evaluation",), sequential=True, version=2),
+    Meter(
+        "latency",
+        _of_kind("latency"),
+        "autoopt.measure.worker:latency",
+        exclusive=True,
+        data=("latency", "evaluation"),
+        hints=("incumbent_ratio", "source_ms"),
+        extra_seconds=_extra_latency_seconds,
+        version=3,
+    ),
+    Meter(
+        "memory",
+        _of_kind("memory"),
+        "autoopt.measure.worker:memory",
+        exclusive=True,
+        data=("evaluation",),
+        version=2,
+    ),
 )
-"""Cheap ones first: the order in which a trial goes through them."""
+"""In the order in which a trial uses them: cheap ones first."""
 
-CUSTOM: Final = Meter("custom", (), "autoopt.measure.worker:custom", needs="data")
+CUSTOM: Final = Meter("custom", (), "autoopt.measure.worker:custom", data=("evaluation",))
 """Metrics of a user script; `meters_for` fills in their names."""
 
 
 def meters_for(metrics: Iterable[str], custom: Collection[str] = ()) -> tuple[Meter, ...]:
-    """The meters that measure those metrics, cheap ones first; `custom` are the names a user script defines.
+    """Select the meters that measure these metrics, cheap ones first. The user script defines the `custom` metrics.
 
     Raises:
-        InputError: a metric that nothing measures.
+        InputError: no meter measures one of the metrics.
     """
-    wanted = tuple(dict.fromkeys(metrics))
-    own = tuple(name for name in wanted if name in custom)
-    rest = [name for name in wanted if name not in own]
-    found = [
-        replace(m, metrics=tuple(dict.fromkeys((*m.metrics, *(n for n in rest if _measures(m, n))))))
-        for m in METERS
-        if any(_measures(m, name) for name in rest)
-    ]
-    for name in wanted:
-        if name not in own and not any(_measures(m, name) for m in METERS):
+    names = list(dict.fromkeys(metrics))
+    script_metrics = tuple(name for name in names if name in custom)
+    names = [name for name in names if name not in custom]
+    meters = []
+    measurable = set()
+    for meter in METERS:
+        selected = [name for name in names if meter.measures(name)]
+        measurable.update(selected)
+        if selected:
+            meters.append(replace(meter, metrics=tuple(dict.fromkeys([*meter.metrics, *selected]))))
+    for name in names:
+        if name not in measurable:
             raise InputError(f"nothing measures {name!r}")
-    if own:
-        found.insert(sum(not m.exclusive for m in found), replace(CUSTOM, metrics=own))
-    return tuple(found)
-
-
-def _measures(meter: Meter, name: str) -> bool:
-    return name in meter.metrics or (meter.name == "task" and TOP_N.fullmatch(name) is not None)
+    if script_metrics:
+        # Before the exclusive meters, which are the expensive ones.
+        position = sum(not meter.exclusive for meter in meters)
+        meters.insert(position, replace(CUSTOM, metrics=script_metrics))
+    return tuple(meters)

@@ -1,37 +1,39 @@
-"""What a worker function is asked for, and what it answers."""
+"""The records that cross to a worker and back: `MeasureRequest` and `MeasureReply`. Their JSON is made only here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
+from autoopt import json_codec
 from autoopt.data.config import DataConfig
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import digest_json
 from autoopt.model.storage import content_digest
-
-Json: TypeAlias = dict[str, Any]
+from autoopt.target import Target
 
 
 class Unmeasurable(InputError):
-    """Data, settings or metric do not fit the model; the runtime has refused nothing."""
+    """The data, the settings or the metric do not fit the model; the runtime itself has refused nothing."""
 
     outcome: ClassVar[str] = "refused"
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model file with the session options it is to run with."""
+class ModelFile:
+    """A model file with the session options that it runs with."""
 
     path: str
-    session_options: Mapping[str, Any] = field(default_factory=dict)
+    session_options: Mapping[str, JsonValue] = field(default_factory=dict)
 
-    def same_as(self, other: Model) -> bool:
-        """Whether both have the same bytes and the same session options."""
+    def same_as(self, other: ModelFile) -> bool:
+        """True if both have the same bytes and the same session options."""
         if dict(self.session_options) != dict(other.session_options):
             return False
         return Path(self.path) == Path(other.path) or content_digest(self.path) == content_digest(other.path)
@@ -43,71 +45,95 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A parsed payload."""
+class MeasureRequest:
+    """A request to a meter function: measure `metrics` of `candidate`, compared with `source`.
 
-    candidate: Model
-    source: Model | None
-    metrics: tuple[str, ...]
-    data: DataConfig | None
-    execution_provider: str = "CPUExecutionProvider"
-    threads: int = 1
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    A candidate that equals the source gives the baseline. Without a source there are no ratios.
+    """
+
+    candidate: ModelFile
+    source: ModelFile | None = None
+    metrics: tuple[str, ...] = ()
+    """Names of the metrics; empty for all that the meter has."""
+    data: DataConfig | None = None
+    """None lets the meter make up inputs, if it can."""
+    target: Target = field(default_factory=Target)
+    settings: MeasurementSettings = field(default_factory=MeasurementSettings)
     user_script: str | None = None
-
-    @staticmethod
-    def parse(payload: Mapping[str, Any]) -> Request:
-        """The request in a payload.
-
-        Raises:
-            InputError: a data config that is none.
-        """
-        target = payload.get("target") or {}
-        data = payload.get("data")
-        return Request(
-            _model(payload["candidate"]),
-            _model(payload["source"]) if payload.get("source") else None,
-            tuple(payload.get("metrics", ())),
-            None if data is None else DataConfig.parse(data),
-            target.get("execution_provider", "CPUExecutionProvider"),
-            int(target.get("threads", 1)),
-            payload.get("settings") or {},
-            payload.get("user_script") or None,
-        )
+    """Python file that defines the custom metrics."""
 
     @property
     def is_source(self) -> bool:
-        """Whether the candidate is the source model itself: the baseline is being taken."""
+        """True if the candidate is the source model itself: this measures the baseline."""
         return self.source is not None and self.candidate.same_as(self.source)
 
+    def to_json(self) -> dict[str, JsonValue]:
+        document: dict[str, JsonValue] = json_codec.to_json(replace(self, data=None))
+        if self.data is not None:
+            document["data"] = json_codec.to_json(self.data.to_json())
+        return document
 
-def _model(value: Any) -> Model:
-    return Model(value["path"], dict(value.get("session_options") or {}))
+    @staticmethod
+    def from_json(document: JsonObject) -> MeasureRequest:
+        """Read a request; `data` may also be a bare path.
 
-
-def answer(
-    metrics: Mapping[str, Estimate],
-    source: Mapping[str, Estimate] | None = None,
-    ratios: Mapping[str, Estimate] | None = None,
-    details: Mapping[str, Any] | None = None,
-) -> Json:
-    """The JSON that a worker function returns. Ratios that are not given follow from the point values where both
-    are positive, with an interval from both intervals."""
-    source = source or {}
-    found = dict(ratios or {})
-    for name in metrics:
-        if name not in found and name in source and (made := ratio(metrics[name], source[name])) is not None:
-            found[name] = made
-    return {
-        "metrics": {n: asdict(e) for n, e in metrics.items()},
-        "source_metrics": {n: asdict(e) for n, e in source.items()},
-        "ratios": {n: asdict(e) for n, e in found.items()},
-        "details": dict(details or {}),
-    }
+        Raises:
+            InputError: an invalid data config or an invalid setting.
+        """
+        fields = dict(document)
+        settings = fields.pop("settings", None)
+        data = fields.pop("data", None)
+        request = json_codec.from_json(MeasureRequest, {n: v for n, v in fields.items() if v is not None})
+        if isinstance(settings, Mapping):
+            request = replace(request, settings=MeasurementSettings.parse(settings))
+        if isinstance(data, str | Mapping):
+            request = replace(request, data=DataConfig.parse(data))
+        return request
 
 
-def ratio(candidate: Estimate, source: Estimate) -> Estimate | None:
-    """candidate / source for positive, unpaired values; None where a ratio has no meaning."""
+@dataclass(frozen=True)
+class MeasureReply:
+    """The reply of a meter function: estimates by metric name, and details of how they were measured."""
+
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    source_metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    """The same metrics of the source, if it was measured too."""
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    """Candidate / source, for metrics that have a meaningful ratio."""
+    details: Mapping[str, JsonValue] = field(default_factory=dict)
+    """`drops` holds the paired interval of the drop by metric; the other keys depend on the meter."""
+
+    @property
+    def drops(self) -> dict[str, Estimate]:
+        """How much worse the candidate is than the source on the same items, by metric; positive is worse."""
+        drops = self.details.get("drops") or {}
+        return json_codec.from_json(dict[str, Estimate], drops)
+
+    def with_unpaired_ratios(self) -> MeasureReply:
+        """Add the ratios that were not measured in pairs and that follow from the two values."""
+        ratios = dict(self.ratios)
+        for name, candidate in self.metrics.items():
+            if name in ratios or name not in self.source_metrics:
+                continue
+            ratio = unpaired_ratio(candidate, self.source_metrics[name])
+            if ratio is not None:
+                ratios[name] = ratio
+        return replace(self, ratios=ratios)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        document: dict[str, JsonValue] = json_codec.to_json(self)
+        return document
+
+    @staticmethod
+    def from_json(document: JsonObject) -> MeasureReply:
+        return json_codec.from_json(MeasureReply, document)
+
+
+def unpaired_ratio(candidate: Estimate, source: Estimate) -> Estimate | None:
+    """Compute candidate / source of two independent positive values; None where a ratio has no meaning.
+
+    The relative errors of both are added in quadrature, separately downwards and upwards.
+    """
     if not (source.low > 0 and candidate.low >= 0 and math.isfinite(candidate.high) and math.isfinite(source.high)):
         return None
     value = candidate.value / source.value

@@ -1,51 +1,92 @@
-"""The meters' settings by name, so that a typo is found before anything is measured. Light."""
+"""The settings of a measurement: the `measurement` section of a DAG, typed and checked. Imports no numeric library."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
+from autoopt.metrics import Constraint
 
 ROUNDS: Final = 5
-"""How many separate measurements each of the best few gets, in turns: what a machine does changes within seconds, and
-one measurement, however long, sees little of it."""
-SETTINGS: Final[Mapping[str, str]] = {
-    "seconds": "latency: time for one measurement, sessions and warm-up included (5)",
-    "target_width": "latency: width of the interval of the p50 ratio, relative to it, that is narrow enough (0.04)",
-    "replicas": "latency: sessions of each model, at most (8)",
-    "rounds": "latency: how often the best few are measured again, in turns, before one is chosen (5); 0: not",
-    "max_pairs": "latency: pairs of blocks, at most (4000)",
-    "incumbent_ratio": "latency: p50 ratio of the best so far; what is surely slower stops early",
-    "margin": "latency: how many times slower than the incumbent counts as slower (1.02)",
-    "fixed": "latency: always use all the time (false)",
-    "seed": "order of blocks and resampling (0)",
-    "quiet_seconds": "latency: how long to wait, or to measure again, for the machine to be left alone (0.5)",
-    "source_ms": "latency: p50 of the source when the machine was free; where it is slower now, measured again",
-    "affinity": "latency: cores to run on",
-    "batch_size": "items per inference (that of the data; else latency: 1, others: as many as the model allows)",
-    "concurrency": "throughput: inferences at the same time in one session (1)",
-    "throughput": "throughput: a list of {batch_size, concurrency} measured besides, into the details",
-    "profiles": "latency: a list of {name, dimensions, shapes, weight}: sizes of dynamic shapes to be measured",
-    "dimensions": "made-up inputs: size by name of symbolic dimension",
-    "shapes": "made-up inputs: shape by name of input",
-    "ranges": "made-up inputs: [low, high] by name of input",
-    "state": "recurrent state: {output: input}",
-    "reset_every": "recurrent state: items after which it starts again",
-    "samples": "fidelity: items that are compared (64)",
-    "task_output": "task metrics: name or number of the output that holds the predictions (the first)",
-    "sequential": "task metrics: growing subsets until every constraint is told (false)",
-    "constraints": "task metrics: the constraints that `sequential` tells",
-}
+"""Separate measurements of each of the best few, in turns. A machine changes its pace within seconds, so one
+measurement, however long, sees little of that."""
 
 
-def rounds_of(measurement: Mapping[str, Any]) -> int:
-    """The setting `rounds`.
+def _setting(default: Any, summary: str) -> Any:  # noqa: ANN401  the default of a field of any type
+    return field(default=default, metadata={"summary": summary})
 
-    Raises:
-        InputError: it is no whole number from 0.
-    """
-    rounds = measurement.get("rounds", ROUNDS)
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 0:
-        raise InputError(f"'rounds' must be a whole number from 0, not {rounds!r}", where="measurement")
-    return rounds
+
+@dataclass(frozen=True)
+class ThroughputCase:
+    """One row of the setting `throughput`."""
+
+    batch_size: int = 1
+    concurrency: int = 1
+
+
+@dataclass(frozen=True)
+class MeasurementSettings:
+    """All settings with their defaults. Times are in seconds unless the name says `ms`."""
+
+    seconds: float = _setting(5.0, "latency: time for one measurement, sessions and warm-up included (5)")
+    target_width: float = _setting(
+        0.04, "latency: relative width of the p50 ratio's interval that is narrow enough (0.04)"
+    )
+    replicas: int = _setting(8, "latency: maximum number of sessions of each model (8)")
+    rounds: int = _setting(ROUNDS, "latency: extra measurements of each of the best few, in turns (5); 0: none")
+    max_pairs: int = _setting(4000, "latency: maximum number of pairs of blocks (4000)")
+    incumbent_ratio: float | None = _setting(None, "latency: p50 ratio of the best so far, to stop early if slower")
+    margin: float = _setting(1.02, "latency: factor by which a candidate must be slower than the incumbent (1.02)")
+    fixed: bool = _setting(False, "latency: always use the whole time (false)")
+    seed: int = _setting(0, "seed of the order of blocks and of resampling (0)")
+    quiet_seconds: float = _setting(
+        0.5, "latency: how long to wait for a quiet machine, and to repeat disturbed measurements (0.5)"
+    )
+    source_ms: float | None = _setting(
+        None, "latency: p50 of the source on a quiet machine; a measurement on a slower machine is repeated"
+    )
+    affinity: tuple[int, ...] = _setting((), "latency: CPU cores to run on")
+    batch_size: int = _setting(
+        0, "items per inference (the data's; else 1 for latency, as many as the model allows elsewhere)"
+    )
+    concurrency: int = _setting(1, "throughput: parallel inferences in one session (1)")
+    throughput: tuple[ThroughputCase, ...] = _setting(
+        (), "throughput: list of {batch_size, concurrency} to measure in addition; reported in the details"
+    )
+    profiles: JsonValue = _setting(  # noqa: RUF009  a field without a default factory
+        None, "latency: list of {name, dimensions, shapes, ranges, weight}, sizes of dynamic shapes to measure"
+    )
+    dimensions: Mapping[str, int] | None = _setting(None, "synthetic inputs: size by symbolic dimension")
+    shapes: Mapping[str, list[int]] | None = _setting(None, "synthetic inputs: shape by input")
+    ranges: Mapping[str, list[float]] | None = _setting(None, "synthetic inputs: [low, high] by input")
+    state: Mapping[str, str] | None = _setting(None, "recurrent state: {output: input}")
+    reset_every: int | None = _setting(None, "recurrent state: items after which it starts from zero again")
+    samples: int = _setting(0, "fidelity: number of items to compare (64)")
+    task_output: str | int | None = _setting(None, "task metrics: name or index of the output with predictions (first)")
+    sequential: bool = _setting(False, "task metrics: grow the subset until every constraint is decided (false)")
+    constraints: tuple[Constraint, ...] = _setting((), "task metrics: the constraints that `sequential` decides")
+
+    @staticmethod
+    def parse(values: JsonObject) -> MeasurementSettings:
+        """Read settings from JSON. Null stands for the default; names that are not settings are ignored.
+
+        Raises:
+            InputError: a value of the wrong type or out of range.
+        """
+        try:
+            settings = from_json(MeasurementSettings, {n: v for n, v in values.items() if v is not None})
+        except JsonTypeError as error:
+            raise InputError(str(error), where="measurement") from None
+        for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):
+            if getattr(settings, name) <= 0:
+                raise InputError(f"{name!r} must be above 0, not {getattr(settings, name)!r}", where="measurement")
+        if settings.rounds < 0:
+            raise InputError(f"'rounds' must be a whole number from 0, not {settings.rounds!r}", where="measurement")
+        return settings
+
+
+SETTINGS: Final[Mapping[str, str]] = {f.name: f.metadata["summary"] for f in fields(MeasurementSettings)}
+"""Summary by name, so that a typo is found before anything is measured."""

@@ -1,78 +1,83 @@
-"""The meters' worker functions: JSON in, JSON out; see `autoopt.measure.meters.Meter`."""
+"""The worker functions of the meters: the JSON of a `MeasureRequest` in, that of a `MeasureReply` out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.measure.request import Json, Request, Unmeasurable, answer
+from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.measure.request import MeasureReply, MeasureRequest, Unmeasurable
 from autoopt.metrics import Estimate
 
-Function: TypeAlias = Callable[[Mapping[str, Any]], Json]
+Measure: TypeAlias = Callable[[MeasureRequest], MeasureReply]
+WorkerFunction: TypeAlias = Callable[[JsonObject], dict[str, JsonValue]]
 
 
-def _meter(function: Function) -> Function:
-    """The user's mistakes, told from what the runtime refuses: with the first no other model can be measured either."""
+def _worker_function(measure: Measure) -> WorkerFunction:
+    """Add JSON to a meter, and mark the user's mistakes.
 
-    @wraps(function)
-    def measured(payload: Mapping[str, Any]) -> Json:
+    A user's mistake is no refusal by the runtime: after one, no other model can be measured either.
+    """
+
+    @wraps(measure)
+    def call(payload: JsonObject) -> dict[str, JsonValue]:
         try:
-            return function(payload)
+            return measure(MeasureRequest.from_json(payload)).with_unpaired_ratios().to_json()
         except InputError as error:
             raise Unmeasurable(error.what, where=error.where, remedy=error.remedy) from error
 
-    return measured
+    return call
 
 
-@_meter
-def size(payload: Mapping[str, Any]) -> Json:
-    """Bytes of graph and external data."""
+@_worker_function
+def size(request: MeasureRequest) -> MeasureReply:
+    """Measure the bytes of graph and external data."""
     from autoopt.model.storage import size_of
 
-    request = Request.parse(payload)
     parts = size_of(request.candidate.path)
-    source = {} if request.source is None else {"size": Estimate.exact(sum(size_of(request.source.path).values()))}
-    return answer({"size": Estimate.exact(sum(parts.values()))}, source, details=parts)
+    source_metrics = {}
+    if request.source is not None:
+        source_metrics["size"] = Estimate.exact(sum(size_of(request.source.path).values()))
+    return MeasureReply({"size": Estimate.exact(sum(parts.values()))}, source_metrics, details=parts)
 
 
-@_meter
-def latency(payload: Mapping[str, Any]) -> Json:
-    """Times of inference, of session creation, and throughput."""
+@_worker_function
+def latency(request: MeasureRequest) -> MeasureReply:
+    """Measure times of inference and of session creation, and throughput."""
     from autoopt.measure.latency import profiles
 
-    found = profiles.measure(Request.parse(payload))
-    return answer(found.metrics, found.source, found.ratios, found.details)
+    return profiles.measure(request)
 
 
-@_meter
-def fidelity(payload: Mapping[str, Any]) -> Json:
-    """Distance of the outputs from the source model's."""
-    from autoopt.measure.quality import meters as quality
+@_worker_function
+def fidelity(request: MeasureRequest) -> MeasureReply:
+    """Measure the distance of the outputs from the source model's."""
+    from autoopt.measure.quality import meters
 
-    return quality.fidelity(Request.parse(payload))
-
-
-@_meter
-def memory(payload: Mapping[str, Any]) -> Json:
-    """Peak memory and arena, each model in fresh processes."""
-    from autoopt.measure import memory as memory_
-
-    return memory_.memory(payload)
+    return meters.fidelity(request)
 
 
-@_meter
-def custom(payload: Mapping[str, Any]) -> Json:
-    """Metrics that the user's script defines."""
-    from autoopt.measure.quality import meters as quality
+@_worker_function
+def memory(request: MeasureRequest) -> MeasureReply:
+    """Measure peak memory and arena, each model in fresh processes."""
+    from autoopt.measure import memory as meter
 
-    return quality.custom(Request.parse(payload))
+    return meter.measure(request)
 
 
-@_meter
-def task(payload: Mapping[str, Any]) -> Json:
-    """Task metrics on labelled data."""
-    from autoopt.measure.quality import meters as quality
+@_worker_function
+def custom(request: MeasureRequest) -> MeasureReply:
+    """Measure the metrics that the user's script defines."""
+    from autoopt.measure.quality import meters
 
-    return quality.task(Request.parse(payload))
+    return meters.custom(request)
+
+
+@_worker_function
+def task(request: MeasureRequest) -> MeasureReply:
+    """Measure task metrics on labelled data."""
+    from autoopt.measure.quality import meters
+
+    return meters.task(request)

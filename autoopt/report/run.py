@@ -7,15 +7,12 @@ from dataclasses import replace
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate
+from autoopt.metrics import WARM_LATENCIES, Estimate
 from autoopt.report.figures import RATIO_KINDS, kind, metrics_of, model_figures
 from autoopt.report.formatting import counts_text, metric_text, params_text, plural, ratio_text, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results import ModelResult, RunResult, TargetResult
-
-STARTUP = ("cold_start", "first_inference")
-"""Latencies that say nothing about the speed of a model in use."""
 
 
 def write_run(result: RunResult, stream: TextIO, *, verbose: bool = False) -> None:
@@ -182,7 +179,7 @@ def _origin(target: TargetResult) -> str:
 
 
 def _is_latency(metric: str) -> bool:
-    return kind(metric) == "latency" and metric not in STARTUP and metric != "throughput"
+    return metric in WARM_LATENCIES
 
 
 def _has_ratio(metric: str, models: Sequence[tuple[str, ModelResult]]) -> bool:

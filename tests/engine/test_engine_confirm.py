@@ -15,8 +15,9 @@ from autoopt.engine.prepare import prepare
 from autoopt.engine.run import confirm
 from autoopt.engine.run.confirm import Confirmation
 from autoopt.engine.sweeps.nightly import measure_again
-from autoopt.engine.work.evaluations import Measurements, latency_seconds
+from autoopt.engine.work.evaluations import Measurements
 from autoopt.errors import InputError
+from autoopt.measure.meters import latency_seconds
 from autoopt.metrics import Estimate
 from autoopt.observer import CallbackObserver
 from autoopt.results import RunResult, SweepEntry

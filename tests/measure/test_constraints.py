@@ -1,4 +1,4 @@
-"""Whether a constraint holds, fails or cannot be told."""
+"""Verdicts on constraints."""
 
 from __future__ import annotations
 
@@ -12,70 +12,65 @@ from autoopt.metrics import Constraint, Estimate, get_metric
 ACCURACY, LATENCY, MSE = get_metric("accuracy"), get_metric("latency_p50"), get_metric("mse")
 
 
-def drops(value, low, high):
-    return {"drops": {"accuracy": {"value": value, "low": low, "high": high}}}
-
-
 @pytest.mark.parametrize(
     ("drop", "holds", "feasible"),
     [
         ((0.0, -0.002, 0.002), "holds", True),
-        ((0.005, -0.004, 0.015), "cannot be told", True),
-        ((0.012, 0.004, 0.02), "cannot be told", False),
+        ((0.005, -0.004, 0.015), "uncertain", True),
+        ((0.012, 0.004, 0.02), "uncertain", False),
         ((0.05, 0.03, 0.07), "fails", False),
     ],
 )
 def test_a_drop_is_judged_by_its_paired_interval(drop, holds, feasible):
     wide = Estimate(0.95, 0.5, 1.0)
-    verdict = judge(Constraint("accuracy", max_drop=0.01), ACCURACY, wide, wide, None, drops(*drop))
-    assert verdict.holds == holds
+    verdict = judge(Constraint("accuracy", max_drop=0.01), ACCURACY, wide, wide, None, Estimate(*drop))
+    assert verdict.status == holds
     assert (verdict.violation <= 0) is feasible
 
 
 def test_with_confidence_the_worst_end_counts():
-    details = drops(0.005, -0.004, 0.015)
+    drop = Estimate(0.005, -0.004, 0.015)
     exact = Estimate.exact(0.9)
-    assert judge(Constraint("accuracy", max_drop=0.01), ACCURACY, exact, exact, None, details).violation <= 0
+    assert judge(Constraint("accuracy", max_drop=0.01), ACCURACY, exact, exact, None, drop).violation <= 0
     assert (
-        judge(Constraint("accuracy", max_drop=0.01, confidence=0.95), ACCURACY, exact, exact, None, details).violation
-        > 0
+        judge(Constraint("accuracy", max_drop=0.01, confidence=0.95), ACCURACY, exact, exact, None, drop).violation > 0
     )
 
 
 def test_the_level_of_confidence_is_the_one_asked_for():
-    details = drops(0.0, -0.0098, 0.0098)  # a standard error of 0.005
+    drop = Estimate(0.0, -0.0098, 0.0098)  # a standard error of 0.005
     exact = Estimate.exact(0.9)
     bounds = {0.5: 0.0001, 0.9: 0.0065, 0.975: 0.0099}
     for confidence, bound in bounds.items():
         for max_drop, holds in ((bound, True), (bound - 0.0003, False)):
             constraint = Constraint("accuracy", max_drop=max_drop, confidence=confidence)
-            assert (judge(constraint, ACCURACY, exact, exact, None, details).violation <= 0) is holds
+            assert (judge(constraint, ACCURACY, exact, exact, None, drop).violation <= 0) is holds
 
 
 def test_what_is_less_sure_than_asked_for_has_a_reason():
-    details = drops(0.0, -0.0098, 0.0098)
+    drop = Estimate(0.0, -0.0098, 0.0098)
     exact = Estimate.exact(0.9)
-    verdict = judge(Constraint("accuracy", max_drop=0.01, confidence=0.99), ACCURACY, exact, exact, None, details)
+    verdict = judge(Constraint("accuracy", max_drop=0.01, confidence=0.99), ACCURACY, exact, exact, None, drop)
     assert verdict.violation > 0
-    assert verdict.holds == "cannot be told"
+    assert verdict.status == "uncertain"
 
 
 def test_a_drop_is_towards_worse_whatever_the_direction():
     better, worse = Estimate.exact(0.1), Estimate.exact(0.3)
-    assert judge(Constraint("mse", max_drop=0.1), MSE, worse, better).holds == "fails"
-    assert judge(Constraint("mse", max_drop=0.1), MSE, better, worse).holds == "holds"
+    assert judge(Constraint("mse", max_drop=0.1), MSE, worse, better).status == "fails"
+    assert judge(Constraint("mse", max_drop=0.1), MSE, better, worse).status == "holds"
 
 
 def test_the_measured_ratio_comes_before_the_quotient_of_the_values():
     constraint = Constraint("latency_p50", max_ratio=0.9)
     verdict = judge(constraint, LATENCY, Estimate.exact(2.0), Estimate.exact(2.0), Estimate(0.8, 0.79, 0.81))
-    assert verdict.holds == "holds"
-    assert judge(constraint, LATENCY, Estimate.exact(2.0), Estimate.exact(2.0)).holds == "fails"
+    assert verdict.status == "holds"
+    assert judge(constraint, LATENCY, Estimate.exact(2.0), Estimate.exact(2.0)).status == "fails"
 
 
 def test_the_worst_of_several_bounds_decides():
     verdict = judge(Constraint("accuracy", min=0.5, max=0.6), ACCURACY, Estimate.exact(0.7))
-    assert verdict.holds == "fails"
+    assert verdict.status == "fails"
     assert verdict.violation == pytest.approx(0.1)
     assert "max 0.6" in verdict.reason
 
@@ -88,8 +83,8 @@ def test_a_relative_bound_without_a_source_is_not_judged():
 def test_holds_and_fails_agree_with_the_point_estimate(value, half, bound):
     estimate = Estimate(value, value - half, value + half)
     verdict = judge(Constraint("accuracy", min=bound), ACCURACY, estimate)
-    if verdict.holds == "holds":
+    if verdict.status == "holds":
         assert verdict.violation <= 0
-    if verdict.holds == "fails":
+    if verdict.status == "fails":
         assert verdict.violation > 0
     assert verdict.reason.count("\n") == 0

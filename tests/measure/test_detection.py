@@ -80,7 +80,7 @@ def test_the_drop_is_paired():
 
 
 def test_outputs_of_another_form_are_named():
-    with pytest.raises(InputError, match="cannot tell boxes"):
+    with pytest.raises(InputError, match="no boxes, scores and classes"):
         measure("map", [np.zeros((2, 7))], TRUTH)
     with pytest.raises(InputError, match="items, boxes, 5"):
         measure("map50", [np.zeros((2, 6))], np.array([0, 1]))

@@ -12,10 +12,11 @@ import builders
 import numpy as np
 import pytest
 
+from autoopt.measure.inference.batches import sized
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import Running
+from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import meter as latency
-from autoopt.measure.request import Request
+from autoopt.measure.request import MeasureRequest
 from autoopt.model import io
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/measurement/perf_loop.py"
@@ -47,8 +48,9 @@ def files(tmp_path_factory) -> tuple[str, str]:
 def test_both_make_the_same_session_and_the_same_inputs(files, options, monkeypatch):
     model, data = files
     payload = {"candidate": {"path": model, "session_options": options}, "data": data}
-    request = Request.parse(payload)
-    ours = Running.start(request.candidate, request).session
+    request = MeasureRequest.from_json(payload)
+    request, _ = sized(request)
+    ours = ModelRunner.open(request.candidate, request).session
     theirs = perf_loop.make(model, options, threads=1)
     assert perf_loop.configuration(ours) == perf_loop.configuration(theirs)
     for key in options.get("config", {}):
@@ -57,7 +59,7 @@ def test_both_make_the_same_session_and_the_same_inputs(files, options, monkeypa
     fed = []
     monkeypatch.setattr(latency, "caller", lambda session, feeds, options: fed.append(feeds))
     for number in range(7):  # more than there are items
-        latency._subject(request, request.candidate, evaluation_data(request)).make(number)
+        latency.subject_of(request, request.candidate, evaluation_data(request)).make(number)
         other = perf_loop.item(theirs, data, number)
         assert {n: (a.dtype, a.shape, a.tobytes()) for n, a in fed[-1].items()} == {
             n: (a.dtype, a.shape, a.tobytes()) for n, a in other.items()

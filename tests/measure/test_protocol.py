@@ -9,11 +9,12 @@ import pytest
 
 from autoopt.errors import InputError
 from autoopt.measure.latency import subjects, timing
+from autoopt.measure.latency.measurement import Measurement
 from autoopt.measure.latency.pairs import Pair
-from autoopt.measure.latency.protocol import Measurement, Protocol
-from autoopt.measure.latency.results import WHAT, results
+from autoopt.measure.latency.results import STATISTICS, results
 from autoopt.measure.latency.subjects import Subject
-from autoopt.measure.request import Model, Request
+from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
 
 
 class Machine:
@@ -28,8 +29,8 @@ class Machine:
     def clock(self) -> int:
         return self.now
 
-    def presence(self) -> timing.Presence:
-        return timing.Presence(self.now, self.now - self.stolen, 0, 0)
+    def presence(self) -> timing.ThreadUsage:
+        return timing.ThreadUsage(self.now, self.now - self.stolen, 0, 0)
 
     def model(
         self,
@@ -63,13 +64,15 @@ class Machine:
 def machine(monkeypatch):
     machine = Machine()
     monkeypatch.setattr(subjects.time, "perf_counter_ns", machine.clock)
-    monkeypatch.setattr("autoopt.measure.latency.protocol.time.monotonic", lambda: machine.now / 1e9)
-    monkeypatch.setattr(timing.Presence, "now", machine.presence)
+    monkeypatch.setattr("autoopt.measure.latency.measurement.time.monotonic", lambda: machine.now / 1e9)
+    monkeypatch.setattr(timing.ThreadUsage, "now", machine.presence)
     return machine
 
 
 def course(machine, candidate, source, **settings):
-    return Measurement(Subject(candidate), Subject(source) if source else None, Protocol.of(settings)).run()
+    return Measurement(
+        Subject(candidate), Subject(source) if source else None, MeasurementSettings.parse(settings)
+    ).run()
 
 
 def test_a_clear_ratio_is_found_and_its_interval_covers_it(machine):
@@ -108,7 +111,7 @@ def test_intervals_cover_one_for_equal_models_whose_sessions_differ():
         rng = np.random.default_rng(seed)
         pairs = [Pair(k, float(np.exp(rng.normal(0, 0.001) + bias))) for k, bias in enumerate(rng.normal(0, 0.02, 8))]
         done = Measurement(
-            Subject(machine.model(1)), Subject(machine.model(1)), Protocol(), pairs=pairs * 10, replicas=8
+            Subject(machine.model(1)), Subject(machine.model(1)), MeasurementSettings(), pairs=pairs * 10, replicas=8
         )
         found = done.estimate()
         covered += found.low <= 1.0 <= found.high
@@ -183,8 +186,8 @@ def test_the_order_of_a_pair_is_random_but_seeded(machine):
 
 def test_settings_that_make_no_sense_are_errors():
     with pytest.raises(InputError, match="seconds"):
-        Protocol.of({"seconds": 0})
-    assert Protocol.of({"seconds": 2.0, "profiles": []}).seconds == 2.0
+        MeasurementSettings.parse({"seconds": 0})
+    assert MeasurementSettings.parse({"seconds": 2.0, "profiles": []}).seconds == 2.0
 
 
 def interrupted(count, biased, away):
@@ -199,23 +202,24 @@ def interrupted(count, biased, away):
 
 def test_pairs_that_others_interrupted_are_set_aside(machine):
     subject = Subject(machine.model(1))
-    done = Measurement(subject, subject, Protocol(), pairs=interrupted(10, 6, 0.4), replicas=8)
+    done = Measurement(subject, subject, MeasurementSettings(), pairs=interrupted(10, 6, 0.4), replicas=8)
     assert done.estimate().value == pytest.approx(1.0, abs=0.003)
-    assert len(done.kept()) == 32
+    assert len(done.selected_pairs()) == 32
 
 
 def test_slow_spells_that_hit_one_model_harder_are_set_aside(machine):
     subject = Subject(machine.model(1))
-    slow = [p._replace(mine=p.mine * 1.55, base=1.18) if n >= 40 else p for n, p in enumerate(interrupted(10, 0, 0.0))]
-    done = Measurement(subject, subject, Protocol(), pairs=slow, replicas=8)
+    pairs = interrupted(10, 0, 0.0)
+    slow = pairs[:40] + [pair._replace(candidate=pair.candidate * 1.55, source=1.18) for pair in pairs[40:]]
+    done = Measurement(subject, subject, MeasurementSettings(), pairs=slow, replicas=8)
     assert done.estimate().value == pytest.approx(1.0, abs=0.003)
 
 
 def test_where_all_were_interrupted_the_calmest_quarter_counts(machine):
     subject = Subject(machine.model(1))
-    pairs = [pair._replace(away=max(pair.away, 0.1)) for pair in interrupted(8, 6, 0.4)]
-    done = Measurement(subject, subject, Protocol(), pairs=pairs, replicas=8)
-    assert len(done.kept()) == 16
+    pairs = [pair._replace(preempted=max(pair.preempted, 0.1)) for pair in interrupted(8, 6, 0.4)]
+    done = Measurement(subject, subject, MeasurementSettings(), pairs=pairs, replicas=8)
+    assert len(done.selected_pairs()) == 16
     assert done.estimate().value == pytest.approx(1.0, abs=0.003)
 
 
@@ -223,9 +227,13 @@ def test_replicas_without_a_calm_pair_do_not_count_where_others_are_enough(machi
     subject = Subject(machine.model(1))
     bad = [Pair(0, 1.5, 1.0, 0.5) for _ in range(4)]
     done = Measurement(
-        subject, subject, Protocol(), pairs=[p for p in interrupted(4, 0, 0.0) if p.replica] + bad, replicas=8
+        subject,
+        subject,
+        MeasurementSettings(),
+        pairs=[p for p in interrupted(4, 0, 0.0) if p.replica] + bad,
+        replicas=8,
     )
-    assert {done.pairs[n].replica for n in done.kept()} == set(range(1, 8))
+    assert {pair.replica for pair in done.selected_pairs()} == set(range(1, 8))
 
 
 def now_and_then(machine, milliseconds, times, stolen=False):
@@ -246,7 +254,7 @@ def now_and_then(machine, milliseconds, times, stolen=False):
     return make
 
 
-WITH_SOURCE = Request(Model("candidate"), Model("source", {"io_binding": True}), (), None)
+WITH_SOURCE = MeasureRequest(ModelFile("candidate"), ModelFile("source", {"io_binding": True}), (), None)
 
 
 @pytest.mark.parametrize("replicas_are_units", [True, False])
@@ -276,12 +284,12 @@ def test_where_others_always_had_the_core_the_calmest_blocks_give_all_values(mac
     done = course(machine, machine.model(20_000, stolen=0.2), machine.model(20_000), seconds=20.0, fixed=True)
     found = results(WITH_SOURCE, done, 1, {})
     assert len(done.pairs) / 2 < found.details["interrupted"] < len(done.pairs)
-    assert set(found.ratios) == set(found.metrics) == set(WHAT)
+    assert set(found.ratios) == set(found.metrics) == set(STATISTICS)
 
 
 def test_only_time_taken_away_counts_as_away():
-    began = timing.Presence(0, 0, 0, 0)
-    assert began.away(timing.Presence(1000, 600, 0, 1)) == pytest.approx(0.4)
-    assert began.away(timing.Presence(1000, 600, 0, 0)) == pytest.approx(0.4)  # the host had the core
-    assert began.away(timing.Presence(1000, 600, 3, 0)) == 0.0  # it waited for a device
-    assert began.away(timing.Presence(1000, 1001, 0, 0)) == 0.0
+    began = timing.ThreadUsage(0, 0, 0, 0)
+    assert began.preempted_share(timing.ThreadUsage(1000, 600, 0, 1)) == pytest.approx(0.4)
+    assert began.preempted_share(timing.ThreadUsage(1000, 600, 0, 0)) == pytest.approx(0.4)  # the host had the core
+    assert began.preempted_share(timing.ThreadUsage(1000, 600, 3, 0)) == 0.0  # it waited for a device
+    assert began.preempted_share(timing.ThreadUsage(1000, 1001, 0, 0)) == 0.0

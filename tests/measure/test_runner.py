@@ -9,17 +9,17 @@ from onnx import TensorProto, helper
 
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
-from autoopt.measure.inference.runner import Running, plain, stack
-from autoopt.measure.request import Model, Request
+from autoopt.measure.inference.runner import ModelRunner, plain, stack
+from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.model import io
 
 FLOAT, INTEGER, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 
 
-def start(folder, proto, data=None, **settings) -> Running:
+def start(folder, proto, data=None, **settings) -> ModelRunner:
     path = str(io.save(proto, folder))
-    request = Request.parse({"candidate": {"path": path}, "metrics": [], "settings": settings, "data": data})
-    return Running.start(Model(path), request)
+    request = MeasureRequest.from_json({"candidate": {"path": path}, "metrics": [], "settings": settings, "data": data})
+    return ModelRunner.open(ModelFile(path), request)
 
 
 def one_node(op, shape, out_shape=None, dtype=FLOAT, **attributes):
@@ -27,7 +27,7 @@ def one_node(op, shape, out_shape=None, dtype=FLOAT, **attributes):
     return builders.model([helper.make_node(op, ["x"], ["y"], **attributes)], [x], [y], {})
 
 
-def counting(data: DataSet, running: Running):
+def counting(data: DataSet, running: ModelRunner):
     """The items' outputs, and how many inferences they took."""
     calls = 0
     run = running.run
@@ -88,7 +88,7 @@ def test_state_is_fed_back_and_starts_again(tmp_path):
         start(tmp_path, proto, state={"nxt": "state"})
     nodes.append(helper.make_node("Concat", ["sum", "x"], ["wide"], axis=1))
     proto = builders.model(nodes, inputs, [builders.tensor("wide", [1, 2])], {})
-    with pytest.raises(InputError, match=r"made as \[1, 2\], but taken as \[1, 1\]"):
+    with pytest.raises(InputError, match=r"the output has shape \[1, 2\], the input \[1, 1\]"):
         start(tmp_path, proto, state={"wide": "state"})
 
 

@@ -176,5 +176,5 @@ def test_labels_may_be_texts_where_there_is_one_for_each_class(metric):
         assert measure(metric, outputs, texts).value == 0.9
     else:
         assert measure(metric, outputs, texts) == measure(metric, outputs, LABELS)
-    with pytest.raises(InputError, match="labels are 4 texts, scores are of 5 classes"):
+    with pytest.raises(InputError, match="labels are 4 different texts, the scores are of 5 classes"):
         class_ids(texts, 5)

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoopt.engine.work.problem import Goal
-from autoopt.metrics import Constraint, Metric, Objective, get_metric
+from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Constraint, Metric, Objective, get_metric
 from autoopt.spec import DagSpec
 
-LATENCY = ("latency_p50", "latency_p90", "latency_p99", "latency_mean", "throughput")
-"""Measured in every run."""
 TASK_METRIC = {"class": "accuracy", "value": "r2", "tensor": "psnr"}
 """Default task metric by kind of label: class ids, one number per item, a whole tensor per item."""
 DEFAULT_QUALITY = {
@@ -66,7 +64,7 @@ def make_goal(request: GoalRequest, data: Mapping[str, Any] | None) -> tuple[Goa
     default_quality = "cosine"
     if data and labelled:
         default_quality = TASK_METRIC.get(str(data.get("label_kind")), "accuracy")
-    objectives = list(request.objectives) or [Objective("latency_p50", "minimize")]
+    objectives = list(request.objectives) or [Objective(MEDIAN_LATENCY, "minimize")]
     constraints = list(request.constraints or ())
     notes: list[str] = []
     kinds = {get_metric(constraint.metric, custom).kind for constraint in constraints}
@@ -82,7 +80,7 @@ def make_goal(request: GoalRequest, data: Mapping[str, Any] | None) -> tuple[Goa
             break
     names = [o.metric for o in objectives]
     names += [c.metric for c in constraints]
-    names += ["size", *LATENCY, quality, *request.extra_metrics]
+    names += ["size", *STEADY_STATE, quality, *request.extra_metrics]
     if not labelled:
         names += ["max_abs_error", "top1_agreement"]
     front = {objective.metric: objective for objective in objectives}

@@ -28,7 +28,7 @@ from autoopt.engine.work.problem import DataSets, DataSource, Limits, Problem, U
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
-from autoopt.measure.settings import rounds_of
+from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.inspection import Inspection
 from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec, load_dag
@@ -120,7 +120,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     if not model:
         raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
     measurement = {**spec.measurement, **request.measurement}
-    rounds_of(measurement)  # raises for a wrong value
+    MeasurementSettings.parse(measurement)  # raises for a wrong value
     source, inspection = admit(resources, model)
     model_file = resources.store.artifacts.path(source.artifact)
     cache = resources.store.home / "downloads"

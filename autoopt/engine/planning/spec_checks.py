@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from autoopt.errors import InputError, did_you_mean
-from autoopt.measure.settings import SETTINGS, rounds_of
+from autoopt.measure.settings import SETTINGS, MeasurementSettings
 from autoopt.spec import DagSpec
 from autoopt.spec.source import Place
 
@@ -16,14 +16,14 @@ def check_supported(spec: DagSpec) -> None:
     Raises:
         ConfigError: at the field that it cannot.
     """
-    for name in spec.measurement:
+    for name, value in spec.measurement.items():
         if name not in SETTINGS:
             hint = did_you_mean(name, SETTINGS) or f"known: {', '.join(SETTINGS)}"
             raise spec.error(("measurement", name), "unknown field", hint)
-    try:
-        rounds_of(spec.measurement)
-    except InputError as error:
-        raise spec.error(("measurement", "rounds"), error.what) from None
+        try:
+            MeasurementSettings.parse({name: value})
+        except InputError as error:
+            raise spec.error(("measurement", name), error.what.removeprefix(f"{name}: ")) from None
     hosts = [(("host",), spec.host), *((("passes", n, "host"), p.host) for n, p in spec.passes.items())]
     for place, host in hosts:
         if host is not None and host.python:

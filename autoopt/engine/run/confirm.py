@@ -9,7 +9,7 @@ from typing import Any, Literal
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.problem import Goal, Problem
-from autoopt.measure.settings import ROUNDS, rounds_of
+from autoopt.measure.settings import ROUNDS, MeasurementSettings
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 
@@ -62,11 +62,11 @@ class Confirmation:
 
     def _combined(self, part: Part) -> dict[str, Estimate]:
         """The estimates of all counting rounds, by metric."""
-        from autoopt.measure.intervals.replicas import together  # imports numpy
+        from autoopt.measure.intervals.replicas import prediction_interval  # imports numpy
 
         rounds = _estimates(self, part)
         others = [_estimates(other, part) for other in self.others]
-        return {name: together(values, [o.get(name, []) for o in others]) for name, values in rounds.items()}
+        return {name: prediction_interval(values, [o.get(name, []) for o in others]) for name, values in rounds.items()}
 
 
 def _estimates(confirmation: Confirmation, part: Part) -> dict[str, list[Estimate]]:
@@ -87,7 +87,7 @@ def confirm(ctx: RunContext, candidates: Sequence[Candidate], occasion: str = ""
         The rounds by key of the candidate, without candidates that have none. Empty if the run has no latency goal.
     """
     names = latency_metrics(ctx.problem.goal)
-    rounds_wanted = rounds_of(ctx.problem.measurement)
+    rounds_wanted = MeasurementSettings.parse(ctx.problem.measurement).rounds
     confirmations = {candidate.key: Confirmation() for candidate in candidates}
     for number in range(rounds_wanted + EXTRA_ROUNDS if names else 0):
         options = EvaluationOptions(
@@ -136,7 +136,7 @@ def latency_metrics(goal: Goal) -> list[str]:
 
 def confirmation_seconds(problem: Problem, count: int) -> float:
     """Time that confirming this many candidates takes."""
-    return count * rounds_of(problem.measurement) * float(_round_settings(problem, 0)["seconds"])
+    return count * MeasurementSettings.parse(problem.measurement).rounds * float(_round_settings(problem, 0)["seconds"])
 
 
 def _round_settings(problem: Problem, number: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from autoopt.engine.run.trial import (
     trial_details,
 )
 from autoopt.engine.work.context import RunContext
-from autoopt.metrics import Estimate
+from autoopt.metrics import Estimate, latency_objective
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
 from autoopt.search.study import Study
@@ -115,12 +115,12 @@ class SearchLoop:
 
     def incumbent(self) -> float | None:
         """The best latency ratio of a feasible trial so far; None before the first, or without a latency objective."""
-        latencies = [o.metric for o in self.ctx.problem.goal.objectives if o.metric.startswith("latency")]
-        if not latencies:
+        metric = latency_objective(self.ctx.problem.goal.objectives)
+        if metric is None:
             return None
         ratios: list[float] = []
         for trial in self.completed:
-            ratio = trial.result.ratios.get(latencies[0])
+            ratio = trial.result.ratios.get(metric)
             if ratio is not None and trial.result.feasible:
                 ratios.append(ratio.value)
         return min(ratios, default=None)

@@ -109,6 +109,6 @@ def _combined(measured: Sequence[Mapping[str, Details]]) -> dict[str, Estimate]:
     estimates = {name: [json_codec.from_json(Estimate, one[name]) for one in measured] for name in names}
     if len(measured) == 1:
         return {name: values[0] for name, values in estimates.items()}
-    from autoopt.measure.intervals.replicas import together  # imports numpy
+    from autoopt.measure.intervals.replicas import prediction_interval  # imports numpy
 
-    return {name: together(values) for name, values in estimates.items()}
+    return {name: prediction_interval(values) for name, values in estimates.items()}

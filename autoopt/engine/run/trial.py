@@ -11,7 +11,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
-from autoopt.metrics import Estimate
+from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import IntermediateResult, TrialResult
 from autoopt.store import TrialRecord
@@ -118,7 +118,7 @@ def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> d
     """
     values = {name: estimate.value for name, estimate in result.metrics.items()}
     for name, ratio in result.ratios.items():
-        if name in baseline and name.startswith(("latency", "throughput")):
+        if name in baseline and name in STEADY_STATE:
             values[name] = ratio.value * baseline[name].value
     return values
 

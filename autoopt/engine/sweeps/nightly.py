@@ -41,7 +41,7 @@ def measure_again(
         baseline = _with_figures(result.baseline, source_figures)
         result = replace(result, baseline=baseline, best=None if best is None else updated)
         entry = replace(entry, result=result)
-        broken = [verdict.reason for verdict in measured.verdicts if verdict.holds == "fails"]
+        broken = [verdict.reason for verdict in measured.verdicts if verdict.status == "fails"]
         if best is not None and broken:
             reason = f"the best model, measured again, breaks a constraint: {broken[0]}"
             entry = replace(entry, status=BROKEN, reason=reason)

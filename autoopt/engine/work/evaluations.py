@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from autoopt.data import DataConfig
 from autoopt.engine.work.calls import CallTerms, evaluate_model
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
@@ -13,10 +14,11 @@ from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import EvaluationInput, evaluation_key
 from autoopt.engine.work.problem import DataSource, Goal
 from autoopt.errors import TimeUp
-from autoopt.json_codec import to_json
 from autoopt.measure.constraints import Verdict, judge
 from autoopt.measure.meters import Meter, meters_for
-from autoopt.metrics import Estimate
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.metrics import MEDIAN_LATENCY, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.store import EvaluationRecord
@@ -46,7 +48,7 @@ class Measurements:
     ratios: dict[str, Estimate] = field(default_factory=dict)
     source: dict[str, Estimate] = field(default_factory=dict)
     """Metrics of the source model, measured beside the candidate."""
-    drops: dict[str, Any] = field(default_factory=dict)
+    drops: dict[str, Estimate] = field(default_factory=dict)
     """Paired intervals of the drop against the source, by metric."""
     details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Course of the measurement, by meter."""
@@ -78,7 +80,7 @@ class Measurements:
         self.metrics.update(record.metrics)
         self.ratios.update(record.ratios)
         self.source.update(record.source_metrics)
-        self.drops.update(record.details.get("drops", {}))
+        self.drops.update(MeasureReply(details=record.details).drops)
         self.details[record.meter] = record.details
         if record.details.get("disturbed") or record.details.get("busy"):
             self.disturbed = True
@@ -89,8 +91,8 @@ class Measurements:
             name = constraint.metric
             if name in names and name in self.metrics:
                 source, ratio = self.source.get(name), self.ratios.get(name)
-                details = {"drops": self.drops}
-                verdict = judge(constraint, goal.metric(name), self.metrics[name], source, ratio, details)
+                drop = self.drops.get(name)
+                verdict = judge(constraint, goal.metric(name), self.metrics[name], source, ratio, drop)
                 self.verdicts.append(verdict)
 
     @property
@@ -108,7 +110,7 @@ class Measurements:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Reasons of the constraints that fail or are uncertain."""
-        return tuple(verdict.reason for verdict in self.verdicts if verdict.holds != "holds")
+        return tuple(verdict.reason for verdict in self.verdicts if verdict.status != "holds")
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,6 @@ class _MeterRun:
     data: DataSource
     key: str
     incumbent: float | None
-
-    @property
-    def limit(self) -> float:
-        """Seconds beyond the run's limit of a measurement."""
-        if self.meter.name != "latency":
-            return 0.0
-        return max(0.0, latency_seconds(self.settings) - latency_seconds({}))
 
 
 def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions | None = None) -> Measurements:
@@ -153,22 +148,6 @@ def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions |
     return measurements
 
 
-def latency_seconds(settings: Mapping[str, Any]) -> float:
-    """How long a latency may take with these settings on a busy machine: each profile waits for other programs and is
-    measured again for as long; a measurement may take twice its time, and begin when that much has passed."""
-
-    def number(name: str, default: float) -> float:
-        value = settings.get(name)
-        return float(value) if isinstance(value, int | float) else default
-
-    def count(name: str) -> int:
-        value = settings.get(name)
-        return len(value) if isinstance(value, list) else 0
-
-    tables = count("throughput") + (number("concurrency", 1) > 1)
-    return max(1, count("profiles")) * 2 * number("quiet_seconds", 0.5) + (3 + tables / 2) * number("seconds", 5.0)
-
-
 def _meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions) -> Iterator[_MeterRun]:
     """The meters for the metrics, cheap ones first."""
     problem = ctx.problem
@@ -177,10 +156,7 @@ def _meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOption
         names = tuple(metric.name for metric in problem.goal.metrics)
     for meter in meters_for(names, problem.goal.custom):
         metrics = tuple(name for name in meter.metrics if name in names)
-        settings = {name: value for name, value in problem.measurement.items() if name != "rounds"}
-        if settings.get("sequential") and options.judged and meter.name == "task":
-            # The meter stops as soon as the constraints are certain.
-            settings["constraints"] = [asdict(c) for c in problem.goal.constraints if c.metric in meter.metrics]
+        settings = meter.settings_for(problem.measurement, problem.goal.constraints if options.judged else None)
         settings.update(options.settings)
         data = _data_for(ctx, meter)
         keyed_settings = dict(settings)
@@ -202,11 +178,8 @@ def _meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOption
 
 def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
     data = ctx.problem.data
-    if meter.needs == "nothing":
-        return DataSource()
-    if meter.name == "latency" and data.latency:
-        return data.latency
-    return data.evaluation
+    data_sets = {"evaluation": data.evaluation, "latency": data.latency}
+    return next((data_sets[role] for role in meter.data if data_sets[role]), DataSource())
 
 
 def _measuring_runtime(ctx: RunContext) -> tuple[str, ...] | None:
@@ -226,7 +199,7 @@ def _look_up_or_measure(ctx: RunContext, meter_run: _MeterRun) -> tuple[Evaluati
     store, attempt, key = ctx.store, ctx.attempt, meter_run.key
     with ctx.resources.locks.holding(key):
         record = attempt.reusable(store.results.evaluation(key))
-        limit = ctx.problem.limits.measure_seconds + meter_run.limit
+        limit = meter_run.meter.time_limit(ctx.problem.limits.measure_seconds, meter_run.settings)
         if record is None and not claim_or_wait(store, attempt, "evaluation", key, limit):
             record = store.results.evaluation(key)
         if record is not None:
@@ -234,8 +207,8 @@ def _look_up_or_measure(ctx: RunContext, meter_run: _MeterRun) -> tuple[Evaluati
             return record, False
         with released_on_timeout(store, "evaluation", key):
             record = _measure(ctx, meter_run, limit)
-        if meter_run.meter.name == "latency" and "latency_p50" in record.source_metrics:
-            attempt.source_latencies.add(record.source_metrics["latency_p50"].value)
+        if MEDIAN_LATENCY in record.source_metrics:
+            attempt.source_latencies.add(record.source_metrics[MEDIAN_LATENCY].value)
         store.results.finish_evaluation(record)
         attempt.counts.add_executed("evaluations")
         return record, True
@@ -243,20 +216,19 @@ def _look_up_or_measure(ctx: RunContext, meter_run: _MeterRun) -> tuple[Evaluati
 
 def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationRecord:
     problem, attempt, meter = ctx.problem, ctx.attempt, meter_run.meter
-    settings = dict(meter_run.settings)
-    if meter.name == "latency":
-        hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": attempt.source_latencies.typical()}
-        settings = {**{name: value for name, value in hints.items() if value is not None}, **settings}
+    hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": attempt.source_latencies.typical()}
+    settings = {**meter.hints_from(hints), **meter_run.settings}
     attempt.observer.on_measure_start(meter.name)
-    payload = {
-        "candidate": _model_json(ctx, meter_run.candidate),
-        "source": _model_json(ctx, problem.source),
-        "metrics": list(meter_run.metrics),
-        "data": meter_run.data.config,
-        "target": to_json(problem.target),
-        "settings": settings,
-        "user_script": problem.script.path,
-    }
+    data, source = meter_run.data.config, problem.source
+    request = MeasureRequest(
+        candidate=ModelFile(ctx.model_path(meter_run.candidate), meter_run.candidate.session_options),
+        source=ModelFile(ctx.model_path(source), source.session_options),
+        metrics=meter_run.metrics,
+        data=DataConfig.parse(data) if data else None,
+        target=problem.target,
+        settings=MeasurementSettings.parse(settings),
+        user_script=problem.script.path,
+    )
     terms = CallTerms(
         subject=meter_run.candidate.artifact,
         limit=limit,
@@ -264,27 +236,23 @@ def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationR
         exclusive=meter.exclusive,
     )
     host = ctx.resources.hosts.of(problem.host)
-    called = evaluate_model(ctx, host, meter.function, payload, terms).called
-    value = called.value or {}
+    called = evaluate_model(ctx, host, meter.function, request.to_json(), terms).called
+    reply = MeasureReply.from_json(called.value or {})
     attempt.observer.on_measure_end(meter.name, called.outcome, called.seconds)
     return EvaluationRecord(
         key=meter_run.key,
         candidate=meter_run.candidate,
         meter=meter.name,
         outcome=called.outcome,
-        metrics=_estimates(value.get("metrics")),
-        source_metrics=_estimates(value.get("source_metrics")),
-        ratios=_estimates(value.get("ratios")),
-        details=dict(value.get("details", {})),
+        metrics=dict(reply.metrics),
+        source_metrics=dict(reply.source_metrics),
+        ratios=dict(reply.ratios),
+        details=dict(reply.details),
         seconds=called.seconds,
         message=called.message,
         environment=_environment(ctx),
         run=ctx.run,
     )
-
-
-def _model_json(ctx: RunContext, candidate: Candidate) -> dict[str, Any]:
-    return {"path": ctx.model_path(candidate), "session_options": dict(candidate.session_options)}
 
 
 def _environment(ctx: RunContext) -> dict[str, Any]:
@@ -295,7 +263,3 @@ def _environment(ctx: RunContext) -> dict[str, Any]:
     if runtime:
         recorded["measured by"] = runtime
     return recorded
-
-
-def _estimates(values: Mapping[str, Mapping[str, float]] | None) -> dict[str, Estimate]:
-    return {name: Estimate(v["value"], v["low"], v["high"]) for name, v in (values or {}).items()}

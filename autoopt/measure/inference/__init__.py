@@ -1,1 +1,1 @@
-"""Running a model over data: inputs, batches, recurrent state. Read `runner` first."""
+"""Running a model over data: which inputs, in which batches, with which recurrent state. Read `runner` first."""

@@ -1,156 +1,184 @@
-"""Running a model over a data set: batches where the model allows them, state fed back, outputs item by item."""
+"""Running a model over a data set: in batches where the model allows it, with state fed back, output by item."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet, Feed
-from autoopt.data.fit import InputSpec, batch_limit, fit, specs_of
+from autoopt.data.dataset import DataSet, Feed
+from autoopt.data.fit import Dimension, InputSpec, batch_limit, fit, specs_of
 from autoopt.errors import InputError
-from autoopt.measure.request import Model, Request
+from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.model.session import make_session
 
-Item: TypeAlias = list[Any]
-"""The outputs of one item, one value per output; an axis of length 1 stands for the batch where the model has one."""
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+Item: TypeAlias = "list[object]"
+"""The outputs of one item, one value per output. Arrays keep a batch axis of length 1 if the model has one."""
 
 LARGEST_BATCH = 32
 BATCH_BYTES = 32 << 20
+"""Batches of inputs larger than this would only cost memory."""
 
 
 @dataclass
-class Running:
-    """A session of a model with what is needed to feed it."""
+class ModelRunner:
+    """A session of a model and what is needed to feed it. Not thread-safe: it carries the recurrent state."""
 
-    session: Any
+    session: InferenceSession
     inputs: tuple[InputSpec, ...]
     outputs: tuple[str, ...]
     state: Mapping[str, str] = field(default_factory=dict)
+    """Recurrent state: output name -> name of the input that receives it in the next inference."""
     reset_every: int | None = None
+    """Items after which the state starts from zero again."""
     _fed_back: Feed = field(default_factory=dict)
 
     @staticmethod
-    def start(model: Model, request: Request) -> Running:
-        """A new session.
+    def open(model: ModelFile, request: MeasureRequest) -> ModelRunner:
+        """Make a session of a model on the request's target.
 
         Raises:
             InputError: `state` names an input or output that the model does not have, or two of different shapes.
-            Exception: whatever onnxruntime refuses the model with.
+            Exception: whatever onnxruntime raises when it refuses the model.
         """
-        session = make_session(model.path, model.session_options, request.execution_provider, request.threads)
-        inputs, outputs = specs_of(session), tuple(o.name for o in session.get_outputs())
-        config = request.data
-        state = dict(request.settings.get("state") or (config.state if config else {}))
-        for output, target in state.items():
-            if output not in outputs or target not in {i.name for i in inputs}:
-                raise InputError(f"state {output!r} -> {target!r} is not an output and an input of the model")
-            made = next(o.shape for o in session.get_outputs() if o.name == output)
-            taken = next(i.shape for i in inputs if i.name == target)
-            if not _alike(made, taken):
-                raise InputError(f"state {output!r} -> {target!r}: made as {made}, but taken as {list(taken or ())}")
-        reset = request.settings.get("reset_every") or (config.reset_every if config else None)
-        return Running(session, inputs, outputs, state, reset)
+        target, settings, config = request.target, request.settings, request.data
+        session = make_session(model.path, model.session_options, target.execution_provider, target.threads)
+        runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
+        runner.state = settings.state or {}
+        runner.reset_every = settings.reset_every
+        if config is not None:
+            runner.state = runner.state or config.state
+            runner.reset_every = runner.reset_every or config.reset_every
+        runner._check_state()
+        return runner
 
-    def feed(self, feed: Mapping[str, Any]) -> Feed:
-        """A feed fitted to the inputs, with the recurrent state in it (zero at first)."""
-        given = self.state.values()
-        fitted = fit({n: v for n, v in feed.items() if n not in given} if given else feed, self.inputs, given)
+    def _check_state(self) -> None:
+        input_shapes = {spec.name: spec.shape for spec in self.inputs}
+        output_shapes = {output.name: output.shape for output in self.session.get_outputs()}
+        for output, target in self.state.items():
+            if output not in output_shapes or target not in input_shapes:
+                raise InputError(f"state {output!r} -> {target!r} is not an output and an input of the model")
+            before, after = output_shapes[output], input_shapes[target]
+            if not _shapes_fit(before, after):
+                raise InputError(
+                    f"state {output!r} -> {target!r}: the output has shape {before}, the input {list(after or ())}"
+                )
+
+    def feed(self, feed: Mapping[str, object]) -> Feed:
+        """Fit a feed to the model's inputs and add the recurrent state (zero at first)."""
+        state_inputs = set(self.state.values())
+        data_inputs = {name: value for name, value in feed.items() if name not in state_inputs}
+        fitted = fit(data_inputs, self.inputs, state_inputs)
         for spec in self.inputs:
-            if spec.name in given:
-                fitted[spec.name] = self._fed_back.get(spec.name, _zero(spec))
+            if spec.name in state_inputs:
+                fitted[spec.name] = self._fed_back.get(spec.name, _zeros(spec))
         return fitted
 
-    def run(self, feed: Mapping[str, Any]) -> Item:
-        """One inference; remembers the state for the next."""
+    def run(self, feed: Mapping[str, object]) -> Item:
+        """Run one inference and remember the state for the next."""
         outputs: Item = self.session.run(None, self.feed(feed))
         if self.state:
             by_name = dict(zip(self.outputs, outputs, strict=True))
-            self._fed_back = {target: by_name[output] for output, target in self.state.items()}
+            self._fed_back = {target: np.asarray(by_name[output]) for output, target in self.state.items()}
         return outputs
 
     def reset(self) -> None:
-        """Forget the recurrent state."""
+        """Set the recurrent state back to zero."""
         self._fed_back = {}
 
     def items(self, data: DataSet, limit: int | None = None, batch_size: int = 0) -> Iterator[Item]:
-        """The outputs of each item of `data`, in order.
+        """Yield the outputs of each item of `data`, in order.
 
-        Items go in batches where the model's first dimension is free and a batch of two gives what two single items
-        give (a model that mixes items, or whose quantisation looks at the whole batch, is run item by item).
+        Items go in batches if the model's first dimension is free and a batch of two gives the same as two single
+        items. A model that mixes items, or whose quantization looks at the whole batch, runs item by item.
         """
         self.reset()
         size = self.batch_size(data, batch_size)
+        has_fixed_batch = any(spec.shape and isinstance(spec.shape[0], int) for spec in self.inputs)
         for index, (feed, _) in enumerate(data.feeds(size, limit)):
             if self.reset_every and index % self.reset_every == 0:
                 self.reset()
             if size == 1:
                 yield self.run(feed)
-            else:
-                count = _length(feed, data)
-                yield from _split(self.run(_padded(feed, data, size) if self._fixed else feed), count)
+                continue
+            count = _length(feed, data)
+            if has_fixed_batch and count < size:
+                feed = _padded(feed, data, size)
+            yield from _split(self.run(feed), count)
 
-    @property
-    def _fixed(self) -> bool:
-        return any(i.shape and isinstance(i.shape[0], int) for i in self.inputs)
-
-    def batch_size(self, data: DataSet, wanted: int = 0) -> int:
-        """Items per inference: `wanted` (0: as many as is sensible), as far as the model allows."""
+    def batch_size(self, data: DataSet, wanted_size: int = 0) -> int:
+        """Choose the items per inference: `wanted_size` (0: as many as is sensible), if the model allows it."""
         if self.state or data.uneven or len(data) == 1:
             return 1
         limit = batch_limit(self.inputs, data.columns)
         if limit is not None:
             return limit
-        per_item = sum(a.nbytes // len(data) for a in data.columns.values() if a.ndim)
-        size = min(wanted or LARGEST_BATCH, len(data), max(1, BATCH_BYTES // max(1, per_item)))
-        return size if size == 1 or self._batch_is_items(data) else 1
+        item_bytes = sum(column.nbytes // len(data) for column in data.columns.values() if column.ndim)
+        size = min(wanted_size or LARGEST_BATCH, len(data), max(1, BATCH_BYTES // max(1, item_bytes)))
+        if size > 1 and self._batch_equals_items(data):
+            return size
+        return 1
 
-    def _batch_is_items(self, data: DataSet) -> bool:
+    def _batch_equals_items(self, data: DataSet) -> bool:
         try:
-            (pair, _), *_ = data.feeds(2, 2)
-            together = _split(self.run(pair), 2)
-            apart = [self.run(feed) for feed, _ in data.feeds(1, 2)]
-        except Exception:  # a model that does not take two items: one at a time then shows its own error
+            pair = next(data.feeds(2, 2))[0]
+            batched = _split(self.run(pair), 2)
+            single = [self.run(feed) for feed, _ in data.feeds(1, 2)]
+        except Exception:  # The model does not take two items. One at a time then shows the model's own error.
             return False
-        return all(_close(a, b) for x, y in zip(together, apart, strict=True) for a, b in zip(x, y, strict=True))
-
-
-def _alike(one: Sequence[Any] | None, two: Sequence[Any] | None) -> bool:
-    """Whether two shapes can be equal, as far as they are known."""
-    if not one or not two:
+        for one, other in zip(batched, single, strict=True):
+            for a, b in zip(one, other, strict=True):
+                if not _close(a, b):
+                    return False
         return True
-    numbers = ((a, b) for a, b in zip(one, two, strict=False) if isinstance(a, int) and isinstance(b, int))
-    return len(one) == len(two) and all(a == b for a, b in numbers)
 
 
-def _zero(spec: InputSpec) -> Array:
-    shape = [d if isinstance(d, int) else 1 for d in spec.shape or ()]
+def _shapes_fit(one: Sequence[Dimension] | None, other: Sequence[Dimension] | None) -> bool:
+    """True if two shapes can be equal, as far as they are known."""
+    if not one or not other:
+        return True
+    if len(one) != len(other):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
+
+
+def _zeros(spec: InputSpec) -> np.ndarray:
+    shape = [size if isinstance(size, int) else 1 for size in spec.shape or ()]
     return np.zeros(shape, spec.dtype or np.float32)
 
 
 def _length(feed: Feed, data: DataSet) -> int:
-    return next(len(feed[n]) for n, a in data.columns.items() if a.ndim)
+    return next(len(feed[name]) for name, column in data.columns.items() if column.ndim)
 
 
 def _padded(feed: Feed, data: DataSet, size: int) -> Feed:
+    """Repeat the last item up to the fixed batch size."""
     missing = size - _length(feed, data)
-    if missing == 0:
-        return feed
-    return {
-        n: np.concatenate([a, np.repeat(a[-1:], missing, 0)]) if data.columns[n].ndim else a for n, a in feed.items()
-    }
+    padded = dict(feed)
+    for name, array in feed.items():
+        if data.columns[name].ndim:
+            padded[name] = np.concatenate([array, np.repeat(array[-1:], missing, 0)])
+    return padded
 
 
-def _split(outputs: Sequence[Any], count: int) -> list[Item]:
+def _split(outputs: Sequence[object], count: int) -> list[Item]:
+    """Split the outputs of a batch into items."""
+    items: list[Item] = [[] for _ in range(count)]
     for value in outputs:
         if isinstance(value, np.ndarray) and (value.ndim == 0 or len(value) < count):
-            raise InputError(f"an output of shape {value.shape} cannot be told apart into {count} items")
-    return [[v[i : i + 1] for v in outputs] for i in range(count)]
+            raise InputError(f"an output of shape {value.shape} cannot be split into {count} items")
+        for index, item in enumerate(items):
+            item.append(value[index : index + 1])  # type: ignore[index]  # an array, or a list with one value per item
+    return items
 
 
-def _close(a: Any, b: Any) -> bool:
+def _close(a: object, b: object) -> bool:
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.dtype.kind not in "fiub":
         return bool(np.array_equal(np.asarray(a, object), np.asarray(b, object)))
     if a.shape != b.shape:
@@ -159,22 +187,24 @@ def _close(a: Any, b: Any) -> bool:
     return bool(np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-3, atol=1e-4 * scale + 1e-9))
 
 
-def stack(items: Sequence[Any]) -> Array:
-    """One output of all items as one array with items along axis 0.
+def stack(items: Sequence[object]) -> np.ndarray:
+    """Join one output of all items into one array with items along axis 0.
 
     Raises:
         InputError: the items' shapes differ.
     """
-    arrays = [np.asarray(i) for i in items]
-    if len({a.shape for a in arrays}) > 1:
-        raise InputError("the outputs of the items differ in shape, so there is no one array of them")
+    arrays = [np.asarray(item) for item in items]
+    if len({array.shape for array in arrays}) > 1:
+        raise InputError("the outputs of the items differ in shape, so they do not form one array")
     if arrays[0].ndim and arrays[0].shape[0] == 1:
         return np.concatenate(arrays)
     return np.stack(arrays)
 
 
-def plain(value: Any) -> Any:
-    """One output as numbers where it can be: maps, one an item, become an array with a column for each key."""
-    if isinstance(value, list) and value and all(isinstance(v, dict) and v.keys() == value[0].keys() for v in value):
-        return np.array([list(v.values()) for v in value])
-    return value
+def plain(value: object) -> object:
+    """Convert an output to numbers if possible: maps, one per item, become an array with a column for each key."""
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return value
+    if any(not isinstance(row, dict) or row.keys() != value[0].keys() for row in value):
+        return value
+    return np.array([list(row.values()) for row in value])

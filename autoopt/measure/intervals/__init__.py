@@ -1,1 +1,1 @@
-"""Confidence intervals: over the items of a data set, and over replicas of a session."""
+"""95 % confidence intervals: `items` over the items of a data set, `replicas` over independent measurements."""

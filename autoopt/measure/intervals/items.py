@@ -1,83 +1,94 @@
-"""Confidence intervals of 95 %."""
+"""95 % confidence intervals over the items of a data set."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from autoopt.metrics import Estimate
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 LEVEL = 0.95
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 RESAMPLES = 300
-"""Of items, for a statistic of all of them."""
+"""For a statistic of all items, which may be slow to compute."""
+MEAN_RESAMPLES = 1000
+FEWEST_RESAMPLES = 20
+DRAWS_AT_ONCE = 1 << 20
+"""Values resampled in one numpy call: limits memory."""
 
 
-def wilson(good: float, count: int) -> Estimate:
-    """A share `good / count` with its Wilson score interval.
+def wilson(successes: float, count: int) -> Estimate:
+    """Estimate a share `successes / count` with the score interval of Wilson (JASA 22, 1927).
 
     Raises:
-        ValueError: no items.
+        ValueError: there are no items.
     """
     if count <= 0:
         raise ValueError("a share needs at least one item")
-    share = good / count
+    share = successes / count
     centre = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
     half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
     return Estimate(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
 
 
-def mean_interval(values: Sequence[float] | Array, resamples: int = 1000, seed: int = 0) -> Estimate:
-    """The mean of independent values with its percentile bootstrap interval."""
+def mean_interval(values: Sequence[float] | np.ndarray, resamples: int = MEAN_RESAMPLES, seed: int = 0) -> Estimate:
+    """Estimate the mean of independent values with its percentile bootstrap interval."""
     array = np.asarray(values, np.float64)
+    mean = float(array.mean())
     if len(array) < 2 or bool(np.all(array == array[0])):
-        return Estimate.exact(float(array.mean()))
+        return Estimate.exact(mean)
     rng = np.random.default_rng(seed)
-    per_draw = max(1, (1 << 20) // len(array))
-    sizes = [min(per_draw, resamples - done) for done in range(0, resamples, per_draw)]
-    drawn = np.concatenate([array[rng.integers(0, len(array), (n, len(array)))].mean(axis=1) for n in sizes])
-    return _around(float(array.mean()), drawn)
+    per_draw = max(1, DRAWS_AT_ONCE // len(array))
+    means = []
+    for drawn in range(0, resamples, per_draw):
+        size = min(per_draw, resamples - drawn)
+        means.append(array[rng.integers(0, len(array), (size, len(array)))].mean(axis=1))
+    return _percentile_interval(mean, np.concatenate(means))
 
 
-def bootstrap(statistic: Callable[[Array], float], count: int) -> Estimate:
-    """`statistic(indices)` of all `count` items with the percentile bootstrap interval over items.
+def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
+    """Estimate `statistic(indices)` of all `count` items with the percentile bootstrap interval over items.
 
-    Resamples for which the statistic is undefined (ValueError, not finite) are left out; with fewer than 20 left the
-    interval is as wide as the values seen.
+    Resamples for which the statistic is undefined (ValueError or not finite) are skipped. With fewer than 20 left the
+    interval spans all resampled values.
     """
     value = statistic(np.arange(count))
     if count < 2:
         return Estimate.exact(value)
     rng = np.random.default_rng(0)
-    drawn: list[float] = []
+    resampled: list[float] = []
     for _ in range(RESAMPLES):
         try:
-            one = statistic(rng.integers(0, count, count))
+            result = statistic(rng.integers(0, count, count))
         except ValueError:
             continue
-        if math.isfinite(one):
-            drawn.append(one)
-    if len(drawn) < 20:
-        return Estimate(value, min([value, *drawn]), max([value, *drawn]))
-    return _around(value, np.array(drawn))
+        if math.isfinite(result):
+            resampled.append(result)
+    if len(resampled) < FEWEST_RESAMPLES:
+        return Estimate(value, min([value, *resampled]), max([value, *resampled]))
+    return _percentile_interval(value, np.array(resampled))
 
 
-def _around(value: float, drawn: Array) -> Estimate:
-    low, high = np.quantile(drawn, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+def _percentile_interval(value: float, resampled: np.ndarray) -> Estimate:
+    low, high = np.quantile(resampled, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
 def paired_share(lost: int, won: int, count: int) -> Estimate:
-    """Difference of two shares of the same items, `(lost - won) / count`: `lost` items are right only in the first,
-    `won` only in the second. Score interval of Tango (Statistics in Medicine 17, 1998), solved by bisection.
+    """Estimate the difference of two shares of the same items, `(lost - won) / count`.
+
+    Score interval of Tango (Statistics in Medicine 17, 1998), solved by bisection.
+
+    Args:
+        lost: items that are right only in the first.
+        won: items that are right only in the second.
+        count: all items.
 
     Raises:
-        ValueError: no items.
+        ValueError: there are no items.
     """
     if count <= 0:
         raise ValueError("a share needs at least one item")
@@ -91,20 +102,22 @@ def paired_share(lost: int, won: int, count: int) -> Estimate:
         share = max((math.sqrt(root) - linear) / (2 * twice), 0.0)
         spread = count * (2 * share + delta * (1 - delta))
         above = lost - won - count * delta
-        return above / math.sqrt(spread) if spread > 0 else math.copysign(math.inf, above) if above else 0.0
+        if spread > 0:
+            return above / math.sqrt(spread)
+        return math.copysign(math.inf, above) if above else 0.0
 
     return Estimate(value, _solve(score, -1.0, value, Z), _solve(score, value, 1.0, -Z))
 
 
-def _solve(score: Callable[[float], float], low: float, high: float, wanted: float) -> float:
-    """Where the falling function `score` is `wanted`, or the outer end where it never gets there."""
-    if score(low) < wanted:
+def _solve(score: Callable[[float], float], low: float, high: float, target: float) -> float:
+    """Find where the falling function `score` reaches `target`, or the outer end if it never does."""
+    if score(low) < target:
         return low
-    if score(high) > wanted:
+    if score(high) > target:
         return high
     for _ in range(60):
         middle = (low + high) / 2
-        if score(middle) > wanted:
+        if score(middle) > target:
             low = middle
         else:
             high = middle

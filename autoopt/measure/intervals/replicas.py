@@ -1,4 +1,7 @@
-"""Intervals over independent units of measurement: replicas of a session, or pairs of blocks."""
+"""95 % confidence intervals over independent measurements: replicas of a session, or pairs of blocks.
+
+All work on logarithms: ratios of times multiply, and their errors are relative.
+"""
 
 from __future__ import annotations
 
@@ -6,87 +9,90 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from autoopt.metrics import Estimate
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
-
 RESAMPLES = 1000
 FEW = 4
-"""Fewest replicas whose spread says something of the spread between sessions."""
-BETWEEN = 0.004
-"""Standard deviation of the logarithm of a ratio from one process to the next on a machine that is left alone."""
+"""Fewest replicas whose spread says something about the spread between sessions."""
+BETWEEN_PROCESSES = 0.004
+"""Standard deviation of the logarithm of a ratio from one process to the next on an idle machine."""
 
 
-def interval(logs: Sequence[float], *, level: float = 0.95, beyond: float = 0.0, seed: int = 0) -> Estimate:
-    """exp of the centre of `logs` (logarithms of ratios or times of independent units) with a bootstrap interval.
+def log_interval(logs: Sequence[float], *, level: float = 0.95, beyond: float = 0.0, seed: int = 0) -> Estimate:
+    """Estimate exp of the centre of logarithms (of ratios or times of independent units) with a bootstrap interval.
 
     The centre is a trimmed mean: without the outer unit on each side from 7 units on, without the outer quarters from
-    12 on. The percentile bootstrap of few
-    units is too narrow, so its ends are moved out by sqrt(n / (n - 1)) and the ratio of the t to the normal quantile
-    (Hesterberg, The American Statistician 69, 2015). `beyond` is the half-width, in logarithms, of what the units
-    cannot show; it is added as independent errors are. One unit has an interval of a factor of two: nothing is known
-    of its spread.
+    12 on. The percentile bootstrap of few units is too narrow, so its ends are moved out by sqrt(n / (n - 1)) and the
+    ratio of the t to the normal quantile (Hesterberg, The American Statistician 69, 2015). A single unit says nothing
+    about its spread and gets an interval of a factor of two.
+
+    Args:
+        logs: one logarithm per unit.
+        level: confidence level.
+        beyond: half-width, in logarithms, of an independent error that the units do not show.
+        seed: of the resampling.
     """
     values = np.sort(np.asarray(logs, np.float64))
-    centre = trimmed(values)
+    centre = float(trimmed_mean(values))
     if len(values) < 2:
         return _exp(centre, math.log(2), math.log(2))
     rng = np.random.default_rng(seed)
-    drawn = trimmed(np.sort(values[rng.integers(0, len(values), (RESAMPLES, len(values)))], axis=1))
-    low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
-    wider = _widening(len(values), level)
-    down, up = wider * (centre - float(low)), wider * (float(high) - centre)
+    resamples = values[rng.integers(0, len(values), (RESAMPLES, len(values)))]
+    centres = trimmed_mean(np.sort(resamples, axis=1))
+    low, high = np.quantile(centres, [0.5 - level / 2, 0.5 + level / 2])
+    factor = _widening(len(values), level)
+    down, up = factor * (centre - float(low)), factor * (float(high) - centre)
     return _exp(centre, math.hypot(beyond, max(0.0, down)), math.hypot(beyond, max(0.0, up)))
 
 
 def widened(estimate: Estimate, units: int, beyond: float) -> Estimate:
-    """A bootstrap estimate over that many units of a positive value, its ends moved out as those of `interval` are."""
+    """Move out the ends of a bootstrap estimate of a positive value over `units` units, as `log_interval` does."""
     centre = math.log(estimate.value)
     if units < 2:
         return _exp(centre, math.log(2), math.log(2))
-    wider = _widening(units, 0.95)
-    down, up = wider * (centre - math.log(estimate.low)), wider * (math.log(estimate.high) - centre)
+    factor = _widening(units, 0.95)
+    down, up = factor * (centre - math.log(estimate.low)), factor * (math.log(estimate.high) - centre)
     return _exp(centre, math.hypot(beyond, down), math.hypot(beyond, up))
 
 
-def together(estimates: Sequence[Estimate], beside: Sequence[Sequence[Estimate]] = ()) -> Estimate:
-    """Separate measurements of one positive value as one: their median, and the interval in which a further one will
-    lie with a probability of 95 %.
+def prediction_interval(estimates: Sequence[Estimate], others: Sequence[Sequence[Estimate]] = ()) -> Estimate:
+    """Combine separate measurements of one positive value: their median, and an interval for a further measurement.
 
-    Student's prediction interval over the logarithms. Few may agree by chance, so it is never less than what comes of
-    the spread of all that was measured at that time, nor than what differs between processes anyway. A single one stays
-    as it is, and so does what is the same each time.
+    Student's prediction interval over the logarithms: a further measurement lies in it with a probability of 95 %. A
+    few values may agree by chance, so the interval is never narrower than the spread of everything that was measured
+    at that time suggests, nor than the usual difference between processes. Equal estimates stay as they are.
 
     Args:
-        beside: measurements of other values, made in turns with these.
+        estimates: measurements of the value.
+        others: measurements of other values, made in turn with these.
     """
-    if all(e == estimates[0] for e in estimates):
+    if all(estimate == estimates[0] for estimate in estimates):
         return estimates[0]
-    logs = np.log([e.value for e in estimates])
+    logs = np.log([estimate.value for estimate in estimates])
     count = len(logs)
-    groups = [logs, *(np.log([e.value for e in group]) for group in beside if len(group) > 1)]
-    least = NormalDist().inv_cdf(0.975) * BETWEEN * math.sqrt(2)
-    half = max(_further(groups[:1], count), _further(groups, count), least)
+    groups = [logs]
+    groups += [np.log([estimate.value for estimate in group]) for group in others if len(group) > 1]
+    least = NormalDist().inv_cdf(0.975) * BETWEEN_PROCESSES * math.sqrt(2)
+    half = max(_prediction_half_width(groups[:1], count), _prediction_half_width(groups, count), least)
     return _exp(float(np.median(logs)), half, half)
 
 
-def _further(groups: Sequence[Array], count: int) -> float:
-    """How far from the median of `count` measurements a further one may lie, by the median of the groups' spreads."""
-    spread = float(np.median([g.std(ddof=1) for g in groups]))
-    degrees = sum(len(g) - 1 for g in groups)
-    return _t_quantile(0.975, degrees) * spread * math.sqrt(1 + math.pi / (2 * count))
+def _prediction_half_width(groups: Sequence[np.ndarray], count: int) -> float:
+    """Compute how far a further measurement may lie from the median of `count`, by the groups' median spread."""
+    spread = float(np.median([group.std(ddof=1) for group in groups]))
+    degrees = sum(len(group) - 1 for group in groups)
+    # The variance of a median of n normal values is about pi / 2 times that of their mean.
+    return t_quantile(0.975, degrees) * spread * math.sqrt(1 + math.pi / (2 * count))
 
 
-def trimmed(ordered: Array) -> Any:
-    """The trimmed mean along the last, sorted axis."""
+def trimmed_mean(ordered: np.ndarray) -> np.ndarray:
+    """Compute the trimmed mean along the last, sorted axis."""
     count = ordered.shape[-1]
     cut = count // 4 if count >= 12 else (count + 1) // 8
-    kept = ordered[..., cut : count - cut].mean(axis=-1)
-    return kept if np.ndim(kept) else float(kept)
+    return np.asarray(ordered[..., cut : count - cut].mean(axis=-1))
 
 
 def _exp(centre: float, down: float, up: float) -> Estimate:
@@ -96,12 +102,15 @@ def _exp(centre: float, down: float, up: float) -> Estimate:
 @lru_cache(maxsize=256)
 def _widening(count: int, level: float) -> float:
     normal = NormalDist().inv_cdf(0.5 + level / 2)
-    return _t_quantile(0.5 + level / 2, count - 1) / normal * math.sqrt(count / (count - 1))
+    return t_quantile(0.5 + level / 2, count - 1) / normal * math.sqrt(count / (count - 1))
 
 
-def _t_quantile(share: float, degrees: int) -> float:
-    """The quantile of Student's t: exact for 1 and 2 degrees, else the expansion of Hill (CACM 13, 1970, algorithm
-    396), good to 4 digits. scipy has it too, but takes longer to import than a measurement takes."""
+def t_quantile(share: float, degrees: int) -> float:
+    """Compute the quantile of Student's t for `share` in 0.5..1, to 4 digits.
+
+    Exact for 1 and 2 degrees, else the expansion of Hill (CACM 13, 1970, algorithm 396). scipy has it too, but takes
+    longer to import than a measurement takes.
+    """
     if degrees == 1:
         return math.tan(math.pi * (share - 0.5))
     p = 2 * (1 - share)
@@ -128,12 +137,14 @@ def _t_quantile(share: float, degrees: int) -> float:
     return math.sqrt(n * y)
 
 
-def effective(values: Sequence[float]) -> float:
-    """How many independent values those in time order are worth: n (1 - r) / (1 + r), r the correlation of
-    neighbours where it is positive."""
+def effective_count(values: Sequence[float]) -> float:
+    """Compute how many independent values a series in time order is worth.
+
+    n (1 - r) / (1 + r), with r the correlation of neighbours where it is positive.
+    """
     array = np.asarray(values, np.float64)
     if len(array) < 4 or float(array.std()) == 0.0:
         return float(len(array))
-    r = float(np.corrcoef(array[:-1], array[1:])[0, 1])
-    r = min(max(0.0, r), 0.99)
-    return max(1.0, len(array) * (1 - r) / (1 + r))
+    correlation = float(np.corrcoef(array[:-1], array[1:])[0, 1])
+    correlation = min(max(0.0, correlation), 0.99)
+    return max(1.0, len(array) * (1 - correlation) / (1 + correlation))

@@ -1,212 +1,226 @@
-"""Latency of a candidate beside its source: sessions, inputs, the measurement, and what comes of it."""
+"""The latency meter: opens sessions of candidate and source, measures them in turn, and reports metrics and details."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError, one_line
-from autoopt.measure.inference.batches import batch, batch_size, sized
+from autoopt.json_codec import JsonValue, to_json
+from autoopt.measure.inference.batches import batch, sized, with_batch_size
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import Running
+from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import machine
-from autoopt.measure.latency.pairs import PACE
-from autoopt.measure.latency.protocol import Measurement, Protocol
-from autoopt.measure.latency.results import Latency, results
-from autoopt.measure.latency.subjects import Subject, interrupted
-from autoopt.measure.latency.throughput import compare
+from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.results import results
+from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
-from autoopt.measure.request import Model, Request
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import Estimate
 from autoopt.model.session import caller
 
 T = TypeVar("T")
+Table: TypeAlias = dict[ThroughputCase, Throughput | str]
+"""Throughput by case, or the reason why a model does not run in it."""
+
+PACE = 0.06
+"""How much slower than at its better times the source may be over a whole measurement. On an idle machine it was up to
+4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a process in which the
+source was 7 % slower."""
 
 
-def measure(request: Request) -> Latency:
-    """Latency metrics of the candidate and, where it runs, of the source, paired.
+def measure(request: MeasureRequest) -> MeasureReply:
+    """Measure latency metrics of the candidate and, if it runs, of the source, in pairs.
 
-    A candidate that is the source (same bytes, same options) is measured alone; its ratios are exactly 1.
+    A candidate that equals the source (same bytes, same options) is measured alone; its ratios are exactly 1.
 
     Raises:
-        InputError: settings or data that do not fit the model.
+        InputError: the settings or the data do not fit the model.
         Exception: onnxruntime's, where it refuses the candidate.
     """
-    with _affinity(request.settings.get("affinity")):
-        protocol = Protocol.of(request.settings)
-        limit = quiet_seconds(request)
-        request, refused = sized(request)
-        waited = machine.wait_for_quiet(limit)
+    with _affinity(request.settings.affinity):
+        settings = request.settings
+        request, source_refusal = sized(request)
+        waiting = machine.wait_for_quiet(settings.quiet_seconds)
         before = machine.Reading.now()
         measurement = until_paced(
-            lambda: _measurement(request, protocol, beside=not refused),
-            lambda measurement: pace_of(request, source_ms(measurement)),
-            max(limit, protocol.seconds),
+            lambda: _run(request, with_source=not source_refusal),
+            lambda done: pace_of(request, source_ms(done)),
+            max(settings.quiet_seconds, settings.seconds),
         )
-        concurrency = _concurrent(request, measurement, protocol)
-        load = machine.others(before, machine.Reading.now())
+        table = _throughput_table(request, measurement)
+        load = machine.others_load(before, machine.Reading.now())
         state = machine.describe()
     ms = source_ms(measurement)
     pace = pace_of(request, ms)
-    details: dict[str, Any] = {
+    details: dict[str, JsonValue] = {
         **measurement.summary(),
-        "threads": request.threads,
-        "batch_size": batch_size(request),
-        "source_refused": refused,
-        "machine": {**state, **waited, "others_load": None if load is None else round(load, 3)},
-        "busy": bool(load is not None and load > machine.BUSY),
-        "disturbed": measurement.disturbed or slow(pace),
+        "threads": request.target.threads,
+        "batch_size": request.settings.batch_size,
+        "source_refused": source_refusal,
+        "machine": {**state, **waiting, "others_load": None if load is None else round(load, 3)},
+        "busy": load is not None and load > machine.BUSY,
+        "disturbed": measurement.disturbed or is_slow(pace),
         "source_ms": ms,
         "pace": None if pace is None else round(pace, 3),
-        **interrupted(measurement.candidate),
+        **measurement.candidate.outlier_details(),
     }
-    found = results(request, measurement, batch_size(request), details)
-    return _with_concurrency(request, found, concurrency)
-
-
-def quiet_seconds(request: Request) -> float:
-    return float(request.settings.get("quiet_seconds", 0.5))
+    reply = results(request, measurement, request.settings.batch_size, details)
+    return _with_throughput(request, reply, table)
 
 
 def until_paced(attempt: Callable[[], T], pace: Callable[[T], float | None], seconds: float) -> T:
-    """The first attempt in which the source was not slow, or the last that began within `seconds`."""
+    """Repeat until the source is not slow, for `seconds`; return the last attempt."""
     began = time.monotonic()
     while True:
-        made = attempt()
-        if not slow(pace(made)) or time.monotonic() - began > seconds:
-            return made
+        result = attempt()
+        if not is_slow(pace(result)) or time.monotonic() - began > seconds:
+            return result
 
 
 def source_ms(measurement: Measurement) -> float | None:
-    """The median of the source's blocks that count, in ms; None without a source."""
+    """Compute the median of the source's blocks that count, in ms; None without a source."""
     if measurement.source is None:
         return None
-    return float(np.median([measurement.pairs[n].base for n in measurement.kept()])) / 1e6
+    return float(np.median([pair.source for pair in measurement.selected_pairs()])) / 1e6
 
 
-def pace_of(request: Request, ms: float | None) -> float | None:
-    """How long the source takes, relative to what it took earlier (the setting `source_ms`); None where that is not
-    known. A slow machine shows here even if it was slow all the while."""
-    earlier = request.settings.get("source_ms")
-    return None if not earlier or ms is None else ms / float(earlier)
+def pace_of(request: MeasureRequest, ms: float | None) -> float | None:
+    """Compute the source's time relative to earlier measurements (the setting `source_ms`); None if unknown.
+
+    A slow machine shows here even if it was slow during the whole measurement.
+    """
+    earlier_ms = request.settings.source_ms
+    if not earlier_ms or ms is None:
+        return None
+    return ms / earlier_ms
 
 
-def slow(pace: float | None) -> bool:
+def is_slow(pace: float | None) -> bool:
+    """True if the source was slower than a machine of steady pace explains."""
     return pace is not None and pace > 1 + PACE
 
 
-def _measurement(request: Request, protocol: Protocol, beside: bool) -> Measurement:
-    """The measurement of a sized request; `beside`: with the source, if it is another model."""
+def _run(request: MeasureRequest, with_source: bool) -> Measurement:
+    """Run one measurement of a sized request; the source takes part if it is another model."""
     data = evaluation_data(request)
-    source = request.source if beside and not request.is_source else None
-    base = _subject(request, source, data) if source else None
-    return Measurement(_subject(request, request.candidate, data), base, protocol).run()
+    source = None
+    if with_source and request.source is not None and not request.is_source:
+        source = subject_of(request, request.source, data)
+    return Measurement(subject_of(request, request.candidate, data), source, request.settings).run()
 
 
-def _subject(request: Request, model: Model, data: DataSet) -> Subject:
+def subject_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> Subject:
+    """Make the subject of a model; each of its sessions runs a batch of its own."""
     options = dict(model.session_options)
-    if request.execution_provider != "CPUExecutionProvider":
+    if request.target.execution_provider != "CPUExecutionProvider":
+        # Without binding, every inference would also copy its inputs to the device.
         options.setdefault("io_binding", True)
 
     def make(number: int) -> Call:
-        running = Running.start(model, request)
-        feed = batch(running, data, number, batch_size(request))
-        return caller(running.session, {n: _copy(v) for n, v in feed.items()}, options)
+        runner = ModelRunner.open(model, request)
+        feed = batch(runner, data, number, request.settings.batch_size)
+        own_feed = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in feed.items()}
+        return caller(runner.session, own_feed, options)
 
     return Subject(make)
 
 
-def _copy(value: Any) -> Any:
-    return np.array(value) if isinstance(value, np.ndarray) else value
-
-
-Concurrent: TypeAlias = tuple[Estimate, Estimate | None, Estimate | None]
-
-
-def _concurrent(
-    request: Request, measurement: Measurement, protocol: Protocol
-) -> dict[tuple[int, int], Concurrent | str]:
-    """Throughput by (batch size, concurrency): of the setting `concurrency`, and of the list `throughput`; why not,
-    where a model does not take a batch of that list."""
-    main = (batch_size(request), int(request.settings.get("concurrency") or 1))
-    listed = [
-        (int(t.get("batch_size", 1)), int(t.get("concurrency", 1))) for t in request.settings.get("throughput", ())
-    ]
-    found: dict[tuple[int, int], Concurrent | str] = {}
-    for size, together in dict.fromkeys([main] * (main[1] > 1) + listed):
+def _throughput_table(request: MeasureRequest, measurement: Measurement) -> Table:
+    """Measure the setting `concurrency`, if it is above 1, and all cases of the setting `throughput`."""
+    settings = request.settings
+    main = _main_case(request)
+    cases = list(settings.throughput)
+    if main.concurrency > 1:
+        cases.insert(0, main)
+    table: Table = {}
+    for case in dict.fromkeys(cases):
         try:
-            ours, theirs = _calls(request, measurement, size)
-            found[size, together] = compare(
-                ours, theirs, concurrency=together, batch=size, seconds=protocol.seconds / 2, seed=protocol.seed
+            candidates, sources = _calls(request, measurement, case.batch_size)
+            table[case] = compare_throughput(
+                candidates,
+                sources,
+                concurrency=case.concurrency,
+                batch=case.batch_size,
+                seconds=settings.seconds / 2,
+                seed=settings.seed,
             )
         except Exception as error:
-            if (size, together) == main:
+            if case == main:
                 raise
-            words = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            found[size, together] = one_line(words)
-    return found
+            text = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            table[case] = one_line(text)
+    return table
 
 
-def _calls(request: Request, measurement: Measurement, size: int) -> tuple[list[Call], list[Call]]:
-    """What runs a batch of that size once: candidate and source (none where it is not measured)."""
-    if size == batch_size(request):
-        subjects = [measurement.candidate] + ([measurement.source] if measurement.source else [])
-        ours, *theirs = ([r.call for r in subject.replicas] for subject in subjects)
-    else:
-        other = replace(request, settings={**request.settings, "batch_size": size})
-        data = evaluation_data(other)
-        models = [request.candidate] + ([request.source] if measurement.source and request.source else [])
-        ours, *theirs = ([_subject(other, model, data).make(0)] for model in models)
-    return ours, theirs[0] if theirs else []
+def _main_case(request: MeasureRequest) -> ThroughputCase:
+    return ThroughputCase(request.settings.batch_size, request.settings.concurrency or 1)
 
 
-def _with_concurrency(
-    request: Request, found: Latency, measured: Mapping[tuple[int, int], Concurrent | str]
-) -> Latency:
-    if not measured:
-        return found
-    table = [{"batch_size": b, "concurrency": c, **_row(values)} for (b, c), values in measured.items()]
-    details = {**found.details, "throughput": table}
-    main = measured.get((batch_size(request), int(request.settings.get("concurrency") or 1)))
-    if main is None or isinstance(main, str) or "throughput" not in found.metrics:
-        return replace(found, details=details)
-    ours, theirs, ratio = main
+def _calls(request: MeasureRequest, measurement: Measurement, size: int) -> tuple[list[Call], list[Call]]:
+    """Make the functions that run a batch of that size once: of the candidate, and of the source if it is measured."""
+    if size == request.settings.batch_size:
+        candidates = [replica.call for replica in measurement.candidate.replicas]
+        sources = [replica.call for replica in measurement.source.replicas] if measurement.source else []
+        return candidates, sources
+    request = with_batch_size(request, size)
+    data = evaluation_data(request)
+    candidates = [subject_of(request, request.candidate, data).make(0)]
+    if measurement.source is None or request.source is None:
+        return candidates, []
+    return candidates, [subject_of(request, request.source, data).make(0)]
+
+
+def _with_throughput(request: MeasureRequest, reply: MeasureReply, table: Table) -> MeasureReply:
+    """Add the table to the details, and its main case to the metrics."""
+    if not table:
+        return reply
+    rows = [_row(case, entry) for case, entry in table.items()]
+    details = {**reply.details, "throughput": rows}
+    main = _main_case(request)
+    entry = table.get(main)
+    if not isinstance(entry, Throughput) or "throughput" not in reply.metrics:
+        return replace(reply, details=details)
+    source, ratio = entry.source, entry.ratio
     if request.is_source:
-        theirs, ratio = ours, Estimate.exact(1.0)
-    return Latency(
-        {**found.metrics, "throughput": ours},
-        {**found.source, **({"throughput": theirs} if theirs else {})},
-        {**found.ratios, **({"throughput": ratio} if ratio else {})},
-        {**details, "concurrency": int(request.settings["concurrency"])},
-    )
+        source, ratio = entry.candidate, Estimate.exact(1.0)
+    metrics, source_metrics, ratios = dict(reply.metrics), dict(reply.source_metrics), dict(reply.ratios)
+    metrics["throughput"] = entry.candidate
+    if source is not None and ratio is not None:
+        source_metrics["throughput"] = source
+        ratios["throughput"] = ratio
+    return MeasureReply(metrics, source_metrics, ratios, {**details, "concurrency": main.concurrency})
 
 
-_SIDES = ("candidate", "source", "ratio")
-
-
-def _row(values: Concurrent | str) -> dict[str, Any]:
-    if isinstance(values, str):
-        return {"refused": values}
-    return {name: asdict(estimate) for name, estimate in zip(_SIDES, values, strict=True) if estimate}
+def _row(case: ThroughputCase, entry: Throughput | str) -> dict[str, JsonValue]:
+    row: dict[str, JsonValue] = {"batch_size": case.batch_size, "concurrency": case.concurrency}
+    if isinstance(entry, str):
+        row["refused"] = entry
+        return row
+    for name, estimate in (("candidate", entry.candidate), ("source", entry.source), ("ratio", entry.ratio)):
+        if estimate is not None:
+            row[name] = to_json(estimate)
+    return row
 
 
 @contextmanager
-def _affinity(cores: Any) -> Iterator[None]:
-    """This process on those cores only, for the while; None leaves it alone."""
-    change: Callable[[int, Any], None] | None = getattr(os, "sched_setaffinity", None)
-    if not cores or change is None:
+def _affinity(cores: Sequence[int]) -> Iterator[None]:
+    """Run this process on those cores only; an empty list changes nothing."""
+    if not cores or not hasattr(os, "sched_setaffinity"):
         yield
         return
     before = os.sched_getaffinity(0)
-    change(0, set(cores))
+    os.sched_setaffinity(0, set(cores))
     try:
         yield
     finally:
-        change(0, before)
+        os.sched_setaffinity(0, before)

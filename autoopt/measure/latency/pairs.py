@@ -1,4 +1,4 @@
-"""Pairs of blocks, source and candidate one after the other, and which of them count."""
+"""Pairs of blocks, one of the source and one of the candidate, and the choice of those that count."""
 
 from __future__ import annotations
 
@@ -10,55 +10,68 @@ import numpy as np
 
 from autoopt.measure.intervals.replicas import FEW
 
-AWAY = 0.03
-"""Share of a block in which the thread was kept from running, up to which the block counts as calm. After others had
-its core, a model finds the caches cold, and one with large weights suffers more than one with small: with two other
+PREEMPTED = 0.03
+"""Share of a block in which the thread was preempted, up to which the block counts as undisturbed. After others had its
+core, a model finds the caches cold, and one with large weights suffers more than one with small weights: with two other
 processes on two cores the source of an int8 transformer was 3-20 % slower in such blocks, its candidate 1-13 %."""
 SLOW = 0.1
-"""How much slower than the fast blocks of its replica a calm block may be. Something outside, unseen from
-within, slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a time."""
-
-PACE = 0.06
-"""How much slower than at its better times the source may be for the whole of a measurement. On a machine that was left
-alone it was up to 4 % slower; on one shared with others from outside, the ratio of an int8 LSTM was 8 % other in a
-process in which the source was 7 % slower."""
+"""How much slower than the fast blocks of its replica an undisturbed block may be. Something outside the virtual
+machine slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a time."""
 
 
 class Pair(NamedTuple):
-    """One block of each model: replica, median of the candidate's block and of the source's (1 where there is none) in
-    ns, and the larger share of the two blocks in which the thread was kept from running."""
+    """One block of each model. Times are in ns."""
 
     replica: int
-    mine: float
-    base: float = 1.0
-    away: float = 0.0
+    candidate: float
+    """Median of the candidate's block."""
+    source: float = 1.0
+    """Median of the source's block; 1 if there is no source."""
+    preempted: float = 0.0
+    """The larger share of the two blocks in which the thread was preempted."""
 
 
-def kept(pairs: Sequence[Pair]) -> list[int]:
-    """Numbers of the pairs that count, in time order: the calm ones of each replica, or its calmest quarter where
-    fewer are calm; only of replicas with calm pairs where those are enough."""
-    disturbed = disturbance(pairs)
+def select_pairs(pairs: Sequence[Pair]) -> list[int]:
+    """Select the pairs that count, as indices in time order.
+
+    These are the undisturbed pairs of each replica, or its least disturbed quarter if fewer are undisturbed. Replicas
+    without any undisturbed pair count only if there are too few others.
+    """
+    levels = disturbance(pairs)
     by_replica: dict[int, list[int]] = {}
     for number, pair in enumerate(pairs):
         by_replica.setdefault(pair.replica, []).append(number)
-    chosen: list[list[int]] = []
-    calm_ones: list[list[int]] = []
+    selected: list[int] = []
+    undisturbed: list[int] = []
+    undisturbed_replicas = 0
     for numbers in by_replica.values():
-        calm = [n for n in numbers if disturbed[n] <= 1]
-        least = math.ceil(len(numbers) / 4)
-        chosen.append(calm if len(calm) >= least else sorted(numbers, key=lambda n: disturbed[n])[:least])
-        calm_ones += [chosen[-1]] if calm else []
-    enough = len(calm_ones) >= max(FEW, math.ceil(len(chosen) / 2))
-    return sorted(n for numbers in (calm_ones if enough else chosen) for n in numbers)
+        calm = [number for number in numbers if levels[number] <= 1]
+        fewest = math.ceil(len(numbers) / 4)
+        best = calm
+        if len(calm) < fewest:
+            best = sorted(numbers, key=lambda number: levels[number])[:fewest]
+        selected += best
+        if calm:
+            undisturbed += best
+            undisturbed_replicas += 1
+    if undisturbed_replicas >= max(FEW, math.ceil(len(by_replica) / 2)):
+        selected = undisturbed
+    return sorted(selected)
 
 
 def disturbance(pairs: Sequence[Pair]) -> list[float]:
-    """How disturbed each pair is, at most 1 for calm ones: by how long the thread was away, and by how much slower
-    than the fast quarter of its replica the slower of its blocks was."""
-    replica = np.array([p.replica for p in pairs])
-    slower = np.zeros(len(pairs))
-    for side in (np.array([p.mine for p in pairs]), np.array([p.base for p in pairs])):
+    """Rate how disturbed each pair is; undisturbed pairs have at most 1.
+
+    The rating is the larger of two: the time that the thread was preempted, and how much slower than the fast quarter
+    of its replica the slower of its blocks was.
+    """
+    replica = np.array([pair.replica for pair in pairs])
+    slowdown = np.zeros(len(pairs))
+    for times in (np.array([pair.candidate for pair in pairs]), np.array([pair.source for pair in pairs])):
         for number in set(replica.tolist()):
-            own = replica == number
-            slower[own] = np.maximum(slower[own], side[own] / np.quantile(side[own], 0.25) - 1)
-    return [max(p.away / AWAY, float(s) / SLOW) for p, s in zip(pairs, slower, strict=True)]
+            mask = replica == number
+            slowdown[mask] = np.maximum(slowdown[mask], times[mask] / np.quantile(times[mask], 0.25) - 1)
+    levels = []
+    for pair, slow in zip(pairs, slowdown, strict=True):
+        levels.append(max(pair.preempted / PREEMPTED, float(slow) / SLOW))
+    return levels

@@ -1,23 +1,20 @@
-"""Several profiles of dynamic shapes: latency over them, and the requests they make."""
+"""Several profiles of dynamic shapes: one request for each, and the latency over all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from autoopt.data.sources.synthetic import read_inputs
 from autoopt.errors import InputError, did_you_mean
-from autoopt.measure.latency.meter import measure as measure_one
-from autoopt.measure.latency.meter import pace_of, quiet_seconds, slow, until_paced
-from autoopt.measure.latency.protocol import Protocol
-from autoopt.measure.latency.results import Latency
-from autoopt.measure.request import Request
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, to_json
+from autoopt.measure.latency import meter
+from autoopt.measure.latency.meter import is_slow, pace_of, until_paced
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Estimate
 
-SIZES = ("dimensions", "shapes", "ranges")
 SUMS = (
     "pairs",
     "set_aside",
@@ -32,132 +29,158 @@ SUMS = (
 """Details that add up over the profiles."""
 
 
-def measure(request: Request) -> Latency:
-    """Latency metrics, over the profiles of dynamic shapes in the settings where there are any.
+@dataclass(frozen=True)
+class Profile:
+    """One entry of the setting `profiles`: sizes of the inputs, and its weight in the mean."""
+
+    name: str | int = ""
+    """Defaults to the entry's number."""
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, list[int]] = field(default_factory=dict)
+    ranges: Mapping[str, list[float]] = field(default_factory=dict)
+    weight: float = 1.0
+
+
+def measure(request: MeasureRequest) -> MeasureReply:
+    """Measure latency metrics, over the profiles in the settings if there are any.
 
     Raises:
-        InputError: settings or data that do not fit the model.
+        InputError: the settings or the data do not fit the model.
         Exception: onnxruntime's, where it refuses the candidate.
     """
-    if not request.settings.get("profiles"):
-        return measure_one(request)
-    protocol = Protocol.of(request.settings)
+    settings = request.settings
+    if not settings.profiles:
+        return meter.measure(request)
+    profiles = read_profiles(request)
     return until_paced(
-        lambda: over_profiles(request),
-        lambda found: found.details["pace"],
-        max(quiet_seconds(request), protocol.seconds),
+        lambda: _measure_profiles(request, profiles),
+        lambda reply: _number(reply.details, "pace"),
+        max(settings.quiet_seconds, settings.seconds),
     )
 
 
-def by_profile(request: Request) -> dict[str, Request]:
-    """What is asked for each profile in the settings, by its name: the same with inputs that are made up in its sizes.
-
-    A profile is `{name, dimensions, shapes, ranges, weight}`; without a name its number is its name.
+def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
+    """Read and check the setting `profiles`.
 
     Raises:
-        InputError: something in a profile that is unknown, or that the source model does not have.
+        InputError: a profile has an unknown field, or names something that the source model does not have.
     """
-    profiles = request.settings["profiles"]
-    _check(profiles, (request.source or request.candidate).path)
-    settings = {k: v for k, v in request.settings.items() if k != "profiles"}
-    sizes = [{k: profile[k] for k in SIZES if k in profile} for profile in profiles]
-    return {
-        str(profile.get("name", number)): replace(request, data=None, settings={**settings, **sizes[number]})
-        for number, profile in enumerate(profiles)
-    }
+    entries = request.settings.profiles
+    if not isinstance(entries, Sequence) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise InputError("must be a list of {name, dimensions, shapes, ranges, weight}", where="profiles")
+    inputs, _ = read_inputs((request.source or request.candidate).path)
+    input_names = [spec.name for spec in inputs]
+    symbols = sorted({size for spec in inputs for size in spec.shape or () if isinstance(size, str)})
+    profiles: dict[str, Profile] = {}
+    for number, entry in enumerate(entries):
+        where = f"profiles[{number}]"
+        assert isinstance(entry, Mapping)
+        _check_names(entry, ("name", "dimensions", "shapes", "ranges", "weight"), "setting", where)
+        _check_names(entry.get("dimensions", {}), symbols, "symbolic dimension", f"{where}.dimensions")
+        _check_names(entry.get("shapes", {}), input_names, "input", f"{where}.shapes")
+        _check_names(entry.get("ranges", {}), input_names, "input", f"{where}.ranges")
+        try:
+            profile = from_json(Profile, entry)
+        except JsonTypeError as error:
+            raise InputError(str(error), where=where) from None
+        if profile.weight <= 0:
+            raise InputError(f"must be above 0, not {profile.weight:g}", where=f"{where}.weight")
+        name = str(entry.get("name", number))
+        if name in profiles:
+            raise InputError(f"two profiles have the name {name!r}", where="profiles")
+        profiles[name] = replace(profile, name=name)
+    return tuple(profiles.values())
 
 
-def over_profiles(request: Request) -> Latency:
-    """Each profile measured by itself with its share of the time; the result is the weighted geometric mean, and so is
-    what the setting `source_ms` is compared with.
+def _check_names(entries: JsonValue, names: Collection[str], noun: str, where: str) -> None:
+    if not isinstance(entries, Mapping):
+        raise InputError("must be a mapping", where=where)
+    for name in entries:
+        if name not in names:
+            remedy = did_you_mean(str(name), names) or f"there are: {', '.join(names) or 'none'}"
+            raise InputError(f"no {noun} {name!r}", where=where, remedy=remedy)
 
-    Raises:
-        InputError: as `by_profile`.
+
+def request_for(request: MeasureRequest, profile: Profile) -> MeasureRequest:
+    """Make the request for one profile: the same with synthetic inputs of its sizes."""
+    settings = replace(
+        request.settings,
+        profiles=None,
+        dimensions=profile.dimensions or request.settings.dimensions,
+        shapes=profile.shapes or request.settings.shapes,
+        ranges=profile.ranges or request.settings.ranges,
+    )
+    return replace(request, data=None, settings=settings)
+
+
+def _measure_profiles(request: MeasureRequest, profiles: Sequence[Profile]) -> MeasureReply:
+    """Measure each profile on its own with its share of the time, and average geometrically by weight.
+
+    The setting `source_ms` is compared with the weighted mean, not with single profiles.
     """
-    profiles = request.settings["profiles"]
-    seconds = Protocol.of(request.settings).seconds / len(profiles)
-    found: dict[str, Latency] = {}
-    for name, one in by_profile(request).items():
-        settings = {k: v for k, v in one.settings.items() if k != "source_ms"}
-        found[name] = measure_one(replace(one, settings={**settings, "seconds": seconds}))
-    weights = np.array([float(p.get("weight", 1.0)) for p in profiles])
+    share = request.settings.seconds / len(profiles)
+    replies: dict[str, MeasureReply] = {}
+    for profile in profiles:
+        single = request_for(request, profile)
+        single = replace(single, settings=replace(single.settings, seconds=share, source_ms=None))
+        replies[str(profile.name)] = meter.measure(single)
+    weights = np.array([profile.weight for profile in profiles])
     weights = weights / weights.sum()
-    return Latency(
-        _geometric([f.metrics for f in found.values()], weights),
-        _geometric([f.source for f in found.values()], weights),
-        _geometric([f.ratios for f in found.values()], weights),
-        {
-            **_together(request, [f.details for f in found.values()], weights),
-            "profiles": {
-                name: {
-                    **one.details,
-                    "metrics": {n: asdict(e) for n, e in one.metrics.items()},
-                    "ratios": {n: asdict(e) for n, e in one.ratios.items()},
-                }
-                for name, one in found.items()
-            },
-        },
+    parts: dict[str, JsonValue] = {}
+    for name, reply in replies.items():
+        parts[name] = {**reply.details, "metrics": to_json(reply.metrics), "ratios": to_json(reply.ratios)}
+    details = _joint_details(request, [reply.details for reply in replies.values()], weights)
+    return MeasureReply(
+        geometric_means([reply.metrics for reply in replies.values()], weights),
+        geometric_means([reply.source_metrics for reply in replies.values()], weights),
+        geometric_means([reply.ratios for reply in replies.values()], weights),
+        {**details, "profiles": parts},
     )
 
 
-def _together(request: Request, found: Sequence[Mapping[str, Any]], weights: Any) -> dict[str, Any]:
-    """How it went over all profiles, under the names that one measurement has."""
-    times = [d["source_ms"] for d in found]
-    ms = None if None in times else float(np.exp(weights @ np.log(times)))
+def _joint_details(request: MeasureRequest, parts: Sequence[JsonObject], weights: np.ndarray) -> dict[str, JsonValue]:
+    """Summarise the measurements of all profiles under the names that a single measurement has."""
+    times = [_number(part, "source_ms") for part in parts]
+    ms = None
+    if None not in times:
+        ms = float(np.exp(weights @ np.log(np.array(times, np.float64))))
     pace = pace_of(request, ms)
-    return {
-        "stopped": ", ".join(dict.fromkeys(d["stopped"] for d in found)),
-        **{name: round(sum(d[name] for d in found), 4) for name in SUMS},
-        "calm": min(d["calm"] for d in found),
-        "warm_up_settled": all(d["warm_up_settled"] for d in found),
-        "threads": request.threads,
-        "source_refused": next((d["source_refused"] for d in found if d["source_refused"]), ""),
-        "busy": any(d["busy"] for d in found),
-        "disturbed": any(d["disturbed"] for d in found) or slow(pace),
+    refusals = [str(part["source_refused"]) for part in parts if part["source_refused"]]
+    details: dict[str, JsonValue] = {"stopped": ", ".join(dict.fromkeys(str(part["stopped"]) for part in parts))}
+    for name in SUMS:
+        details[name] = round(sum(_number(part, name) or 0 for part in parts), 4)
+    details |= {
+        "calm": min(_number(part, "calm") or 0.0 for part in parts),
+        "warm_up_settled": all(part["warm_up_settled"] for part in parts),
+        "threads": request.target.threads,
+        "source_refused": refusals[0] if refusals else "",
+        "busy": any(part["busy"] for part in parts),
+        "disturbed": any(part["disturbed"] for part in parts) or is_slow(pace),
         "source_ms": ms,
         "pace": None if pace is None else round(pace, 3),
-        **({"identical": True} if all(d.get("identical") for d in found) else {}),
     }
+    if all(part.get("identical") for part in parts):
+        details["identical"] = True
+    return details
 
 
-def _check(profiles: Any, model: str) -> None:
-    if not isinstance(profiles, list) or not all(isinstance(p, dict) for p in profiles):
-        raise InputError("must be a list of {name, dimensions, shapes, ranges, weight}", where="profiles")
-    inputs, _ = read_inputs(model)
-    called = [str(profile.get("name", number)) for number, profile in enumerate(profiles)]
-    if len(set(called)) < len(called):
-        raise InputError(f"two of them are called {max(called, key=called.count)!r}", where="profiles")
-    names = [i.name for i in inputs]
-    symbols = sorted({d for i in inputs for d in i.shape or () if isinstance(d, str)})
-    for number, profile in enumerate(profiles):
-        where = f"profiles[{number}]"
-        _known(profile, ("name", *SIZES, "weight"), "setting", where)
-        _known(profile.get("dimensions", {}), symbols, "symbolic dimension", f"{where}.dimensions")
-        for what in ("shapes", "ranges"):
-            _known(profile.get(what, {}), names, "input", f"{where}.{what}")
-        weight = profile.get("weight", 1.0)
-        if not isinstance(weight, int | float) or not weight > 0:
-            raise InputError(f"must be above 0, not {weight!r}", where=f"{where}.weight")
+def _number(details: JsonObject, name: str) -> float | None:
+    value = details[name]
+    return value if isinstance(value, int | float) else None
 
 
-def _known(given: Any, known: Sequence[str], what: str, where: str) -> None:
-    if not isinstance(given, dict):
-        raise InputError("must be a mapping", where=where)
-    for name in given:
-        if name not in known:
-            remedy = did_you_mean(str(name), known) or f"there are: {', '.join(known) or 'none'}"
-            raise InputError(f"no {what} {name!r}", where=where, remedy=remedy)
-
-
-def _geometric(found: Sequence[Mapping[str, Estimate]], weights: Any) -> dict[str, Estimate]:
-    """Weighted geometric means by metric; the profiles' errors are independent, so their squares add up."""
+def geometric_means(estimates: Sequence[Mapping[str, Estimate]], weights: np.ndarray) -> dict[str, Estimate]:
+    """Compute weighted geometric means by metric; the profiles' errors are independent, so their squares add up."""
     means: dict[str, Estimate] = {}
-    for name in found[0]:
-        if not all(name in one for one in found):
+    for name in estimates[0]:
+        if not all(name in part for part in estimates):
             continue
-        values, lows, highs = (np.log([getattr(f[name], side) for f in found]) for side in ("value", "low", "high"))
+        column = [part[name] for part in estimates]
+        values = np.log([estimate.value for estimate in column])
+        lows = np.log([estimate.low for estimate in column])
+        highs = np.log([estimate.high for estimate in column])
         centre = float(weights @ values)
         down = float(np.sqrt(np.sum((weights * (values - lows)) ** 2)))
         up = float(np.sqrt(np.sum((weights * (highs - values)) ** 2)))
-        means[name] = Estimate(*(float(np.exp(v)) for v in (centre, centre - down, centre + up)))
+        means[name] = Estimate(float(np.exp(centre)), float(np.exp(centre - down)), float(np.exp(centre + up)))
     return means

@@ -1,23 +1,23 @@
-"""From a measurement to metrics: absolute values, paired ratios, and their intervals."""
+"""Metrics of a latency measurement: absolute values, paired ratios, and their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
+from autoopt.json_codec import JsonObject
 from autoopt.measure.intervals.items import bootstrap
-from autoopt.measure.intervals.replicas import interval, widened
-from autoopt.measure.latency.pairs import kept
-from autoopt.measure.latency.protocol import BEYOND, BEYOND_FEW, Measurement
-from autoopt.measure.latency.subjects import Subject, value_of
-from autoopt.measure.latency.timing import Array, outliers
-from autoopt.measure.request import Request
-from autoopt.metrics import Estimate
+from autoopt.measure.intervals.replicas import log_interval, widened
+from autoopt.measure.latency.measurement import BEYOND, BEYOND_FEW, Measurement
+from autoopt.measure.latency.pairs import select_pairs
+from autoopt.measure.latency.subjects import Subject, statistic
+from autoopt.measure.latency.timing import outliers
+from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.metrics import START_UP, Estimate
 
-WHAT: Mapping[str, str] = {
+STATISTICS: Final = {
     "latency_p50": "p50",
     "latency_p90": "p90",
     "latency_p99": "p99",
@@ -26,97 +26,112 @@ WHAT: Mapping[str, str] = {
     "cold_start": "cold_start",
     "first_inference": "first_inference",
 }
-BEGINNING = ("cold_start", "first_inference")
+"""Statistic of the times by metric."""
 RARE = 0.01
-"""Share of inferences up to which outliers count as the operating system's."""
+"""Share of inferences up to which outliers are blamed on the operating system."""
 
 
-@dataclass(frozen=True)
-class Latency:
-    """What was measured: estimates by metric name (ms, items per second), and how it went."""
-
-    metrics: Mapping[str, Estimate]
-    source: Mapping[str, Estimate]
-    ratios: Mapping[str, Estimate]
-    details: Mapping[str, Any]
-
-
-def results(request: Request, measurement: Measurement, batch: int, details: dict[str, Any]) -> Latency:
-    """The wanted metrics of both models, and their paired ratios, from the blocks that count."""
-    details = {**details, "interrupted": len(measurement.pairs) - len(_counting(measurement, "p99"))}
-    wanted = [n for n in request.metrics if n in WHAT] or list(WHAT)
-    metrics = {n: _absolute(measurement, measurement.candidate, n, batch) for n in wanted}
+def results(request: MeasureRequest, measurement: Measurement, batch_size: int, details: JsonObject) -> MeasureReply:
+    """Compute the requested metrics of both models and their paired ratios from the pairs that count."""
+    interrupted = len(measurement.pairs) - len(_counted(measurement, "p99"))
+    details = {**details, "interrupted": interrupted}
+    names = [name for name in request.metrics if name in STATISTICS] or list(STATISTICS)
+    metrics = _absolute_values(measurement, measurement.candidate, names, batch_size)
     if request.is_source:
-        return Latency(metrics, metrics, {n: Estimate.exact(1.0) for n in wanted}, {**details, "identical": True})
+        ones = dict.fromkeys(names, Estimate.exact(1.0))
+        return MeasureReply(metrics, metrics, ones, {**details, "identical": True})
     if measurement.source is None:
-        return Latency(metrics, {}, {}, details)
-    source = {n: _absolute(measurement, measurement.source, n, batch) for n in wanted}
-    return Latency(metrics, source, {n: _ratio(measurement, n) for n in wanted}, details)
+        return MeasureReply(metrics, details=details)
+    source_metrics = _absolute_values(measurement, measurement.source, names, batch_size)
+    ratios = {name: _ratio(measurement, measurement.source, name) for name in names}
+    return MeasureReply(metrics, source_metrics, ratios, details)
 
 
-def _absolute(measurement: Measurement, subject: Subject, name: str, batch: int) -> Estimate:
-    what = WHAT[name]
-    if what in BEGINNING:
-        found = interval(np.log(_begun(subject, what)).tolist(), beyond=BEYOND)
-    elif measurement.by_replica:
-        found = interval(np.log(_by_replica(measurement, subject, what)).tolist(), beyond=BEYOND)
-    else:
-        blocks = _blocks(measurement, subject, what)
-        found = bootstrap(lambda chosen: _pooled(blocks, chosen, what), len(blocks))
-        found = widened(found, len(blocks), BEYOND_FEW)
-    ms = Estimate(found.value / 1e6, found.low / 1e6, found.high / 1e6)
-    if name != "throughput":
-        return ms
-    return Estimate(batch * 1e3 / ms.value, batch * 1e3 / ms.high, batch * 1e3 / ms.low)
+def _absolute_values(
+    measurement: Measurement, subject: Subject, names: Sequence[str], batch_size: int
+) -> dict[str, Estimate]:
+    """Estimate metrics in ms, throughput in items per second."""
+    values: dict[str, Estimate] = {}
+    for name in names:
+        ns = _absolute_ns(measurement, subject, STATISTICS[name])
+        value = Estimate(ns.value / 1e6, ns.low / 1e6, ns.high / 1e6)
+        if name == "throughput":
+            items = batch_size * 1e3
+            value = Estimate(items / value.value, items / value.high, items / value.low)
+        values[name] = value
+    return values
 
 
-def _ratio(measurement: Measurement, name: str) -> Estimate:
-    assert measurement.source is not None
-    what, mine, base = WHAT[name], measurement.candidate, measurement.source
-    if what == "p50":
-        return measurement.estimate()
-    if what in BEGINNING:
-        return interval((np.log(_begun(mine, what)) - np.log(_begun(base, what))).tolist(), beyond=BEYOND)
+def _absolute_ns(measurement: Measurement, subject: Subject, name: str) -> Estimate:
+    if name in START_UP:
+        return log_interval(np.log(_start_up_times(subject, name)).tolist(), beyond=BEYOND)
     if measurement.by_replica:
-        logs = np.log(_by_replica(measurement, mine, what)) - np.log(_by_replica(measurement, base, what))
-        found = interval(logs.tolist(), beyond=BEYOND)
+        return log_interval(np.log(_values_by_replica(measurement, subject, name)).tolist(), beyond=BEYOND)
+    blocks = _blocks(measurement, subject, name)
+    estimate = bootstrap(lambda indices: _pooled(blocks, indices, name), len(blocks))
+    return widened(estimate, len(blocks), BEYOND_FEW)
+
+
+def _ratio(measurement: Measurement, source: Subject, metric: str) -> Estimate:
+    candidate, name = measurement.candidate, STATISTICS[metric]
+    if name == "p50":
+        return measurement.estimate()
+    if name in START_UP:
+        logs = np.log(_start_up_times(candidate, name)) - np.log(_start_up_times(source, name))
+        return log_interval(logs.tolist(), beyond=BEYOND)
+    if measurement.by_replica:
+        ours = np.log(_values_by_replica(measurement, candidate, name))
+        theirs = np.log(_values_by_replica(measurement, source, name))
+        ratio = log_interval((ours - theirs).tolist(), beyond=BEYOND)
     else:
-        ours, theirs = _blocks(measurement, mine, what), _blocks(measurement, base, what)
-        found = bootstrap(lambda c: _pooled(ours, c, what) / _pooled(theirs, c, what), len(ours))
-        found = widened(found, len(ours), BEYOND_FEW)
-    return Estimate(1 / found.value, 1 / found.high, 1 / found.low) if name == "throughput" else found
+        mine, base = _blocks(measurement, candidate, name), _blocks(measurement, source, name)
+        ratio = bootstrap(lambda indices: _pooled(mine, indices, name) / _pooled(base, indices, name), len(mine))
+        ratio = widened(ratio, len(mine), BEYOND_FEW)
+    if metric == "throughput":
+        return Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
+    return ratio
 
 
-def _begun(subject: Subject, what: str) -> list[float]:
-    """Times of beginning; the very first session also pays for reading the file and loading code."""
-    values = [float(getattr(replica, what)) for replica in subject.replicas]
-    return values[1:] if len(values) >= 3 else values
+def _start_up_times(subject: Subject, name: str) -> list[float]:
+    """Return the start-up times of the sessions; the very first also pays for reading the file and loading code."""
+    times = [float(getattr(replica, name)) for replica in subject.replicas]
+    if len(times) >= 3:
+        return times[1:]
+    return times
 
 
-def _counting(measurement: Measurement, what: str) -> list[int]:
-    """Numbers of the pairs that count. For p50 the calm ones; what a model does now and then of its own accord is
-    part of every other value, so there only those do not count in which others had the core."""
-    return measurement.kept() if what == "p50" else kept([p._replace(mine=1.0, base=1.0) for p in measurement.pairs])
+def _counted(measurement: Measurement, name: str) -> list[int]:
+    """Select the indices of the pairs that count for a statistic.
+
+    For p50 these are the undisturbed pairs. A model's own occasional slowness is part of every other statistic, so
+    there only pairs in which the thread was preempted are set aside.
+    """
+    pairs = measurement.pairs
+    if name != "p50":
+        pairs = [pair._replace(candidate=1.0, source=1.0) for pair in pairs]
+    return select_pairs(pairs)
 
 
-def _blocks(measurement: Measurement, subject: Subject, what: str) -> list[Array]:
-    """The blocks of a subject that count, in the order of the pairs."""
-    turns = {index: iter(replica.blocks) for index, replica in enumerate(subject.replicas)}
-    blocks = [next(turns[pair.replica]) for pair in measurement.pairs]
-    return [blocks[number] for number in _counting(measurement, what)]
+def _blocks(measurement: Measurement, subject: Subject, name: str) -> list[np.ndarray]:
+    """Return a subject's blocks that count, in the order of the pairs."""
+    blocks_by_replica = [iter(replica.blocks) for replica in subject.replicas]
+    blocks = [next(blocks_by_replica[pair.replica]) for pair in measurement.pairs]
+    return [blocks[number] for number in _counted(measurement, name)]
 
 
-def _by_replica(measurement: Measurement, subject: Subject, what: str) -> list[float]:
-    pools: dict[int, list[Array]] = {}
-    for number, times in zip(_counting(measurement, what), _blocks(measurement, subject, what), strict=True):
+def _values_by_replica(measurement: Measurement, subject: Subject, name: str) -> list[float]:
+    pools: dict[int, list[np.ndarray]] = {}
+    for number, times in zip(_counted(measurement, name), _blocks(measurement, subject, name), strict=True):
         pools.setdefault(measurement.pairs[number].replica, []).append(times)
-    return [_value(np.concatenate(pool), what) for pool in pools.values()]
+    return [_value(np.concatenate(pool), name) for pool in pools.values()]
 
 
-def _pooled(blocks: list[Array], chosen: Any, what: str) -> float:
-    return _value(np.concatenate([blocks[i] for i in chosen]), what)
+def _pooled(blocks: Sequence[np.ndarray], indices: np.ndarray, name: str) -> float:
+    return _value(np.concatenate([blocks[index] for index in indices]), name)
 
 
-def _value(times: Array, what: str) -> float:
-    """Outliers that are not rare are the model's own, and belong to the mean."""
-    return float(times.mean()) if what == "mean" and outliers(times).mean() > RARE else value_of(times, what)
+def _value(times: np.ndarray, name: str) -> float:
+    # Outliers that are not rare are the model's own behaviour, and belong to the mean.
+    if name == "mean" and outliers(times).mean() > RARE:
+        return float(times.mean())
+    return statistic(times, name)

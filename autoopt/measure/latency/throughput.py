@@ -1,4 +1,4 @@
-"""Throughput with several inferences at the same time in one session, source and candidate in turn."""
+"""Throughput with parallel inferences in one session, source and candidate in turn."""
 
 from __future__ import annotations
 
@@ -7,17 +7,30 @@ import random
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from autoopt.measure.intervals.replicas import interval
+from autoopt.measure.intervals.replicas import log_interval
 from autoopt.measure.latency.timing import Call
 from autoopt.metrics import Estimate
 
 ROUNDS = 8
 
 
-def concurrent(call: Call, concurrency: int, seconds: float) -> float:
-    """Inferences per second of `concurrency` threads that call back to back for that long. The first failure of a
-    thread is raised."""
+@dataclass(frozen=True)
+class Throughput:
+    """Items per second of both models, and their paired ratio; None where the source is not measured."""
+
+    candidate: Estimate
+    source: Estimate | None = None
+    ratio: Estimate | None = None
+
+
+def inference_rate(call: Call, concurrency: int, seconds: float) -> float:
+    """Count the inferences per second of `concurrency` threads that call back to back for `seconds`.
+
+    Raises:
+        Exception: the first failure of a thread.
+    """
     counts = [0] * concurrency
     failures: list[BaseException] = []
     start = threading.Barrier(concurrency + 1)
@@ -32,7 +45,7 @@ def concurrent(call: Call, concurrency: int, seconds: float) -> float:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(concurrency)]
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(concurrency)]
     for thread in threads:
         thread.start()
     start.wait()
@@ -41,30 +54,35 @@ def concurrent(call: Call, concurrency: int, seconds: float) -> float:
     stop.set()
     for thread in threads:
         thread.join()
-    spent = time.perf_counter() - began
+    elapsed = time.perf_counter() - began
     if failures:
         raise failures[0]
-    return sum(counts) / spent
+    return sum(counts) / elapsed
 
 
-def compare(
+def compare_throughput(
     candidates: Sequence[Call], sources: Sequence[Call], *, concurrency: int, batch: int, seconds: float, seed: int = 0
-) -> tuple[Estimate, Estimate | None, Estimate | None]:
-    """Items per second of the candidate, of the source, and their paired ratio (None without sources).
+) -> Throughput:
+    """Measure the throughput of candidate and source in alternating rounds.
 
-    Each is given in several sessions, taken in turn; `seconds` is for everything.
+    Several sessions of a model are used in turn; `sources` is empty if the source is not measured. `batch` is the
+    number of items per inference, `seconds` the time for everything.
     """
     rng = random.Random(seed)
-    sides = 2 if sources else 1
-    each = seconds / (ROUNDS * sides)
-    ours: list[float] = []
-    theirs: list[float] = []
+    candidate_logs: list[float] = []
+    source_logs: list[float] = []
+    models = [(candidates, candidate_logs)]
+    if sources:
+        models.append((sources, source_logs))
+    share = seconds / (ROUNDS * len(models))
     for number in range(ROUNDS):
-        turn = [(candidates, ours)] + ([(sources, theirs)] if sources else [])
+        turn = list(models)
         rng.shuffle(turn)
-        for calls, found in turn:
-            found.append(math.log(max(batch * concurrent(calls[number % len(calls)], concurrency, each), 1e-9)))
+        for calls, logs in turn:
+            rate = batch * inference_rate(calls[number % len(calls)], concurrency, share)
+            logs.append(math.log(max(rate, 1e-9)))
+    candidate = log_interval(candidate_logs, seed=seed)
     if not sources:
-        return interval(ours, seed=seed), None, None
-    ratios = [a - b for a, b in zip(ours, theirs, strict=True)]
-    return interval(ours, seed=seed), interval(theirs, seed=seed), interval(ratios, seed=seed)
+        return Throughput(candidate)
+    ratios = [a - b for a, b in zip(candidate_logs, source_logs, strict=True)]
+    return Throughput(candidate, log_interval(source_logs, seed=seed), log_interval(ratios, seed=seed))

@@ -1,4 +1,7 @@
-"""Timing one function: blocks of repeats, warm-up found by looking, the timer's own cost taken off."""
+"""Timing one function: blocks of repeated calls, warm-up by observation, the timer's own cost subtracted.
+
+All times are in nanoseconds.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,25 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias, overload
+from typing import Protocol, TypeAlias, overload
 
 import numpy as np
 
-Call: TypeAlias = Callable[[], Any]
-Array: TypeAlias = "np.ndarray[Any, Any]"
+Call: TypeAlias = Callable[[], object]
 WINDOW = 3
-"""Blocks of calls whose median is compared with that of the blocks before, while warming up."""
+"""Blocks whose median is compared with the median of as many blocks before, while warming up."""
+
+
+class _Usage(Protocol):
+    """The fields of `resource.getrusage` that count context switches."""
+
+    ru_nvcsw: int
+    ru_nivcsw: int
 
 
 @lru_cache(maxsize=1)
 def timer_overhead() -> float:
-    """What two readings of the clock around nothing differ by, in ns: the median of 2000."""
+    """Measure the difference of two readings of the clock around nothing, in ns: the median of 2000."""
 
     def nothing() -> None:
         return None
@@ -28,7 +37,7 @@ def timer_overhead() -> float:
     return float(np.median(_times(nothing, 2000)))
 
 
-def _times(call: Call, count: int) -> Array:
+def _times(call: Call, count: int) -> np.ndarray:
     clock = time.perf_counter_ns
     times = [0] * count
     for index in range(count):
@@ -39,132 +48,149 @@ def _times(call: Call, count: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Presence:
-    """Where a thread stands, in ns: of the clock, of its own time on a core; and how often it gave up its core to
-    wait for something, and had it taken away."""
+class ThreadUsage:
+    """A snapshot of a thread's use of its core. Times are in ns."""
 
     clock: int
-    ran: int
-    waits: int
-    taken: int
+    cpu_time: int
+    voluntary_switches: int
+    """Times that the thread gave up its core to wait for something."""
+    involuntary_switches: int
+    """Times that the scheduler took the core away."""
 
     @staticmethod
-    def now() -> Presence:
-        usage = _RUSAGE() if _RUSAGE else None
-        waits, taken = (usage.ru_nvcsw, usage.ru_nivcsw) if usage else (0, 0)
-        return Presence(time.monotonic_ns(), time.thread_time_ns(), waits, taken)
+    def now() -> ThreadUsage:
+        usage = _thread_usage() if _thread_usage else None
+        switches = (usage.ru_nvcsw, usage.ru_nivcsw) if usage else (0, 0)
+        return ThreadUsage(time.monotonic_ns(), time.thread_time_ns(), *switches)
 
-    def away(self, later: Presence) -> float:
-        """The share of the time until `later` in which this thread was kept from running: others had its core, or the
-        host had it. Time that it spent waiting of its own accord, for a device or for its helpers, does not count."""
-        spent = later.clock - self.clock
-        if spent <= 0 or (later.waits > self.waits and later.taken == self.taken):
+    def preempted_share(self, later: ThreadUsage) -> float:
+        """Compute the share of the time until `later` in which others (or the host) had the thread's core.
+
+        Time that the thread spent waiting of its own accord, for a device or for its helper threads, does not count.
+        """
+        elapsed = later.clock - self.clock
+        waited = later.voluntary_switches > self.voluntary_switches
+        preempted = later.involuntary_switches > self.involuntary_switches
+        if elapsed <= 0 or (waited and not preempted):
             return 0.0
-        return max(0.0, 1 - (later.ran - self.ran) / spent)
+        return max(0.0, 1 - (later.cpu_time - self.cpu_time) / elapsed)
 
 
-def _thread_usage() -> Callable[[], Any] | None:
-    """What tells a thread's switches, or None where the system does not."""
+def _find_thread_usage() -> Callable[[], _Usage] | None:
+    """Find the system call that counts a thread's switches; None where the system has none."""
     try:
         resource = importlib.import_module("resource")
-        return lambda: resource.getrusage(resource.RUSAGE_THREAD)
+        who = resource.RUSAGE_THREAD
     except (ImportError, AttributeError):
         return None
 
+    def usage() -> _Usage:
+        snapshot: _Usage = resource.getrusage(who)
+        return snapshot
 
-_RUSAGE = _thread_usage()
+    return usage
+
+
+_thread_usage = _find_thread_usage()
 
 
 @dataclass(frozen=True)
 class Block:
-    """Times of calls back to back, in ns, and the share of the whole in which the thread was kept from running."""
+    """Times of back-to-back calls in ns, and the share of the whole in which the thread was preempted."""
 
-    times: Array
-    away: float = 0.0
+    times: np.ndarray
+    preempted: float = 0.0
 
 
-class Times(Sequence[Array]):
-    """The times of blocks, in memory pages of their own.
+class BlockTimes(Sequence[np.ndarray]):
+    """The times of many blocks, in memory pages of their own.
 
-    Measuring must not change what is measured: as arrays in the heap they fill the holes in it, and a model that takes
-    its memory from there (one without an arena) was 5 % quicker after a hundred kept blocks than by itself.
+    Measuring must not change what is measured. Arrays on the heap fill the holes in it, and a model that allocates
+    there (one without an arena) was 5 % faster after a hundred stored blocks than on its own.
     """
 
     PAGE = 1 << 16
     """Values in a page; 512 KiB."""
 
     def __init__(self) -> None:
-        self._pages: list[Array] = []
-        self._blocks: list[tuple[int, int, int]] = []
-        """Page, first and last value of each."""
+        self._pages: list[np.ndarray] = []
+        self._spans: list[tuple[int, int, int]] = []
+        """Page, first value and end of each block."""
 
-    def append(self, times: Array) -> None:
-        """Keep a copy of the times of one block, at most `PAGE` of them."""
-        page, _, begin = self._blocks[-1] if self._blocks else (-1, 0, self.PAGE)
+    def append(self, times: np.ndarray) -> None:
+        """Store a copy of the times of one block, at most `PAGE` of them."""
+        page, _, begin = self._spans[-1] if self._spans else (-1, 0, self.PAGE)
         if begin + len(times) > self.PAGE:
             page, begin = page + 1, 0
             self._pages.append(np.frombuffer(mmap.mmap(-1, 8 * self.PAGE), np.float64))
-        self._blocks.append((page, begin, begin + len(times)))
+        self._spans.append((page, begin, begin + len(times)))
         self._pages[page][begin : begin + len(times)] = times
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self._spans)
 
     @overload
-    def __getitem__(self, number: int) -> Array: ...
+    def __getitem__(self, number: int) -> np.ndarray: ...
     @overload
-    def __getitem__(self, number: slice) -> list[Array]: ...
-    def __getitem__(self, number: int | slice) -> Array | list[Array]:
+    def __getitem__(self, number: slice) -> list[np.ndarray]: ...
+    def __getitem__(self, number: int | slice) -> np.ndarray | list[np.ndarray]:
         if isinstance(number, slice):
-            return [self._pages[page][begin:end] for page, begin, end in self._blocks[number]]
-        page, begin, end = self._blocks[number]
+            return [self._pages[page][begin:end] for page, begin, end in self._spans[number]]
+        page, begin, end = self._spans[number]
         return self._pages[page][begin:end]
 
 
-def block(call: Call, count: int, lead_in: int) -> Block:
-    """`count` calls, less the timer's cost; `lead_in` calls before them are not timed: they bring the caches back
-    after another model had them."""
+def time_block(call: Call, count: int, lead_in: int) -> Block:
+    """Time `count` calls, less the timer's cost.
+
+    `lead_in` calls before them are not timed: they refill the caches after another model has used them.
+    """
     for _ in range(lead_in):
         call()
-    before = Presence.now()
+    before = ThreadUsage.now()
     times = _times(call, count)
-    away = before.away(Presence.now())
-    return Block(np.maximum(times - timer_overhead(), 1.0), away)
+    preempted = before.preempted_share(ThreadUsage.now())
+    return Block(np.maximum(times - timer_overhead(), 1.0), preempted)
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """How warming up went: calls made, whether times had settled, and the time of one call then, in ns."""
+    """The result of warming up: number of calls, and the time of one call at the end in ns."""
 
     calls: int
     settled: bool
+    """True if times no longer fell; false if the time limit ended the warm-up."""
     time: float
 
 
 def warm_up(call: Call, limit_ns: float) -> WarmUp:
-    """Call until times no longer fall, at most `limit_ns` (but at least once).
+    """Call until times no longer fall, for at most `limit_ns` (but at least once).
 
-    Blocks of doubling length up to about 1 ms are compared: warm-up is over when the median of the last
-    `WINDOW` blocks is within 3 % of, or above, that of as many before them.
+    Blocks of doubling length up to about 1 ms are compared. Warm-up ends when the median of the last `WINDOW` blocks
+    is at least 97 % of the median of the `WINDOW` blocks before.
     """
     began = time.perf_counter_ns()
-    times, calls, size = [], 0, 1
+    medians: list[float] = []
+    calls, size = 0, 1
     while True:
-        spent = _times(call, size)
+        times = _times(call, size)
         calls += size
-        times.append(float(np.median(spent)))
-        if spent.sum() < 1e6 and size < 256:
+        medians.append(float(np.median(times)))
+        if times.sum() < 1e6 and size < 256:
             size *= 2
-        if len(times) >= 2 * WINDOW:
-            last, before = float(np.median(times[-WINDOW:])), float(np.median(times[-2 * WINDOW : -WINDOW]))
+        if len(medians) >= 2 * WINDOW:
+            last = float(np.median(medians[-WINDOW:]))
+            before = float(np.median(medians[-2 * WINDOW : -WINDOW]))
             if last >= 0.97 * before:
                 return WarmUp(calls, True, last)
         if time.perf_counter_ns() - began > limit_ns:
-            return WarmUp(calls, False, min(times[-WINDOW:]))
+            return WarmUp(calls, False, min(medians[-WINDOW:]))
 
 
-def outliers(times: Array) -> Array:
-    """Which times of a block the operating system made: above 3 times the median and 20 median deviations away."""
-    middle = float(np.median(times))
-    deviation = float(np.median(np.abs(times - middle))) * 1.4826
-    return np.asarray(times > max(3 * middle, middle + 20 * deviation))
+def outliers(times: np.ndarray) -> np.ndarray:
+    """Mark the times that the operating system caused: above 3 medians and 20 median absolute deviations away."""
+    median = float(np.median(times))
+    # 1.4826 scales the median absolute deviation to the standard deviation of a normal distribution.
+    deviation = float(np.median(np.abs(times - median))) * 1.4826
+    return np.asarray(times > max(3 * median, median + 20 * deviation))

@@ -1,1 +1,5 @@
-"""Quality of a model's outputs: task metrics, fidelity to the source model, custom metrics. Read `meters` first."""
+"""Quality of a model's outputs: task metrics, distance to the source model, custom metrics.
+
+Read `meters` first: it runs both models on the same items (`predictions`) and computes metrics from the outputs: `task`
+(with `detection` and `sequences`) against labels, `fidelity` against the source, `custom` with the user's functions.
+"""

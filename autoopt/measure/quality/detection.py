@@ -1,130 +1,174 @@
-"""Mean average precision of boxes, as COCO counts it: 101 recall points, at most 100 boxes a class and image."""
+"""Mean average precision of boxes as COCO computes it: 101 recall points, at most 100 boxes per class and image."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 
 from autoopt.errors import InputError
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
-Boxes: TypeAlias = tuple[Array, Array, Array]
-"""Boxes (n, 4) as x1, y1, x2, y2; their scores (n); their classes (n)."""
-
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
-"""Overlaps (intersection over union) from which on a box counts as found."""
+"""Overlaps (intersection over union) from which a box counts as a hit."""
 RECALLS = np.linspace(0, 1, 101)
-MOST = 100
+MOST_BOXES = 100
 
 
-def is_truth(labels: Array) -> bool:
-    """Whether labels are boxes: (items, boxes, 5), each `class, x1, y1, x2, y2`, class below 0 for padding."""
+@dataclass(frozen=True)
+class Boxes:
+    """The predicted boxes of one image."""
+
+    corners: np.ndarray
+    """(n, 4): x1, y1, x2, y2."""
+    scores: np.ndarray
+    """(n)."""
+    classes: np.ndarray
+    """(n)."""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The matches of one class in one image."""
+
+    scores: np.ndarray
+    """(n), falling."""
+    hits: np.ndarray
+    """(thresholds, n): true for a box that hits a true box at that overlap."""
+    true_boxes: int
+
+
+def are_boxes(labels: np.ndarray) -> bool:
+    """True if labels are boxes: (items, boxes, 5), each `class, x1, y1, x2, y2`, class below 0 for padding."""
     return labels.ndim == 3 and labels.shape[-1] == 5
 
 
-def mean_average_precision(outputs: Sequence[Any], labels: Array, at: float | None = None) -> Callable[[Array], float]:
-    """A function of item indices: the mean over classes and overlaps (`at`: of that overlap alone).
+def mean_average_precision(
+    outputs: Sequence[object], labels: np.ndarray, at: float | None = None
+) -> Callable[[np.ndarray], float]:
+    """Make a function of item indices: the mean over classes and overlaps (`at`: at that overlap only).
 
-    `outputs` are boxes, scores and classes as three outputs (found by shape and type), one output of rows
+    `outputs` are boxes, scores and classes as three outputs (recognised by shape and type), one output of rows
     `x1, y1, x2, y2, score, class`, or one of `{"boxes", "scores", "labels"}` for each item.
 
     Raises:
         InputError: outputs of another form.
     """
-    if not is_truth(labels):
+    if not are_boxes(labels):
         raise InputError(f"boxes need labels of shape (items, boxes, 5), not {labels.shape}")
     thresholds = THRESHOLDS if at is None else np.array([at])
-    found = [_matched(_boxes(outputs, i), labels[i][labels[i][:, 0] >= 0], thresholds) for i in range(len(labels))]
-    classes = sorted({c for item in found for c, (_, _, count) in item.items() if count})
+    matches: list[dict[int, Matches]] = []
+    for index, truth in enumerate(labels):
+        matches.append(_match(_boxes_of(outputs, index), truth[truth[:, 0] >= 0], thresholds))
+    classes = sorted({label for image in matches for label, match in image.items() if match.true_boxes})
 
-    def score(chosen: Array) -> float:
-        each = [p for c in classes if (p := _precision([found[i][c] for i in chosen if c in found[i]])) is not None]
-        if not each:
+    def score(indices: np.ndarray) -> float:
+        precisions = []
+        for label in classes:
+            of_class = [matches[index][label] for index in indices if label in matches[index]]
+            precision = _average_precision(of_class)
+            if precision is not None:
+                precisions.append(precision)
+        if not precisions:
             raise ValueError("mAP needs an item with a box")
-        return float(np.mean(each))
+        return float(np.mean(precisions))
 
     return score
 
 
-Matches: TypeAlias = tuple[Array, Array, int]
-"""Scores (n) in falling order; whether each box hits at each overlap (overlaps, n); how many true boxes there are."""
+def _match(boxes: Boxes, truth: np.ndarray, thresholds: np.ndarray) -> dict[int, Matches]:
+    """Match the boxes of one image by class: in order of score, each takes the true box that it overlaps most."""
+    matches: dict[int, Matches] = {}
+    for label in np.unique(np.concatenate([boxes.classes, truth[:, 0]]).astype(np.int64)):
+        numbers = np.flatnonzero(boxes.classes == label)
+        numbers = numbers[np.argsort(-boxes.scores[numbers], kind="stable")][:MOST_BOXES]
+        true_boxes = truth[truth[:, 0] == label, 1:]
+        hits = np.zeros((len(thresholds), len(numbers)), bool)
+        if len(true_boxes):
+            overlaps = _overlaps(boxes.corners[numbers], true_boxes)
+            for row, threshold in enumerate(thresholds):
+                hits[row] = _hits(overlaps, threshold)
+        matches[int(label)] = Matches(boxes.scores[numbers], hits, len(true_boxes))
+    return matches
 
 
-def _matched(boxes: Boxes, truth: Array, thresholds: Array) -> dict[int, Matches]:
-    """The matches of one image by class: boxes in the order of their scores take the true box they overlap most."""
-    corners, scores, classes = boxes
-    made: dict[int, Matches] = {}
-    for kind in np.unique(np.concatenate([classes, truth[:, 0]]).astype(np.int64)):
-        mine = np.flatnonzero(classes == kind)
-        mine = mine[np.argsort(-scores[mine], kind="stable")][:MOST]
-        wanted = truth[truth[:, 0] == kind, 1:]
-        hit = np.zeros((len(thresholds), len(mine)), bool)
-        overlaps = _overlaps(corners[mine], wanted)
-        for row, threshold in enumerate(thresholds):
-            free = np.ones(len(wanted), bool)
-            for column in range(len(mine) if len(wanted) else 0):
-                best = int(np.argmax(np.where(free, overlaps[column], -1.0)))
-                if free[best] and overlaps[column, best] >= min(threshold, 1 - 1e-10):
-                    free[best], hit[row, column] = False, True
-        made[int(kind)] = (scores[mine], hit, len(wanted))
-    return made
+def _hits(overlaps: np.ndarray, threshold: float) -> np.ndarray:
+    """Assign boxes (rows) to true boxes (columns) greedily; true for each box that gets one."""
+    is_free = np.ones(overlaps.shape[1], bool)
+    hits = np.zeros(len(overlaps), bool)
+    for row, row_overlaps in enumerate(overlaps):
+        best = int(np.argmax(np.where(is_free, row_overlaps, -1.0)))
+        if is_free[best] and row_overlaps[best] >= min(threshold, 1 - 1e-10):
+            is_free[best] = False
+            hits[row] = True
+    return hits
 
 
-def _overlaps(one: Array, two: Array) -> Array:
+def _overlaps(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Compute the intersection over union of all pairs of boxes."""
     low = np.maximum(one[:, None, :2], two[None, :, :2])
     high = np.minimum(one[:, None, 2:], two[None, :, 2:])
     shared = np.prod(np.maximum(high - low, 0), axis=-1)
-    areas = [np.prod(np.maximum(b[:, 2:] - b[:, :2], 0), axis=-1) for b in (one, two)]
-    return np.asarray(shared / np.maximum(areas[0][:, None] + areas[1] - shared, 1e-12))
+    union = _areas(one)[:, None] + _areas(two) - shared
+    return np.asarray(shared / np.maximum(union, 1e-12))
 
 
-def _precision(matches: Sequence[Matches]) -> float | None:
-    """The average precision of one class, the mean over overlaps; None where no image has such a box."""
-    count = sum(m[2] for m in matches)
+def _areas(boxes: np.ndarray) -> np.ndarray:
+    return np.asarray(np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=-1))
+
+
+def _average_precision(matches: Sequence[Matches]) -> float | None:
+    """Compute the average precision of one class, the mean over overlaps; None if no image has such a box."""
+    count = sum(match.true_boxes for match in matches)
     if count == 0:
         return None
-    order = np.argsort(-np.concatenate([m[0] for m in matches]), kind="stable")
-    right = np.cumsum(np.concatenate([m[1] for m in matches], axis=1)[:, order], axis=1)
-    if right.shape[1] == 0:
+    order = np.argsort(-np.concatenate([match.scores for match in matches]), kind="stable")
+    hits = np.cumsum(np.concatenate([match.hits for match in matches], axis=1)[:, order], axis=1)
+    if hits.shape[1] == 0:
         return 0.0
-    precision = right / np.arange(1, right.shape[1] + 1)
-    highest = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    precision = hits / np.arange(1, hits.shape[1] + 1)
+    # The highest precision at this recall or any higher one.
+    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     total = 0.0
-    for row in range(len(right)):
-        at = np.searchsorted(right[row] / count, RECALLS, side="left")
-        total += float(np.sum(highest[row, at[at < right.shape[1]]])) / len(RECALLS)
-    return total / len(right)
+    for row in range(len(hits)):
+        at = np.searchsorted(hits[row] / count, RECALLS, side="left")
+        total += float(np.sum(envelope[row, at[at < hits.shape[1]]])) / len(RECALLS)
+    return total / len(hits)
 
 
-def _boxes(outputs: Sequence[Any], index: int) -> Boxes:
-    first = outputs[0][index]
+def _boxes_of(outputs: Sequence[object], index: int) -> Boxes:
+    """Read the boxes of one image from outputs of any of the accepted forms."""
+    values = [output[index] for output in outputs]  # type: ignore[index]  # arrays, or lists with one value per item
+    first = values[0]
     if isinstance(first, Mapping):
-        parts = [np.asarray(first[k]) for k in ("boxes", "scores", "labels") if k in first]
-        if len(parts) != 3:
+        if not {"boxes", "scores", "labels"} <= first.keys():
             raise InputError("predictions of boxes need 'boxes', 'scores' and 'labels'")
+        parts = [np.asarray(first[name]) for name in ("boxes", "scores", "labels")]
     elif np.shape(first)[-1:] == (6,):
         rows = np.asarray(first).reshape(-1, 6)
         parts = [rows[:, :4], rows[:, 4], rows[:, 5]]
     else:
-        parts = _told_apart([np.asarray(output[index]) for output in outputs])
+        parts = _recognise([np.asarray(value) for value in values])
     corners, scores, classes = parts
     if corners.size != 4 * scores.size or classes.size != scores.size:
         raise InputError(f"{corners.size // 4} boxes, {scores.size} scores and {classes.size} classes do not fit")
-    return corners.reshape(-1, 4).astype(np.float64), scores.ravel().astype(np.float64), classes.ravel()
+    return Boxes(corners.reshape(-1, 4).astype(np.float64), scores.ravel().astype(np.float64), classes.ravel())
 
 
-def _told_apart(parts: Sequence[Array]) -> list[Array]:
-    """Boxes end in an axis of 4; of the others, the classes are whole numbers, and come last where both are floats."""
-    fours = [p for p in parts if p.shape[-1:] == (4,) and p.dtype.kind == "f"]
-    corners = max(fours, key=lambda p: p.size, default=None)
-    rest = [p for p in parts if p is not corners and corners is not None and p.size * 4 == corners.size]
-    if corners is None or len(rest) < 2:
-        shapes = ", ".join(str(p.shape) for p in parts)
-        raise InputError(
-            f"cannot tell boxes, scores and classes in outputs of shapes {shapes}",
-            remedy="a post_process that gives {'boxes', 'scores', 'labels'} can",
-        )
-    rest.sort(key=lambda p: p.dtype.kind != "f")
-    return [corners, rest[0], rest[1]]
+def _recognise(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Order outputs as boxes, scores, classes.
+
+    Boxes end in an axis of 4. Of the others, classes are whole numbers; if both are floats, classes come last.
+    """
+    candidates = [part for part in parts if part.shape[-1:] == (4,) and part.dtype.kind == "f"]
+    if candidates:
+        corners = max(candidates, key=lambda part: part.size)
+        others = [part for part in parts if part is not corners and part.size * 4 == corners.size]
+        others.sort(key=lambda part: part.dtype.kind != "f")
+        if len(others) >= 2:
+            return [corners, others[0], others[1]]
+    shapes = ", ".join(str(part.shape) for part in parts)
+    raise InputError(
+        f"no boxes, scores and classes in outputs of shapes {shapes}",
+        remedy="add a post_process that returns {'boxes', 'scores', 'labels'}",
+    )

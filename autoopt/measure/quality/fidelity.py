@@ -1,107 +1,147 @@
-"""How near a candidate's outputs are to the source model's, output by output."""
+"""Distances of a candidate's outputs from the source model's, output by output."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
 from autoopt.measure.intervals.items import bootstrap, mean_interval, wilson
 from autoopt.metrics import METRICS, Estimate
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 WORST = sys.float_info.max
 """Stands for an infinite error, which JSON does not have."""
+NUMBERS = "fiub"
+"""numpy's kinds of numbers: floats, signed and unsigned integers, booleans."""
 
 
-def compare_output(metric: str, candidate: Sequence[Any], source: Sequence[Any]) -> Estimate | None:
-    """A fidelity metric of one output over its items, or None where it has no meaning for such an output.
+def compare_output(metric: str, candidate: Sequence[object], source: Sequence[object]) -> Estimate | None:
+    """Compute a fidelity metric of one output over its items; None if it has no meaning for such an output.
 
-    `candidate` and `source` hold one array per item. Texts and other non-numbers are compared only by
-    `top1_agreement`. Shapes that differ are as far apart as can be.
+    Texts and other values that are not numbers are compared only by `top1_agreement`. Different shapes count as the
+    largest possible distance.
+
+    Args:
+        metric: its name.
+        candidate: one value per item.
+        source: the same of the source model.
     """
-    pairs = [(np.asarray(c), np.asarray(s)) for c, s in zip(candidate, source, strict=True)]
-    if any(s.dtype.kind not in "fiub" for _, s in pairs):
-        return _agreement([float(c.shape == s.shape and bool(np.all(c == s))) for c, s in pairs], metric)
-    if any(c.shape != s.shape or c.dtype.kind not in "fiub" for c, s in pairs):
+    mine = [np.asarray(value) for value in candidate]
+    base = [np.asarray(value) for value in source]
+    pairs = list(zip(mine, base, strict=True))
+    if any(array.dtype.kind not in NUMBERS for array in base):
+        if metric != "top1_agreement":
+            return None
+        return _agreement([float(c.shape == s.shape and bool(np.all(c == s))) for c, s in pairs])
+    if any(c.shape != s.shape or c.dtype.kind not in NUMBERS for c, s in pairs):
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
-    flat = [(c.astype(np.float64).ravel(), s.astype(np.float64).ravel()) for c, s in pairs]
-    if metric == "top1_agreement":
-        return _agreement([_same_class(c, s) for c, s in pairs], metric)
-    if metric == "cosine":
-        return mean_interval([cosine(c, s) for c, s in flat])
-    if metric == "max_abs_error":
-        return Estimate.exact(max(_largest(c, s) for c, s in flat))
-    if metric == "relative_l2":
-        return _relative(flat)
-    if metric == "kl":
-        return (
-            None if any(s.shape[-1:] in ((), (1,)) for _, s in pairs) else mean_interval([kl(c, s) for c, s in pairs])
-        )
-    return None
-
-
-def _agreement(shares: Sequence[float], metric: str) -> Estimate | None:
-    if metric != "top1_agreement":
+    if metric == "kl" and any(array.shape[-1:] in ((), (1,)) for array in base):
         return None
-    return wilson(sum(shares), len(shares)) if all(s in (0.0, 1.0) for s in shares) else mean_interval(shares)
+    return _COMPARE[metric](mine, base)
 
 
-def _same_class(candidate: Array, source: Array) -> float:
-    """Share of the positions whose highest score along the last axis is the same; of equal ids; of single floats on
-    the same side of a half (probabilities) or of zero."""
+def _agreement(shares: Sequence[float]) -> Estimate:
+    if all(share in (0.0, 1.0) for share in shares):
+        return wilson(sum(shares), len(shares))
+    return mean_interval(shares)
+
+
+def _top1_agreement(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
+    return _agreement([_same_class(c, s) for c, s in zip(mine, base, strict=True)])
+
+
+def _same_class(candidate: np.ndarray, source: np.ndarray) -> float:
+    """Compute the share of positions with the same class: the highest score along the last axis, or equal ids.
+
+    Single floats agree on the same side of a half (probabilities) or of zero (logits).
+    """
     if source.dtype.kind in "iub":
         return float(np.mean(candidate == source)) if source.size else 1.0
     if source.ndim == 0 or source.shape[-1] == 1:
-        border = 0.5 if np.all((source >= 0) & (source <= 1)) else 0.0
-        return float(np.mean((candidate >= border) == (source >= border)))
-    finite = np.all(np.isfinite(candidate), axis=-1)
-    return float(np.mean((candidate.argmax(-1) == source.argmax(-1)) & finite))
+        threshold = 0.5 if np.all((source >= 0) & (source <= 1)) else 0.0
+        return float(np.mean((candidate >= threshold) == (source >= threshold)))
+    is_finite = np.all(np.isfinite(candidate), axis=-1)
+    return float(np.mean((candidate.argmax(-1) == source.argmax(-1)) & is_finite))
 
 
-def cosine(candidate: Array, source: Array) -> float:
-    """Cosine of the angle between two vectors; 1 where both are zero, 0 where one is or is not finite."""
+def _cosine(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
+    return mean_interval([cosine(_flat(c), _flat(s)) for c, s in zip(mine, base, strict=True)])
+
+
+def cosine(candidate: np.ndarray, source: np.ndarray) -> float:
+    """Compute the cosine of the angle between two vectors.
+
+    It is 1 if both are zero, and 0 if only one is, or if the candidate is not finite where the source is.
+    """
     if not np.all(np.isfinite(candidate)):
         return 0.0 if np.all(np.isfinite(source)) else float(np.array_equal(candidate, source, equal_nan=True))
-    one, two = float(np.linalg.norm(candidate)), float(np.linalg.norm(source))
-    if one == 0.0 or two == 0.0:
-        return float(one == two)
-    return float(np.clip(np.dot(candidate / one, source / two), -1.0, 1.0))
+    candidate_norm, source_norm = float(np.linalg.norm(candidate)), float(np.linalg.norm(source))
+    if candidate_norm == 0.0 or source_norm == 0.0:
+        return float(candidate_norm == source_norm)
+    return float(np.clip(np.dot(candidate / candidate_norm, source / source_norm), -1.0, 1.0))
 
 
-def _largest(candidate: Array, source: Array) -> float:
+def _max_abs_error(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
+    return Estimate.exact(max(_largest_error(_flat(c), _flat(s)) for c, s in zip(mine, base, strict=True)))
+
+
+def _largest_error(candidate: np.ndarray, source: np.ndarray) -> float:
     if np.array_equal(candidate, source, equal_nan=True):
         return 0.0
     error = float(np.max(np.abs(candidate - source), initial=0.0))
     return error if np.isfinite(error) else WORST
 
 
-def _relative(flat: Sequence[tuple[Array, Array]]) -> Estimate:
-    squares = np.array([[np.sum((c - s) ** 2), np.sum(s**2)] for c, s in flat])
+def _relative_l2(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
+    rows = []
+    for c, s in zip(mine, base, strict=True):
+        rows.append([np.sum((_flat(c) - _flat(s)) ** 2), np.sum(_flat(s) ** 2)])
+    squares = np.array(rows)
     if not np.all(np.isfinite(squares)):
         return Estimate.exact(WORST)
 
-    def over(indices: Array) -> float:
+    def over(indices: np.ndarray) -> float:
         error, norm = squares[indices].sum(axis=0)
-        return float(np.sqrt(error / norm)) if norm > 0 else (0.0 if error == 0 else WORST)
+        if norm > 0:
+            return float(np.sqrt(error / norm))
+        return 0.0 if error == 0 else WORST
 
     return bootstrap(over, len(squares))
 
 
-def kl(candidate: Array, source: Array) -> float:
-    """Kullback-Leibler divergence of the candidate's distribution from the source's, in nats, mean over the last axis'
-    vectors; scores that are no distributions are made ones by softmax."""
+def _kl(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
+    return mean_interval([kl(c, s) for c, s in zip(mine, base, strict=True)])
+
+
+def kl(candidate: np.ndarray, source: np.ndarray) -> float:
+    """Compute the Kullback-Leibler divergence of the candidate's distribution from the source's, in nats.
+
+    The result is the mean over the vectors of the last axis. Softmax turns scores into distributions.
+    """
     p, q = _distribution(source), _distribution(candidate)
     if not np.all(np.isfinite(q)):
         return WORST
     return float(np.mean(np.sum(p * (np.log(np.maximum(p, 1e-12)) - np.log(np.maximum(q, 1e-12))), axis=-1)))
 
 
-def _distribution(scores: Array) -> Array:
+def _distribution(scores: np.ndarray) -> np.ndarray:
     values = scores.astype(np.float64)
     if np.all(values >= 0) and np.allclose(values.sum(-1), 1.0, atol=1e-2):
         return np.asarray(values / values.sum(-1, keepdims=True))
-    grown = np.exp(values - values.max(-1, keepdims=True))
-    return np.asarray(grown / grown.sum(-1, keepdims=True))
+    exponentials = np.exp(values - values.max(-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(-1, keepdims=True))
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array.astype(np.float64).ravel())
+
+
+_COMPARE: Final[dict[str, Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], Estimate]]] = {
+    "top1_agreement": _top1_agreement,
+    "cosine": _cosine,
+    "max_abs_error": _max_abs_error,
+    "relative_l2": _relative_l2,
+    "kl": _kl,
+}

@@ -1,86 +1,90 @@
-"""Task metrics and fidelity of a candidate beside its source, on the same items."""
+"""The quality meters: task metrics, fidelity and custom metrics of a candidate and its source, on the same items."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
 from autoopt.data.dataset import DataSet, plain_labels
-from autoopt.data.digest import digest
-from autoopt.data.opening import post_processor
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue, to_json
+from autoopt.measure.constraints import judge
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import Item, Running, plain, stack
+from autoopt.measure.inference.runner import ModelRunner, plain
+from autoopt.measure.quality import custom as custom_metrics
 from autoopt.measure.quality import task as task_metrics
 from autoopt.measure.quality.fidelity import compare_output
-from autoopt.measure.request import Json, Model, Request, answer
-from autoopt.metrics import METRICS, Constraint, Estimate, Metric, get_metric
-from autoopt.model.candidate import digest_json
+from autoopt.measure.quality.predictions import outputs_of, predictions, subset
+from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.metrics import METRICS, Direction, Estimate, get_metric
+from autoopt.script import load_script
 
 FIDELITY_ITEMS = 64
 FIRST_SUBSET = 128
-CACHE_BYTES = 512 << 20
+LARGEST = 1e308
+"""Stands for a metric that is not a number or infinite, which JSON does not have."""
 
 
-def fidelity(request: Request) -> Json:
-    """Each metric for each output; its value is the worst output's (`top1_agreement`: the first output's).
+def fidelity(request: MeasureRequest) -> MeasureReply:
+    """Compare each output with the source's; a metric is that of the worst output (`top1_agreement`: of the first).
 
     Raises:
-        InputError: there is no source to compare with, or the outputs are others.
+        InputError: there is no source to compare with, or it has other outputs.
     """
     if request.source is None:
         raise InputError("fidelity needs the source model")
-    data = _some(request, evaluation_data(request), int(request.settings.get("samples") or FIDELITY_ITEMS))
-    theirs = _outputs(request, request.source, data)
-    ours = theirs if request.is_source else _outputs(request, request.candidate, data)
-    names = Running.start(request.candidate, request).outputs
-    if len(ours[0]) != len(theirs[0]):
-        raise InputError(f"the candidate has {len(ours[0])} outputs, the source {len(theirs[0])}")
+    data = subset(request, evaluation_data(request), request.settings.samples or FIDELITY_ITEMS)
+    source_items = outputs_of(request, request.source, data)
+    items = source_items if request.is_source else outputs_of(request, request.candidate, data)
+    names = ModelRunner.open(request.candidate, request).outputs
+    if len(items[0]) != len(source_items[0]):
+        raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
+    per_output: dict[str, dict[str, Estimate]] = {name: {} for name in names}
+    for index, name in enumerate(names):
+        values = [plain(item[index]) for item in items]
+        source_values = [plain(item[index]) for item in source_items]
+        for metric in request.metrics:
+            estimate = compare_output(metric, values, source_values)
+            if estimate is not None:
+                per_output[name][metric] = estimate
     metrics: dict[str, Estimate] = {}
-    per_output: dict[str, dict[str, Any]] = {name: {} for name in names}
     for metric in request.metrics:
-        found: list[Estimate] = []
-        for index, name in enumerate(names):
-            one = compare_output(metric, [plain(i[index]) for i in ours], [plain(i[index]) for i in theirs])
-            if one is not None:
-                found.append(one)
-                per_output[name][metric] = {"value": one.value, "low": one.low, "high": one.high}
-        if found:
-            metrics[metric] = found[0] if metric == "top1_agreement" else _worst(metric, found)
-    return answer(metrics, details={"items": len(ours), "outputs": per_output})
+        estimates = [output[metric] for output in per_output.values() if metric in output]
+        if estimates:
+            metrics[metric] = estimates[0] if metric == "top1_agreement" else _worst(metric, estimates)
+    return MeasureReply(metrics, details={"items": len(items), "outputs": to_json(per_output)})
 
 
-def _worst(metric: str, found: Sequence[Estimate]) -> Estimate:
+def _worst(metric: str, estimates: Sequence[Estimate]) -> Estimate:
     pick = min if METRICS[metric].direction == "maximize" else max
-    return pick(found, key=lambda e: e.value)
+    return pick(estimates, key=lambda estimate: estimate.value)
 
 
-def task(request: Request) -> Json:
-    """Task metrics of both models, and the paired interval of the drop in `details["drops"]`.
+def task(request: MeasureRequest) -> MeasureReply:
+    """Measure task metrics of both models; `details["drops"]` holds the paired interval of the drop.
 
-    With the setting `sequential`, growing subsets (see `_some`) are taken until every constraint in the setting
-    `constraints` is told, or the data end.
+    With the setting `sequential`, growing subsets are used until every constraint in the setting `constraints` is
+    decided, or the data end.
 
     Raises:
-        InputError: no labelled data, or outputs that do not fit the labels.
+        InputError: there are no labels, or the outputs do not fit them.
     """
     data = evaluation_data(request) if request.data is not None else None
     if data is None or data.labels is None:
         raise InputError("task metrics need labelled data", remedy="give data with labels")
     data = replace(data, labels=plain_labels(data.labels))
-    subsets = list(_subsets(len(data), bool(request.settings.get("sequential"))))
-    for count in subsets:
-        answered = _task(request, _some(request, data, count), len(data))
-        if _told(request, answered, looks=len(subsets)):
+    sizes = list(_subset_sizes(len(data), request.settings.sequential))
+    for size in sizes:
+        reply = _measure_task(request, subset(request, data, size), len(data))
+        if _is_decided(request, reply, looks=len(sizes)):
             break
-    return answered
+    return reply
 
 
-def _subsets(count: int, sequential: bool) -> Iterator[int]:
+def _subset_sizes(count: int, sequential: bool) -> Iterator[int]:
     size = FIRST_SUBSET
     while sequential and size < count:
         yield size
@@ -88,185 +92,115 @@ def _subsets(count: int, sequential: bool) -> Iterator[int]:
     yield count
 
 
-def _some(request: Request, data: DataSet, count: int) -> DataSet:
-    """`count` items, the same for every model: in one random order, because data are often sorted by class, of which
-    fewer are the first ones. As they come where all are taken, and the first ones where recurrent state is fed back."""
-    if count >= len(data):
-        return data
-    in_order = request.settings.get("state") or (request.data is not None and request.data.state)
-    return data.take(np.arange(count) if in_order else np.random.default_rng(0).permutation(len(data))[:count])
-
-
-def _task(request: Request, data: DataSet, of: int) -> Json:
+def _measure_task(request: MeasureRequest, data: DataSet, total: int) -> MeasureReply:
     labels = data.labels
-    ours = _predictions(request, request.candidate, data)
-    metrics = {name: _metric(name, ours, labels) for name in request.metrics}
-    details: Json = {"items": len(data), "of": of}
-    theirs: list[Any] | None = None
-    if request.source is not None:
+    assert labels is not None
+    outputs = predictions(request, request.candidate, data)
+    metrics = {name: _task_metric(name, outputs, labels) for name in request.metrics}
+    details: dict[str, JsonValue] = {"items": len(data), "of": total}
+    source_outputs: list[object] | None = None
+    if request.is_source:
+        source_outputs = outputs
+    elif request.source is not None:
         try:
-            theirs = ours if request.is_source else _predictions(request, request.source, data)
-        except Exception as error:  # a source that the runtime refuses: the candidate is measured without comparison
+            source_outputs = predictions(request, request.source, data)
+        except Exception as error:  # The runtime refuses the source: the candidate is measured without comparison.
             details["source_refused"] = f"{type(error).__name__}: {error}"
-    if theirs is None:
-        return answer(metrics, details=details)
-    source = {name: _metric(name, theirs, labels) for name in request.metrics}
-    drops = {name: _drop(request, name, ours, theirs, labels) for name in request.metrics}
-    details["drops"] = {n: {"value": e.value, "low": e.low, "high": e.high} for n, e in drops.items()}
-    return answer(metrics, source, details=details)
+    if source_outputs is None:
+        return MeasureReply(metrics, details=details)
+    source_metrics: dict[str, Estimate] = {}
+    drops: dict[str, Estimate] = {}
+    for name in request.metrics:
+        source_metrics[name] = _task_metric(name, source_outputs, labels)
+        drops[name] = Estimate.exact(0.0)
+        if not request.is_source:
+            drops[name] = _finite(task_metrics.drop(name, outputs, source_outputs, labels), "minimize")
+    return MeasureReply(metrics, source_metrics, details={**details, "drops": to_json(drops)})
 
 
-def _metric(name: str, outputs: list[Any], labels: Any) -> Estimate:
+def _task_metric(name: str, outputs: Sequence[object], labels: np.ndarray) -> Estimate:
     try:
-        return _finite(name, task_metrics.measure(name, outputs, labels))
+        return _finite(task_metrics.measure(name, outputs, labels), get_metric(name).direction)
     except InputError as error:
         raise InputError(f"{name}: {error.what}", where=error.where, remedy=error.remedy) from error
-    except (ValueError, IndexError, TypeError, AttributeError) as error:  # what numpy says of arrays that do not fit
-        shapes = ", ".join(_shape(o) for o in outputs)
+    except (ValueError, IndexError, TypeError, AttributeError) as error:  # numpy's errors on arrays that do not fit
+        shapes = ", ".join(_shape_text(output) for output in outputs)
         raise InputError(
-            f"{name} cannot be told from outputs of {shapes} and labels of {_shape(labels)} ({error})",
-            remedy="task_output or post_process choose the output",
+            f"{name} does not fit outputs of {shapes} and labels of {_shape_text(labels)} ({error})",
+            remedy="choose the output with task_output or post_process",
         ) from error
 
 
-def _shape(value: Any) -> str:
+def _shape_text(value: object) -> str:
     if isinstance(value, np.ndarray):
-        return f"{'texts' if value.dtype.kind in 'OU' else value.dtype} {list(value.shape)}"
+        kind = "texts" if value.dtype.kind in "OU" else str(value.dtype)
+        return f"{kind} {list(value.shape)}"
+    assert isinstance(value, list)
     return f"{len(value)} items of different shapes"
 
 
-def _drop(request: Request, name: str, ours: list[Any], theirs: list[Any], labels: Any) -> Estimate:
-    if request.is_source:
-        return Estimate.exact(0.0)
-    return _finite(name, task_metrics.drop(name, ours, theirs, labels), drop=True)
-
-
-def custom(request: Request) -> Json:
-    """The user script's metrics of both models, paired where they have one value per item.
+def custom(request: MeasureRequest) -> MeasureReply:
+    """Measure the user script's metrics of both models, in pairs if they have one value per item.
 
     Raises:
-        InputError: no script, no such metric, or it returned no number.
+        InputError: there is no script or no such metric, or the metric returned no number.
     """
-    from autoopt.measure.quality import custom as own
-    from autoopt.script import load_script
-
     if request.user_script is None:
         raise InputError("custom metrics need the user script that defines them")
     load_script(request.user_script)
     data = evaluation_data(request)
-    known = own.registered()
-    ours = _predictions(request, request.candidate, data)
-    theirs = None if request.source is None else _predictions(request, request.source, data)
+    outputs = predictions(request, request.candidate, data)
+    source_outputs = None if request.source is None else predictions(request, request.source, data)
     metrics: dict[str, Estimate] = {}
-    source: dict[str, Estimate] = {}
-    drops: dict[str, Json] = {}
+    source_metrics: dict[str, Estimate] = {}
+    drops: dict[str, Estimate] = {}
     for name in request.metrics:
-        mine = own.values(name, ours, data.labels)
-        metrics[name] = _finite(name, own.estimate(mine), known)
-        if theirs is not None:
-            base = own.values(name, theirs, data.labels)
-            source[name] = _finite(name, own.estimate(base), known)
-            paired = own.drop(known[name], mine, base)
-            if paired is not None:
-                drops[name] = {"value": paired.value, "low": paired.low, "high": paired.high}
-    return answer(metrics, source, details={"items": len(data), "drops": drops})
+        values = custom_metrics.values(name, outputs, data.labels)
+        direction = custom_metrics.registered()[name].direction
+        metrics[name] = _finite(custom_metrics.estimate(values), direction)
+        if source_outputs is None:
+            continue
+        source_values = custom_metrics.values(name, source_outputs, data.labels)
+        source_metrics[name] = _finite(custom_metrics.estimate(source_values), direction)
+        drop = custom_metrics.drop(direction, values, source_values)
+        if drop is not None:
+            drops[name] = drop
+    return MeasureReply(metrics, source_metrics, details={"items": len(data), "drops": to_json(drops)})
 
 
-def _finite(name: str, estimate: Estimate, custom: Mapping[str, Metric] | None = None, drop: bool = False) -> Estimate:
-    """The estimate, or the worst one where it is not a number: JSON has none."""
+def _finite(estimate: Estimate, direction: Direction) -> Estimate:
+    """Replace an estimate that is not finite by the worst possible one."""
     if all(np.isfinite([estimate.value, estimate.low, estimate.high])):
         return estimate
-    best_is_high = get_metric(name, custom).direction == "maximize" and not drop
-    return Estimate.exact(-1e308 if best_is_high else 1e308)
+    return Estimate.exact(-LARGEST if direction == "maximize" else LARGEST)
 
 
-def _told(request: Request, answered: Json, looks: int) -> bool:
-    """Whether every constraint is certain. Whoever looks several times is wrong several times as often, so the
-    intervals are stretched to share the 5 % among all looks."""
-    from autoopt.measure.constraints import judge
+def _is_decided(request: MeasureRequest, reply: MeasureReply, looks: int) -> bool:
+    """True if every constraint is certain.
 
-    constraints = [Constraint(**c) for c in request.settings.get("constraints", [])]
-    judged = [c for c in constraints if c.metric in answered["metrics"]]
+    Several looks at growing data are wrong several times as often, so the intervals are stretched to share the 5 %
+    among all looks (Bonferroni).
+    """
+    constraints = [c for c in request.settings.constraints if c.metric in reply.metrics]
     factor = NormalDist().inv_cdf(1 - 0.025 / looks) / NormalDist().inv_cdf(0.975)
-    metrics, source, ratios = (
-        {n: _stretched(e, factor) for n, e in answered[part].items()}
-        for part in ("metrics", "source_metrics", "ratios")
-    )
-    drops = {n: asdict(_stretched(e, factor)) for n, e in answered["details"].get("drops", {}).items()}
-    return bool(judged) and all(
-        judge(
-            c, get_metric(c.metric), metrics[c.metric], source.get(c.metric), ratios.get(c.metric), {"drops": drops}
-        ).holds
-        != "cannot be told"
-        for c in judged
-    )
+    metrics = _stretched(reply.metrics, factor)
+    source_metrics = _stretched(reply.source_metrics, factor)
+    ratios = _stretched(reply.with_unpaired_ratios().ratios, factor)
+    drops = _stretched(reply.drops, factor)
+    for constraint in constraints:
+        name = constraint.metric
+        verdict = judge(
+            constraint, get_metric(name), metrics[name], source_metrics.get(name), ratios.get(name), drops.get(name)
+        )
+        if verdict.status == "uncertain":
+            return False
+    return bool(constraints)
 
 
-def _stretched(estimate: Mapping[str, float], factor: float) -> Estimate:
-    value = estimate["value"]
-    return Estimate(value, value - factor * (value - estimate["low"]), value + factor * (estimate["high"] - value))
-
-
-def _predictions(request: Request, model: Model, data: DataSet) -> list[Any]:
-    """What the task metrics take: the outputs with items along axis 0, post-processed where the data say how; the
-    setting `task_output` (a name or a number) brings that output to the front."""
-    items = _outputs(request, model, data)
-    post = post_processor(request.data) if request.data else None
-    if post is not None:
-        return [stack_or_list([post(item) for item in items])]
-    columns = [stack_or_list([plain(item[i]) for item in items]) for i in range(len(items[0]))]
-    chosen = request.settings.get("task_output")
-    if chosen is None:
-        return columns
-    names = Running.start(model, request).outputs
-    if chosen not in names and not (isinstance(chosen, int) and 0 <= chosen < len(columns)):
-        raise InputError(f"no output {chosen!r}", remedy=f"the model has: {', '.join(names)}")
-    index = chosen if isinstance(chosen, int) else names.index(chosen)
-    return [columns[index], *(c for i, c in enumerate(columns) if i != index)]
-
-
-def stack_or_list(values: Sequence[Any]) -> Any:
-    """One array with items along axis 0, or the list itself where the items' shapes differ."""
-    if any(isinstance(v, list | dict) for v in values) or len({np.shape(v) for v in values}) > 1:
-        return list(values)
-    return stack(values)
-
-
-_outputs_cache: dict[str, list[Item]] = {}
-
-
-def _outputs(request: Request, model: Model, data: DataSet) -> list[Item]:
-    """The outputs of what `_some` gave, item by item; those of the source model are kept in this process."""
-    is_source = request.source is not None and model.same_as(request.source)
-    if not is_source:
-        return list(Running.start(model, request).items(data, batch_size=_batch(request)))
-    key = _key(request, model, len(data))
-    known = _outputs_cache.get(key)
-    if known is None:
-        known = list(Running.start(model, request).items(data, batch_size=_batch(request)))
-        while _outputs_cache and _bytes() + _size(known) > CACHE_BYTES:
-            del _outputs_cache[next(iter(_outputs_cache))]
-        _outputs_cache[key] = known
-    return known
-
-
-def _batch(request: Request) -> int:
-    return int(request.settings.get("batch_size") or (request.data.batch_size if request.data else 0))
-
-
-def _key(request: Request, model: Model, items: int) -> str:
-    relevant = ("dimensions", "shapes", "ranges", "state", "reset_every")
-    parts: Mapping[str, Any] = {
-        "data": [digest(request.data) if request.data else "", items],
-        "settings": {k: v for k, v in request.settings.items() if k in relevant},
-        "target": [request.execution_provider, request.threads, _batch(request)],
-    }
-    return digest_json({"model": model.digest, **parts})
-
-
-def _bytes() -> int:
-    return sum(_size(items) for items in _outputs_cache.values())
-
-
-def _size(items: Sequence[Item]) -> int:
-    return sum(getattr(v, "nbytes", 64) for v in items[0]) * len(items) if items else 0
+def _stretched(estimates: Mapping[str, Estimate], factor: float) -> dict[str, Estimate]:
+    stretched: dict[str, Estimate] = {}
+    for name, estimate in estimates.items():
+        value = estimate.value
+        low, high = value - factor * (value - estimate.low), value + factor * (estimate.high - value)
+        stretched[name] = Estimate(value, low, high)
+    return stretched

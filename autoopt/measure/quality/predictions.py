@@ -1,0 +1,109 @@
+"""The outputs of a model over a data set, item by item or as predictions; those of the source model are cached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autoopt.data.dataset import DataSet
+from autoopt.data.digest import digest
+from autoopt.data.opening import post_processor
+from autoopt.errors import InputError
+from autoopt.measure.inference.runner import Item, ModelRunner, plain, stack
+from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.model.candidate import digest_json
+
+CACHE_BYTES = 512 << 20
+
+_cache: dict[str, list[Item]] = {}
+"""Outputs of source models in this process: every candidate is compared with them."""
+
+
+def subset(request: MeasureRequest, data: DataSet, count: int) -> DataSet:
+    """Select `count` items, the same for every model.
+
+    The items come in one random order, because data are often sorted by class and the first items then lack classes.
+    They stay in their order if all are used, or if recurrent state is fed back.
+    """
+    if count >= len(data):
+        return data
+    is_recurrent = request.settings.state or (request.data is not None and request.data.state)
+    if is_recurrent:
+        return data.take(np.arange(count))
+    return data.take(np.random.default_rng(0).permutation(len(data))[:count])
+
+
+def outputs_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[Item]:
+    """Run a model over data that `subset` has selected and return its outputs, item by item."""
+    is_source = request.source is not None and model.same_as(request.source)
+    if not is_source:
+        return _run(request, model, data)
+    key = _cache_key(request, model, len(data))
+    if key not in _cache:
+        outputs = _run(request, model, data)
+        while _cache and sum(map(_bytes, _cache.values())) + _bytes(outputs) > CACHE_BYTES:
+            del _cache[next(iter(_cache))]
+        _cache[key] = outputs
+    return _cache[key]
+
+
+def _run(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[Item]:
+    return list(ModelRunner.open(model, request).items(data, batch_size=_batch_size(request)))
+
+
+def _batch_size(request: MeasureRequest) -> int:
+    return request.settings.batch_size or (request.data.batch_size if request.data else 0)
+
+
+def _cache_key(request: MeasureRequest, model: ModelFile, items: int) -> str:
+    settings, target = request.settings, request.target
+    return digest_json(
+        {
+            "model": model.digest,
+            "data": [digest(request.data) if request.data else "", items],
+            "inputs": [settings.dimensions, settings.shapes, settings.ranges],
+            "state": [settings.state, settings.reset_every],
+            "target": [target.execution_provider, target.threads, _batch_size(request)],
+        }
+    )
+
+
+def _bytes(items: Sequence[Item]) -> int:
+    if not items:
+        return 0
+    # Outputs that are not arrays count as 64 bytes.
+    return sum(getattr(value, "nbytes", 64) for value in items[0]) * len(items)
+
+
+def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[object]:
+    """Return what task metrics take: the outputs with items along axis 0, post-processed if the data say so.
+
+    The setting `task_output` (a name or an index) moves that output to the front.
+
+    Raises:
+        InputError: the model has no such output.
+    """
+    items = outputs_of(request, model, data)
+    post_process = post_processor(request.data) if request.data else None
+    if post_process is not None:
+        return [stack_or_list([post_process(item) for item in items])]
+    columns = [stack_or_list([plain(item[index]) for item in items]) for index in range(len(items[0]))]
+    chosen = request.settings.task_output
+    if chosen is None:
+        return columns
+    names = ModelRunner.open(model, request).outputs
+    if isinstance(chosen, str) and chosen in names:
+        chosen = names.index(chosen)
+    if isinstance(chosen, str) or not 0 <= chosen < len(columns):
+        raise InputError(f"no output {chosen!r}", remedy=f"the model has: {', '.join(names)}")
+    return [columns.pop(chosen), *columns]
+
+
+def stack_or_list(values: Sequence[object]) -> object:
+    """Return one array with items along axis 0, or a list if the items' shapes differ."""
+    if any(isinstance(value, list | dict) for value in values):
+        return list(values)
+    if len({np.asarray(value).shape for value in values}) > 1:
+        return list(values)
+    return stack(values)
