@@ -69,7 +69,7 @@ class ModelRunner:
                     f"state {output!r} -> {target!r}: the output has shape {before}, the input {list(after or ())}"
                 )
 
-    def feed(self, feed: Mapping[str, object]) -> Feed:
+    def feed(self, feed: Mapping[str, np.ndarray]) -> Feed:
         """Fit a feed to the model's inputs and add the recurrent state (zero at first)."""
         state_inputs = set(self.state.values())
         data_inputs = {name: value for name, value in feed.items() if name not in state_inputs}
@@ -79,7 +79,7 @@ class ModelRunner:
                 fitted[spec.name] = self._fed_back.get(spec.name, _zeros(spec))
         return fitted
 
-    def run(self, feed: Mapping[str, object]) -> Item:
+    def run(self, feed: Mapping[str, np.ndarray]) -> Item:
         """Run one inference and remember the state for the next."""
         outputs: Item = self.session.run(None, self.feed(feed))
         if self.state:

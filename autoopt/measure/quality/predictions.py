@@ -87,7 +87,7 @@ def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> lis
     items = outputs_of(request, model, data)
     post_process = post_processor(request.data) if request.data else None
     if post_process is not None:
-        return [stack_or_list([post_process(item) for item in items])]
+        return [stack_or_list([post_process(item) for item in items])]  # type: ignore[arg-type]  # also lists and maps
     columns = [stack_or_list([plain(item[index]) for item in items]) for index in range(len(items[0]))]
     chosen = request.settings.task_output
     if chosen is None:
