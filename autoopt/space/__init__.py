@@ -20,6 +20,7 @@ from autoopt.space.parameters import (
     definition_from_json,
     definition_to_json,
     same,
+    value_key,
 )
 from autoopt.space.search_space import Point, SearchSpace, matches
 
@@ -44,4 +45,5 @@ __all__ = [
     "definition_to_json",
     "matches",
     "same",
+    "value_key",
 ]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from autoopt.errors import InputError
 from autoopt.space.parameters import (
@@ -122,6 +122,14 @@ class NodeSpace:
         if unknown:
             raise InputError(f"not searched here: {', '.join(unknown)}")
         return dict(sorted(config.items()))
+
+    def without_value(self, name: str, value: Value) -> NodeSpace:
+        """The space without one value of one parameter; without any point if that was its last value."""
+        parameter = self.search.get(name)
+        if not isinstance(parameter, SearchParameter):
+            return self
+        restricted = cast(SearchParameter, parameter.restrict(lambda other: not same(other, value)))
+        return NodeSpace({**self.search, name: restricted}, self.fixed, self.defaults)
 
     @cached_property
     def order(self) -> tuple[str, ...]:

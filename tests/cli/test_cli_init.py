@@ -61,10 +61,13 @@ def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, c
     document = json.loads(said.out)
     assert document["file"] == "net.yaml"
     assert document["point_count"] < document["points_before"]
-    assert {"what": "level 2", "why": "lossy passes that need no data, few values each"} in document["decided"]
+    assert {
+        "what": "level 2",
+        "why": "also lossy passes that need no calibration data, with few values each",
+    } in document["decided"]
     text = Path("net.yaml").read_text()
-    assert "# no static: level 2 takes only passes that need no calibration data" in text
-    assert "#   without engine onnxsim: level 2 leaves this value to level 3" in text
+    assert "# int8 static not tried: level 2 allows only passes that need no calibration data" in text
+    assert "#   without engine onnxsim: tried from level 3 on" in text
     spec = load_dag("net.yaml")
     assert (spec.model, spec.data.evaluation) == ("net/model.onnx", "items.npz")
     planned = json.loads(call("plan", "net.yaml", "--json").out)
@@ -81,7 +84,7 @@ def test_it_says_what_it_decided_and_why(call: Call, cnn_file: Path, data: str) 
     said = call("init", "net/model.onnx", "--data", data, "--ep", "cuda", "--precision", "fp16")
     assert said.code == 0, said.err
     assert "not on this machine: CUDAExecutionProvider is not in the installed runtime" in said.out
-    assert "fp16: half: half precision uses the tensor cores" in said.out
+    assert "fp16: trying half precision, which uses the tensor cores" in said.out
     assert "next: autoopt plan net.yaml; autoopt run net.yaml" in said.out
     assert load_dag("net.yaml").all_targets[0].execution_provider == "CUDAExecutionProvider"
 
@@ -95,9 +98,9 @@ def test_plan_of_a_bare_model_shows_every_cut(call: Call, cnn_file: Path, data: 
     assert all(p["rule"] and p["reason"] for p in data_json["pruned"])
     assert data_json["nodes"]["fold"] == "batchnorm_folding"
     text = call("plan", "net/model.onnx", "--data", data, "--level", "1").out
-    assert "decided: level 1: passes that are equal up to rounding" in text
-    assert "cut: simplify.engine='onnxsim': level 1 leaves this value to level 3" in text
-    assert "level 1 takes only passes that are equal up to rounding, not static_quantization [level]" in text
+    assert "decided: level 1: passes that change results at most by rounding" in text
+    assert "cut: simplify.engine='onnxsim': tried from level 3 on" in text
+    assert "static: level 1 allows only passes that change results at most by rounding [level]" in text
 
 
 def test_trees_are_not_quantised(call: Call, home: Path) -> None:

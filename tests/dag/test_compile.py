@@ -134,8 +134,8 @@ def test_a_pass_may_stand_in_several_nodes_with_points_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
-        (["a -> b", "b -> c", "c -> a"], "edges[2]: is a cycle: "),
-        (["a -> b -> c", "c -> b"], "edges[1]: is a cycle: b -> c -> b"),
+        (["a -> b", "b -> c", "c -> a"], "edges[2]: is part of a cycle: "),
+        (["a -> b -> c", "c -> b"], "edges[1]: is part of a cycle: b -> c -> b"),
     ],
 )
 def test_a_cycle_is_told_at_its_last_edge(edges: list[str], message: str) -> None:
@@ -198,7 +198,7 @@ def test_conditions_of_the_pass_hold_for_the_users_values(setting: Any, points: 
     found = [p.get("n", {}) for c in made.chains() for p in c.space.iterate()]
     assert sorted(map(str, found)) == sorted(str({k: p[k] for k in ("kind", "type", "much") if k in p}) for p in points)
     if not points:
-        assert reasons(made) == {"n": ("empty", "n: its conditions leave no search point")}
+        assert reasons(made) == {"n": ("empty", "n: its conditions exclude every search point")}
 
 
 def test_search_all_and_none_per_pass_and_per_run() -> None:
@@ -223,8 +223,13 @@ MODEL = Inspection((), (), {"": 17}, 8, {"MatMul": 3}, 10, 100)
         (["absent"], Facts(), "unavailable", "x is not installed; pip install x"),
         (["cuda"], Facts(), "accelerator", "is for CUDAExecutionProvider, not for CPUExecutionProvider"),
         (["plain"], Facts(installed_eps=["X"]), "runtime", "CPUExecutionProvider is not in the installed runtime"),
-        (["lossy"], Facts(inspection=MODEL), "inspection", "needs one of Conv; the model has none"),
-        (["folds"], Facts(inspection=MODEL, proposed=True), "inspection", "needs one of BatchNormalization"),
+        (["lossy"], Facts(inspection=MODEL), "inspection", "lossy: needs Conv; the model has none"),
+        (
+            ["folds"],
+            Facts(inspection=MODEL, proposed=True),
+            "inspection",
+            "needs BatchNormalization; the model has none",
+        ),
         (
             ["needs_absent"],
             Facts(),
@@ -238,15 +243,14 @@ MODEL = Inspection((), (), {"": 17}, 8, {"MatMul": 3}, 10, 100)
         (["plain", "needs_hater"], Facts(), "requires", "it conflicts with plain"),
         (["calibrated", "hates_plain"], Facts(), "conflicts", "conflicts with plain"),
         (["calibrated"], Facts(has_calibration=False, proposed=True), "no-data", "needs calibration data"),
-        (["calibrated"], Facts(level=2, proposed=True), "level", "level 2 takes only passes that need no calibration"),
-        (["lossy"], Facts(level=1, proposed=True), "level", "level 1 takes only"),
-        (["plain"], Facts(level=0, proposed=True), "level", "level 0 takes only lossless passes"),
-        (["plain"], Facts(proposed=True, learned=lambda n, i: f"{n}: slower"), "learned", "plain: slower"),
+        (["calibrated"], Facts(level=2, proposed=True), "level", "level 2 allows only passes that need no calibration"),
+        (["lossy"], Facts(level=1, proposed=True), "level", "level 1 allows only"),
+        (["plain"], Facts(level=0, proposed=True), "level", "level 0 allows only lossless passes"),
     ],
 )
 def test_chains_are_pruned_with_a_reason(chain: list[str], facts: Facts, rule: str, words: str) -> None:
     passes = list(dict.fromkeys([*chain, "three"]))
-    if rule in ("runtime", "learned") or facts.level == 0:
+    if rule == "runtime" or facts.level == 0:
         made = plan(facts, chains=[chain])
         assert made.chain_count == 0
         assert "no chain is left" in made.warnings
@@ -260,20 +264,18 @@ def test_chains_are_pruned_with_a_reason(chain: list[str], facts: Facts, rule: s
     assert made.to_json()["pruned"] == [{"name": " -> ".join(chain), "rule": rule, "reason": found[1]}]
 
 
-def test_level_missing_data_and_experience_only_warn_in_a_graph_of_the_user() -> None:
-    facts = Facts(has_calibration=False, level=1, learned=lambda node, info: "was slower on similar models")
+def test_level_and_missing_data_only_warn_in_a_graph_of_the_user() -> None:
+    facts = Facts(has_calibration=False, level=1)
     made = plan(facts, chains=[["calibrated"]])
     assert made.chain_count == 1
-    assert [w.split(": ")[0] for w in made.warnings] == ["calibrated"] * 3
-    assert "needs calibration data and there is none" in made.warnings[1]
+    assert [w.split(": ")[0] for w in made.warnings] == ["calibrated"] * 2
+    assert "needs calibration data; add --data FILE" in made.warnings[1]
 
 
 def test_a_pass_without_work_is_only_warned_about_where_the_chain_has_other_aims() -> None:
     made = plan(Facts(inspection=MODEL), chains=[["folds", "three"]])
     assert made.chain_count == 1
-    assert made.warnings == (
-        "folds: pass folds needs one of BatchNormalization; the model has none; it will be skipped",
-    )
+    assert made.warnings == ("folds: needs BatchNormalization; the model has none; it will be skipped",)
 
 
 def test_required_passes_are_inserted_once_and_change_no_chain() -> None:
@@ -312,7 +314,7 @@ def test_a_forbidden_value_is_cut_from_every_chain() -> None:
     data = made.to_json()
     assert data["chains"][1]["points_before"] == 3
     ids = [c["id"] for c in data["chains"]]
-    cut = {"node": "a", "param": "v", "value": 2, "reason": "forbidden by a prior: slow"}
+    cut = {"node": "a", "param": "v", "value": 2, "reason": "excluded by 'forbid': slow"}
     assert data["cut"] == [{"chain": i, **cut} for i in ids]
 
 
@@ -349,7 +351,7 @@ def test_chains_are_forbidden_and_required() -> None:
     assert set(kept(plan(passes=SEARCHED, chains=chains, require=[{"nodes": ["c"]}]))) == {"a -> c", "c"}
     made = plan(passes=SEARCHED, chains=chains, require=[{"chain": ["a", "b"], "reason": "known"}, {"chain": ["c"]}])
     assert set(kept(made)) == {"a -> b", "c"}
-    assert reasons(made)["a -> c"] == ("require", "required by a prior: known (only a -> b or c)")
+    assert reasons(made)["a -> c"] == ("require", "excluded by 'require': known (only a -> b or c)")
 
 
 def test_preferences_and_weights() -> None:

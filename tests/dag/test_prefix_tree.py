@@ -79,5 +79,5 @@ def test_too_many_situations_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     last = make_info("last", conflicts=tuple(conflicts))
     passes = {f"n{i}": f"q{i}" for i in range(24)} | {"last": "last"}
     dag = {"name": "d", "passes": passes, "stages": [*([f"n{i}", None] for i in range(24)), "last"]}
-    with pytest.raises(InputError, match="more than 100 situations"):
+    with pytest.raises(InputError, match="more than 100 states"):
         compile_plan(load_dag(dag), lambda name: {**conflicts, "last": last}[name])

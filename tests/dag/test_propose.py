@@ -10,7 +10,7 @@ import pytest
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.proposal.dag_yaml import yaml_text
-from autoopt.dag.proposal.exclusions import Given
+from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.precisions import PROVIDERS
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.warm_start import Example, similarity
@@ -45,7 +45,7 @@ def proposed(
 ) -> tuple[Proposal, Plan]:
     wish = wish or ProposalOptions()
     infos = pass_infos(wish.target().accelerator())
-    known = Given(inspection, **{**DATA, **given})
+    known = ProposalInputs(inspection, **{**DATA, **given})
     found = propose(wish, known, infos, Facts(wish.target().accelerator()), examples)
     return found, found.plan(infos)
 
@@ -84,12 +84,12 @@ def test_higher_levels_only_add_passes_and_points() -> None:
     assert counts == sorted(set(counts))
 
 
-def test_levels_cut_values_and_the_plan_says_so() -> None:
+def test_the_plan_gives_the_level_from_which_a_value_is_tried() -> None:
     _, plan = proposed(CNN, ProposalOptions(level=2))
     data = plan.to_json()
     assert data["points_before"] > data["point_count"] == sum(c["points"] for c in data["chains"])
     cut = next(c for c in data["cut"] if (c["node"], c["param"], c["value"]) == ("simplify", "engine", "onnxsim"))
-    assert cut["reason"] == "level 2 leaves this value to level 3"
+    assert cut["reason"] == "tried from level 3 on"
     assert cut["chain"] in {c["id"] for c in data["chains"]}
     assert all(c["reason"] for c in data["cut"])
     assert all(p["reason"] for p in data["pruned"])
@@ -100,11 +100,11 @@ def test_levels_cut_values_and_the_plan_says_so() -> None:
     [
         (CNN, "transformer_fusion", "no attention"),
         (model("Conv", "Relu"), "weight_only_quantization", "needs one of MatMul, Gemm"),
-        (model("Conv", "Relu"), "batchnorm_folding", "needs one of BatchNormalization"),
-        (model("Conv", "Relu"), "dynamic_quantization", "convolutions only"),
+        (model("Conv", "Relu"), "batchnorm_folding", "needs BatchNormalization; the model has none"),
+        (model("Conv", "Relu"), "dynamic_quantization", "the model has only convolutions"),
         (TREES, "dynamic_quantization", "trees"),
         (TREES, "static_quantization", "trees"),
-        (model("MatMul", "QuantizeLinear", "DequantizeLinear"), "static_quantization", "quantised already"),
+        (model("MatMul", "QuantizeLinear", "DequantizeLinear"), "static_quantization", "already quantized"),
     ],
 )
 def test_the_model_itself_rules_passes_out(inspection: Inspection, absent: str, reason: str) -> None:
@@ -113,13 +113,13 @@ def test_the_model_itself_rules_passes_out(inspection: Inspection, absent: str, 
     assert reason in why(plan) + "".join(p.reason for p in plan.pruned())
 
 
-def test_what_a_model_has_is_used() -> None:
+def test_passes_that_suit_the_model_are_proposed() -> None:
     assert {"batchnorm_folding", "static_quantization", "dynamic_quantization"} <= passes(proposed(CNN)[1])
     assert {"transformer_fusion", "weight_only_quantization"} <= passes(proposed(TRANSFORMER)[1])
     assert {"name_fix", "session_tuning"} <= passes(proposed(TREES)[1])
 
 
-def test_convolutions_are_never_quantised_dynamically() -> None:
+def test_convolutions_are_never_quantized_dynamically() -> None:
     for chain in proposed(CNN)[1].chains():
         for point in chain.space.iterate():
             assert point.get("dynamic", {}).get("op_types") != []
@@ -132,7 +132,7 @@ def test_old_formats_are_upgraded_when_needed() -> None:
     assert not {"ir_upgrade", "opset_conversion"} & passes(proposed(CNN)[1])
 
 
-def test_nothing_lossy_without_a_judge_unless_fidelity_is_allowed() -> None:
+def test_nothing_lossy_is_tried_without_data_unless_fidelity_is_allowed() -> None:
     nothing = {"evaluation": False, "labels": False, "calibration": False}
     _, plan = proposed(CNN, **nothing)
     assert not {"static_quantization", "dynamic_quantization", "weight_only_quantization"} & passes(plan)
@@ -144,18 +144,18 @@ def test_nothing_lossy_without_a_judge_unless_fidelity_is_allowed() -> None:
     assert "static_quantization" in passes(plan), "data without labels judges by closeness"
 
 
-def test_memory_of_the_target_leaves_only_what_fits() -> None:
+def test_only_models_that_fit_into_the_target_s_memory_are_tried() -> None:
     large = replace(CNN, bytes=1_000_000)
     _, plan = proposed(large, ProposalOptions(memory=300_000))
     lossy = {"static_quantization", "dynamic_quantization", "weight_only_quantization"}
     assert all({n.pass_name for n in chain.nodes} & lossy for chain in plan.chains())
-    assert "1000000 bytes are more than the target's 300000" in why(plan)
+    assert "its 1000000 bytes exceed the target's memory of 300000" in why(plan)
     _, plan = proposed(large, ProposalOptions(memory=150_000))
     assert passes(plan) & lossy == {"weight_only_quantization"}
     assert plan.pruned_by_rule["memory"] > 0
 
 
-def test_large_models_are_not_calibrated_with_histograms() -> None:
+def test_large_models_are_calibrated_without_histograms() -> None:
     _, plan = proposed(replace(CNN, bytes=3 << 30))
     values = {p["static"]["calibrate_method"] for c in plan.chains() for p in c.space.iterate() if "static" in p}
     assert values == {"MinMax"}
@@ -176,18 +176,18 @@ def test_large_models_are_not_calibrated_with_histograms() -> None:
         ("qnn", "int4", {"static_w4"}),
     ],
 )
-def test_a_precision_that_is_asked_for_is_on_every_chain(provider: str, precision: str, expected: set[str]) -> None:
+def test_a_requested_precision_is_on_every_chain(provider: str, precision: str, expected: set[str]) -> None:
     _, plan = proposed(TRANSFORMER, ProposalOptions(execution_provider=provider, precision=precision))
     found = [{n.pass_name for n in c.nodes} & expected for c in plan.chains()]
     assert all(found)
     assert set().union(*found) == expected
 
 
-def test_a_precision_that_is_not_possible_is_told() -> None:
+def test_the_decisions_give_the_reason_against_a_precision() -> None:
     _, plan = proposed(TREES, ProposalOptions(precision="int8"))
     assert plan.chain_count > 0
-    assert "no int8" in why(plan)
-    assert "no int4: " in why(
+    assert "int8 not tried: lower precision gains nothing on trees" in why(plan)
+    assert "int4 not tried: the provider compresses weights itself" in why(
         proposed(TRANSFORMER, ProposalOptions(execution_provider="openvino", precision="int4"))[1]
     )
 
@@ -222,7 +222,7 @@ def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level
         assert [c.weight for c in again.chains()] == [c.weight for c in plan.chains()]
 
 
-def test_experience_weighs_chains_and_goes_first() -> None:
+def test_chains_of_similar_models_weigh_more_and_their_points_come_first() -> None:
     taught = Example(
         "resnet",
         0.95,
@@ -245,7 +245,7 @@ def test_experience_weighs_chains_and_goes_first() -> None:
     assert "best on resnet (similarity 0.95), ratio 0.50" in shown["reason"]
 
 
-def test_experience_changes_no_identity_and_depends_on_no_order() -> None:
+def test_examples_change_neither_the_digest_nor_depend_on_their_order() -> None:
     a = Example("a", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
     b = Example("b", 0.8, frozenset(("constant_folding",)), {}, 0.9)
     plain, one, other = (proposed(CNN, None, *examples)[1] for examples in ((), (a, b), (b, a)))
@@ -256,7 +256,7 @@ def test_experience_changes_no_identity_and_depends_on_no_order() -> None:
     assert proposed(CNN, None, worse, far)[1].learned == ()
 
 
-def test_similarity_is_symmetric_and_highest_for_the_same() -> None:
+def test_similarity_is_symmetric_and_1_for_equal_models() -> None:
     assert similarity(CNN, CNN) == pytest.approx(1.0)
     assert similarity(CNN, TRANSFORMER) == similarity(TRANSFORMER, CNN) < 0.5
     assert similarity(CNN, replace(CNN, parameters=20_000)) > 0.9
@@ -270,7 +270,7 @@ def test_similarity_is_symmetric_and_highest_for_the_same() -> None:
         ({"level": 4}, "must be 0 to 3"),
     ],
 )
-def test_wishes_that_are_none(wish: dict[str, Any], text: str) -> None:
+def test_options_with_a_wrong_value_are_refused(wish: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         ProposalOptions(**wish)
 

@@ -33,7 +33,7 @@ def test_the_tree_shows_chains_points_insertions_cuts_and_reasons() -> None:
         "   └─ b (q, x3)",
         f"      └─ d (asks)  = 2 points (of 3 before cuts)  {chain.id}",
         "inserted: helper before d",
-        "cut: a -> b -> d: b.v=0: forbidden by a prior: slow",
+        "cut: a -> b -> d: b.v=0: excluded by 'forbid': slow",
         "pruned: a -> c: c: pass broken is not available: no library [unavailable]",
     ]
 
@@ -44,7 +44,7 @@ def test_the_tree_says_what_it_leaves_out() -> None:
     dag = {"name": "many", "passes": passes, "stages": stages, "forbid": [{"nodes": ["n0"]}]}
     text = tree_text(compile_plan(load_dag(dag), make_info), limit=2)
     assert "... and 6 more chains" in text
-    assert "pruned: 8 chains in all (forbid: 8)" in text
+    assert "pruned: 8 chains in total (forbid: 8)" in text
     assert text.count("pruned: n0 -> ") == 2
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from autoopt.json_codec import JsonValue, to_json
 from autoopt.registry import PassInfo
-from autoopt.space import NodeSpace, Point, SearchSpace
+from autoopt.space import NodeSpace, Point, SearchSpace, Value
 from autoopt.spec.targets import HostSpec
 
 
 @dataclass(frozen=True)
 class ChainNode:
-    """A pass in its place in a chain. `inserted`: required by a later pass, not written by the user."""
+    """A pass at its place in a chain. `inserted`: required by a later pass and not part of the spec."""
 
     id: str
     pass_name: str
@@ -24,25 +24,28 @@ class ChainNode:
 
 @dataclass(frozen=True)
 class CutValue:
-    """A value of one parameter that is left out of a chain's points; `beside`: only together with these others."""
+    """A value of one parameter that a chain's points do not have; `beside`: only in combination with these values."""
 
     chain: str
     node: str
     param: str
-    value: Any
+    value: Value
     reason: str
     beside: Point = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        data = {"chain": self.chain, "node": self.node, "param": self.param, "value": self.value, "reason": self.reason}
-        return {**data, "beside": self.beside} if self.beside else data
+    def to_json(self) -> dict[str, JsonValue]:
+        """The cut as JSON; without `beside` if it is empty."""
+        data: dict[str, JsonValue] = to_json(self)
+        if not self.beside:
+            del data["beside"]
+        return data
 
 
 @dataclass(frozen=True)
 class Chain:
     """One root-to-leaf path. `id`: hash of its node ids, passes and spaces; inserted passes and cuts do not change it.
 
-    `weight`: how promising the user holds it (1 is neutral). `prior`: points to try first.
+    `weight`: the user's estimate of how promising it is (1 is neutral). `prior`: points to try first.
     """
 
     id: str
@@ -56,14 +59,22 @@ class Chain:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """Node ids that the user wrote, in order."""
-        return tuple(n.id for n in self.nodes if not n.inserted)
+        """Node ids of the spec, in order, without inserted passes."""
+        return tuple(node.id for node in self.nodes if not node.inserted)
 
     @property
     def points(self) -> int:
         """Number of valid search points."""
         return self.space.count
 
-    def to_json(self) -> dict[str, Any]:
-        data = {"id": self.id, "name": self.name, "passes": list(self.passes), "points": self.points}
-        return data if self.points == self.points_before else {**data, "points_before": self.points_before}
+    def to_json(self) -> dict[str, JsonValue]:
+        """The chain as JSON; with `points_before` if cuts exclude points."""
+        data: dict[str, JsonValue] = {
+            "id": self.id,
+            "name": self.name,
+            "passes": list(self.passes),
+            "points": self.points,
+        }
+        if self.points != self.points_before:
+            data["points_before"] = self.points_before
+        return data

@@ -4,166 +4,130 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from autoopt import space as spaces_module
-from autoopt.dag.compiler.chain_builder import ChainMaker
+from autoopt.dag.compiler.chain_builder import ChainBuilder
+from autoopt.dag.compiler.cut_counts import CutCounter
 from autoopt.dag.compiler.path_rules import PathRules
-from autoopt.dag.compiler.plan import Inserted, Plan
-from autoopt.dag.compiler.prefix_tree import Tree
-from autoopt.dag.compiler.pruning import Facts, Reason, check_model, first_reason, soft_reasons
+from autoopt.dag.compiler.plan import Plan
+from autoopt.dag.compiler.prefix_tree import PrefixTree
+from autoopt.dag.compiler.pruning import Facts, Reason, check_model, first_reason, prunes_idle, soft_reasons
 from autoopt.dag.compiler.requirements import Infos, Requirements
-from autoopt.dag.graph.node_spaces import file_digests, node_space, without_value
-from autoopt.dag.graph.pass_graph import PassGraph, build_graph
+from autoopt.dag.graph.node_spaces import file_digests, node_space
+from autoopt.dag.graph.pass_graph import build_graph
 from autoopt.dag.graph.prior_checks import check_stated
 from autoopt.dag.graph.priors import Cut, Prior, cuts_of, user_priors
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue
 from autoopt.registry import PassInfo
-from autoopt.space import NodeSpace
+from autoopt.space import NodeSpace, definition_to_json
 from autoopt.spec import DagSpec
 
 SCHEMA: Final = 1
-"""Raised whenever the meaning of a plan's digest changes."""
+"""Incremented whenever the meaning of a plan's digest changes."""
 
 
 def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, priors: Sequence[Prior] = ()) -> Plan:
     """The plan of a spec for its first target and one model.
 
     Args:
-        infos: what is known of a pass, by name or alias, for the target's accelerator.
-        facts: what is known of accelerator, model, runtime and data; the target's accelerator alone where not given.
-        priors: the library's, beside the user's own.
+        spec: the DAG.
+        infos: looks up a pass by name or alias, for the target's accelerator.
+        facts: known facts about accelerator, model, runtime and data; by default the target's accelerator alone.
+        priors: the library's, in addition to the user's own.
 
     Raises:
-        ConfigError: an unknown pass or parameter, a bad value, a cycle, a prior about a chain that is none.
-        InputError: too many situations to tell apart.
+        ConfigError: an unknown pass or parameter, a bad value, a cycle, a prior about a chain that does not exist.
+        InputError: more states or points than planning can handle.
     """
     facts = facts or Facts(spec.all_targets[0].accelerator())
-    facts = replace(facts, level=spec.level if facts.level is None else facts.level)
+    if facts.level is None:
+        facts = replace(facts, level=spec.level)
     graph = build_graph(spec)
-    known = {node: _info(spec, node, infos) for node in spec.passes}
-    spaces = {node: node_space(spec, node, info) for node, info in known.items()}
+    passes = {node: _look_up(spec, node, infos) for node in spec.passes}
+    spaces = {node: node_space(spec, node, info) for node, info in passes.items()}
     stated = (*user_priors(spec), *priors)
     check_stated(spec, graph, spaces)
-    verdicts, warnings = _judge(spec, known, spaces, facts)
-    rules, maker = _rules(spec, graph, known, spaces, verdicts, Requirements(infos, facts), stated)
-    tree = Tree(rules, {node: space.count for node, space in spaces.items()})
+    verdicts = _verdicts(passes, spaces, facts)
+    cuts = cuts_of(stated, spaces)
+    reduced, remaining_cuts = _apply_simple_cuts(spaces, cuts, verdicts)
+    counter = CutCounter(remaining_cuts, {node: space for node, space in reduced.items() if node not in verdicts})
+    rules = PathRules(graph, passes, verdicts, Requirements(infos, facts), stated, counter)
+    builder = ChainBuilder(spec, rules, spaces, cuts, stated)
+    tree = PrefixTree(rules, {node: space.count for node, space in spaces.items()})
+    warnings = _warnings(spec, passes, facts)
     if not tree.chain_count:
         warnings.append("no chain is left")
-    digest = _digest(spec, facts, graph, maker, known, stated)
-    return _plan(spec, digest, spaces, tree, maker, warnings)
+    return Plan(spec, _digest(builder, facts), spaces, tuple(warnings), tree, builder)
 
 
-def _rules(
-    spec: DagSpec,
-    graph: PassGraph,
-    infos: Mapping[str, PassInfo],
-    spaces: Mapping[str, NodeSpace],
-    verdicts: dict[str, Reason],
-    requirements: Requirements,
-    stated: Sequence[Prior],
-) -> tuple[PathRules, ChainMaker]:
-    """What decides about chains, and what makes them; values cut in every chain are taken out of the spaces."""
-    cuts = cuts_of(stated, spaces)
-    simple = [c for c in cuts if c.everywhere and c.single is not None]
-    reduced = _reduce(spaces, simple, verdicts)
-    rest = [c for c in cuts if c not in simple]
-    rules = PathRules(graph, infos, reduced, verdicts, requirements, stated, rest)
-    return rules, ChainMaker(spec, rules, spaces, cuts, stated)
-
-
-def _plan(
-    spec: DagSpec, digest: str, spaces: Mapping[str, NodeSpace], tree: Tree, maker: ChainMaker, warnings: list[str]
-) -> Plan:
-    by_rule: Counter[str] = Counter()
-    for reason, count in tree.pruned.items():
-        by_rule[reason.rule] += count
-    return Plan(
-        name=spec.name,
-        digest=digest,
-        spec=spec,
-        graph=tree.graph,
-        spaces=spaces,
-        chain_count=tree.chain_count,
-        point_count=tree.point_count,
-        points_before=tree.points_before,
-        prefix_nodes=tree.prefix_nodes,
-        pruned_count=tree.pruned_count,
-        pruned_by_rule=dict(sorted(by_rule.items())),
-        inserted=tuple(_inserted(tree, maker)),
-        warnings=tuple(warnings),
-        _tree=tree,
-        _maker=maker,
-    )
-
-
-def _info(spec: DagSpec, node: str, infos: Infos) -> PassInfo:
-    name = spec.passes[node].pass_name
+def _look_up(spec: DagSpec, node: str, infos: Infos) -> PassInfo:
     try:
-        return infos(name)
+        return infos(spec.passes[node].pass_name)
     except InputError as error:
         raise spec.error(("passes", node, "pass"), error.what, error.remedy) from None
 
 
-def _judge(
-    spec: DagSpec, infos: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace], facts: Facts
-) -> tuple[dict[str, Reason], list[str]]:
-    """Node id -> why no chain with it is kept; and warnings."""
+def _verdicts(passes: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace], facts: Facts) -> dict[str, Reason]:
+    """Node id -> the reason why no chain with it is kept."""
     verdicts: dict[str, Reason] = {}
+    for node, info in passes.items():
+        reason = first_reason(node, info, facts)
+        if reason is None and spaces[node].count == 0:
+            reason = Reason("empty", "its conditions exclude every search point")
+        if reason is not None:
+            verdicts[node] = Reason(reason.rule, f"{node}: {reason.text}")
+    return verdicts
+
+
+def _warnings(spec: DagSpec, passes: Mapping[str, PassInfo], facts: Facts) -> list[str]:
     warnings: list[str] = []
-    for node, info in infos.items():
-        found = first_reason(node, info, facts)
-        if found is None and spaces[node].count == 0:
-            found = Reason("empty", "its conditions leave no search point")
-        if found is not None:
-            text = found.text if found.text.startswith(f"{node}: ") else f"{node}: {found.text}"
-            verdicts[node] = Reason(found.rule, text)
+    for node, info in passes.items():
         if not facts.proposed:
-            warnings += [f"{node}: {r.text}" for r in soft_reasons(node, info, facts)]
-        model, prunes = check_model(info, facts)
-        if model is not None and not prunes:
-            warnings.append(f"{node}: {model.text}; it will be skipped")
+            warnings += [f"{node}: {reason.text}" for reason in soft_reasons(info, facts)]
+        idle = check_model(info, facts)
+        if idle is not None and not prunes_idle(info, facts):
+            warnings.append(f"{node}: {idle.text}; it will be skipped")
     if spec.precision is not None and not facts.proposed:
-        warnings.append(f"precision: {spec.precision} has no effect on a graph that is written out")
-    return verdicts, warnings
+        warnings.append(f"precision: {spec.precision} has no effect on a DAG that lists its own passes")
+    return warnings
 
 
-def _reduce(spaces: Mapping[str, NodeSpace], cuts: Sequence[Cut], verdicts: dict[str, Reason]) -> dict[str, NodeSpace]:
-    """The spaces less the values cut in every chain; nodes that lose every point get a verdict."""
+def _apply_simple_cuts(
+    spaces: Mapping[str, NodeSpace], cuts: Sequence[Cut], verdicts: dict[str, Reason]
+) -> tuple[dict[str, NodeSpace], list[Cut]]:
+    """The spaces without the values that are cut in every chain, and the remaining cuts.
+
+    Nodes that lose every point get a verdict.
+    """
     reduced = dict(spaces)
+    remaining: list[Cut] = []
     for cut in cuts:
-        assert cut.single is not None
+        if cut.single is None or not cut.scope.everywhere:
+            remaining.append(cut)
+            continue
         node, name, value = cut.single
-        reduced[node] = without_value(reduced[node], name, value)
+        reduced[node] = reduced[node].without_value(name, value)
         if reduced[node].count == 0:
-            verdicts.setdefault(node, Reason("cut", f"{node}: every point is cut; {cut.reason}"))
-    return reduced
+            verdicts.setdefault(node, Reason("cut", f"{node}: every search point is excluded; {cut.reason}"))
+    return reduced, remaining
 
 
-def _inserted(tree: Tree, maker: ChainMaker) -> list[Inserted]:
-    found = []
-    for name, before in tree.insertions():
-        info = maker.rules.requirements.info(name)
-        assert isinstance(info, PassInfo)
-        found.append(Inserted(maker.inserted_id(info), name, before))
-    return found
-
-
-def _digest(
-    spec: DagSpec,
-    facts: Facts,
-    graph: PassGraph,
-    maker: ChainMaker,
-    infos: Mapping[str, PassInfo],
-    priors: Sequence[Prior],
-) -> str:
-    """sha256 of what decides which chains are tried over which points."""
+def _digest(builder: ChainBuilder, facts: Facts) -> str:
+    """sha256 of everything that decides which chains are tried over which points; the wording of reasons does not."""
+    spec, rules = builder.spec, builder.rules
     accelerator = facts.accelerator
-    files = {node: named for node, info in infos.items() if (named := file_digests(spec, info, maker.spaces[node]))}
-    content: dict[str, Any] = {
+    files: dict[str, JsonValue] = {}
+    defaults: dict[str, JsonValue] = {}
+    for node, info in rules.infos.items():
+        space = builder.spaces[node]
+        defaults[node] = {name: definition_to_json(value) for name, value in space.defaults.items()}
+        digests = file_digests(spec, info, space)
+        if digests:
+            files[node] = digests
+    content: dict[str, JsonValue] = {
         "schema": SCHEMA,
         "name": spec.name,
         "accelerator": [
@@ -172,19 +136,16 @@ def _digest(
             accelerator.memory,
             sorted(accelerator.isa),
         ],
-        "edges": graph.edges(),
-        "nodes": [maker.identity(node) for node in sorted(infos)],
-        "defaults": {node: _defaults(maker.spaces[node]) for node in infos},
-        "versions": {node: [info.version, info.source_digest] for node, info in infos.items()},
-        "hosts": {node: (spec.passes[node].host or spec.host).model_dump() for node in infos},
-        "inserted": maker.rules.requirements.resolved(),
-        "verdicts": {node: [r.rule, r.text] for node, r in maker.rules.verdicts.items()},
-        "priors": [[p.kind, p.scope.to_json(), p.values, p.weight] for p in priors if p.origin != "learned"],
+        "edges": rules.graph.edges,
+        "nodes": [builder.identity(node) for node in sorted(rules.infos)],
+        "defaults": defaults,
+        "versions": {node: [info.version, info.source_digest] for node, info in rules.infos.items()},
+        "hosts": {node: (spec.passes[node].host or spec.host).model_dump() for node in rules.infos},
+        "inserted": rules.requirements.resolved(),
+        "verdicts": {node: reason.rule for node, reason in rules.verdicts.items()},
+        "priors": [[p.kind, p.scope.to_json(), p.values, p.weight] for p in rules.priors if p.origin != "learned"],
         "weights": spec.weights,
-        **({"files": files} if files else {}),
     }
+    if files:
+        content["files"] = files
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _defaults(space: NodeSpace) -> dict[str, Any]:
-    return {name: spaces_module.definition_to_json(value) for name, value in space.defaults.items()}

@@ -2,116 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from autoopt.dag.compiler.chain import Chain
-from autoopt.dag.compiler.chain_builder import ChainMaker
-from autoopt.dag.compiler.prefix_tree import Tree
-from autoopt.dag.compiler.pruning import Reason
+from autoopt.dag.compiler.chain_builder import ChainBuilder
+from autoopt.dag.compiler.prefix_tree import PrefixTree
+from autoopt.dag.compiler.pruning import Reason, Rule
 from autoopt.dag.graph.pass_graph import PassGraph
-from autoopt.space import NodeSpace
+from autoopt.json_codec import JsonValue, to_json
+from autoopt.registry import PassInfo
+from autoopt.space import NodeSpace, Value
 from autoopt.spec import DagSpec
 
-LISTED: Final = 1000
-"""How many chains are listed where no limit is given."""
+DEFAULT_LIMIT: Final = 1000
+"""Number of chains in the JSON of a plan if no limit is given."""
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """A chain that is left out, by which rule and why."""
+    """A chain that is not tried, with the rule and the reason."""
 
     name: str
-    rule: str
+    rule: Rule
     reason: str
-
-    def to_json(self) -> dict[str, str]:
-        return {"name": self.name, "rule": self.rule, "reason": self.reason}
 
 
 @dataclass(frozen=True)
 class Inserted:
-    """A required pass that the user did not write, run as `node` before `before` in the chains that lack it."""
+    """A required pass that the spec does not have; runs as `node` before `before` in the chains that lack it."""
 
     node: str
     pass_name: str
     before: str
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, JsonValue]:
         return {"node": self.node, "pass": self.pass_name, "before": self.before}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Something that autoopt decided when it proposed a graph, and why."""
+    """A decision of autoopt when it proposed a graph, and the reason."""
 
     what: str
     why: str
 
-    def to_json(self) -> dict[str, str]:
-        return {"what": self.what, "why": self.why}
+
+@dataclass(frozen=True)
+class Alias:
+    """A name in the spec that stands for a pass with parameters."""
+
+    written: str
+    pass_name: str
+    params: Mapping[str, Value]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        return {"written": self.written, "pass": self.pass_name, "params": dict(self.params)}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be tried. `digest` is the same for the same graph, however it was written."""
+    """The chains and points to try. `digest` is the same for the same graph, whatever form the spec has."""
 
-    name: str
-    digest: str
     spec: DagSpec
-    graph: PassGraph
+    digest: str
     spaces: Mapping[str, NodeSpace]
     """By node id, before any cut."""
-    chain_count: int
-    point_count: int
-    points_before: int
-    """Points of the kept chains before single ones were cut."""
-    prefix_nodes: int
-    """Pass runs' places: nodes of the prefix tree of the kept chains."""
-    pruned_count: int
-    pruned_by_rule: Mapping[str, int]
-    inserted: tuple[Inserted, ...]
     warnings: tuple[str, ...]
-    _tree: Tree = field(repr=False, compare=False)
-    _maker: ChainMaker = field(repr=False, compare=False)
+    _tree: PrefixTree = field(repr=False, compare=False)
+    _builder: ChainBuilder = field(repr=False, compare=False)
     decisions: tuple[Decision, ...] = ()
-    """Of a graph that autoopt proposed; empty for one that the user wrote."""
+    """Of a graph that autoopt proposed; empty for the user's own."""
     learned: tuple[str, ...] = ()
-    """What earlier runs on similar models made autoopt prefer."""
-
-    def chains(self, limit: int | None = None) -> Iterator[Chain]:
-        """The kept chains, lazily, in the order of the graph; at most `limit`."""
-        return (self._maker.chain(path) for path in islice(self._tree.kept(), limit))
-
-    def pruned(self, limit: int | None = None) -> Iterator[Pruned]:
-        """The pruned chains with the reason of each, lazily; at most `limit`."""
-        for path, reason in islice(self._tree.pruned_paths(), limit):
-            yield Pruned(self._maker.name(path), reason.rule, reason.text)
-
-    def pass_of(self, node: str) -> str:
-        """The name of a node's pass, whatever alias the user wrote."""
-        return self._maker.rules.infos[node].name
+    """Preferences learned from earlier runs on similar models, as `chain name: reason`."""
 
     @property
-    def aliases(self) -> dict[str, dict[str, Any]]:
-        """Node id -> what the name that the user wrote stands for: `{"written", "pass", "params"}`."""
-        written = {node: spec.pass_name for node, spec in self.spec.passes.items()}
-        return {
-            node: {"written": name, "pass": self.pass_of(node), "params": dict(self._maker.rules.infos[node].presets)}
-            for node, name in written.items()
-            if name != self.pass_of(node)
-        }
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def graph(self) -> PassGraph:
+        return self._tree.graph
+
+    @property
+    def chain_count(self) -> int:
+        return self._tree.chain_count
+
+    @property
+    def point_count(self) -> int:
+        return self._tree.point_count
+
+    @property
+    def points_before(self) -> int:
+        """Points of the kept chains before cuts."""
+        return self._tree.points_before
+
+    @property
+    def prefix_nodes(self) -> int:
+        """Nodes in the prefix tree of the kept chains: places of pass runs."""
+        return self._tree.prefix_nodes
+
+    @property
+    def pruned_count(self) -> int:
+        return self._tree.pruned_count
 
     @property
     def pruned_by_reason(self) -> Mapping[Reason, int]:
-        """How many chains each reason prunes, most first; of several reasons the first along the path counts."""
+        """Number of chains that each reason prunes, most first; of several reasons the first along the path counts."""
         return dict(self._tree.pruned.most_common())
 
     @property
+    def pruned_by_rule(self) -> Mapping[str, int]:
+        """Number of chains that each rule prunes, by the rule's name."""
+        by_rule: Counter[str] = Counter()
+        for reason, count in self._tree.pruned.items():
+            by_rule[reason.rule] += count
+        return dict(sorted(by_rule.items()))
+
+    def chains(self, limit: int | None = None) -> Iterator[Chain]:
+        """The kept chains, lazily, in the order of the spec; at most `limit`."""
+        return map(self._builder.chain, islice(self._tree.kept_paths(), limit))
+
+    def pruned(self, limit: int | None = None) -> Iterator[Pruned]:
+        """The pruned chains with their reasons, lazily; at most `limit`."""
+        for path, reason in islice(self._tree.pruned_paths(), limit):
+            yield Pruned(self._builder.name(path), reason.rule, reason.text)
+
+    def pass_info(self, node: str) -> PassInfo:
+        """The pass of a node."""
+        return self._builder.rules.infos[node]
+
+    @cached_property
+    def inserted(self) -> tuple[Inserted, ...]:
+        """The required passes that were inserted."""
+        inserted = []
+        for name, before in self._tree.insertions():
+            info = self._builder.rules.requirements.info(name)
+            assert isinstance(info, PassInfo), "only passes with a description are inserted"
+            inserted.append(Inserted(self._builder.inserted_id(info), name, before))
+        return tuple(inserted)
+
+    @property
+    def aliases(self) -> dict[str, Alias]:
+        """Node id -> meaning of the name that the spec uses, for names that are aliases."""
+        aliases = {}
+        for node, item in self.spec.passes.items():
+            info = self.pass_info(node)
+            if item.pass_name != info.name:
+                aliases[node] = Alias(item.pass_name, info.name, info.presets)
+        return aliases
+
+    @cached_property
     def kept_edges(self) -> frozenset[tuple[str, str]]:
-        """Edges of the graph that are on a kept chain, those of the virtual start and end too."""
+        """Edges of the graph that are on a kept chain, edges of the virtual start and end included."""
         return self._tree.kept_edges()
 
     @property
@@ -119,9 +166,10 @@ class Plan:
         """Keys of the graph that are on a kept chain."""
         return frozenset(key for edge in self.kept_edges for key in edge)
 
-    def to_json(self, limit: int | None = LISTED) -> dict[str, Any]:
-        """The plan as JSON, with at most `limit` chains and pruned chains; the counts are of all."""
+    def to_json(self, limit: int | None = DEFAULT_LIMIT) -> dict[str, JsonValue]:
+        """The plan as JSON, with at most `limit` chains and pruned chains; the counts include all of them."""
         chains = list(self.chains(limit))
+        aliases = {node: alias.to_json() for node, alias in self.aliases.items()}
         return {
             "dag": self.name,
             "digest": self.digest,
@@ -130,26 +178,26 @@ class Plan:
             "points_before": self.points_before,
             "prefix_nodes": self.prefix_nodes,
             "edges": self.graph.edge_count,
-            "chains": [c.to_json() for c in chains],
-            "pruned": [p.to_json() for p in self.pruned(limit)],
+            "chains": [chain.to_json() for chain in chains],
+            "pruned": to_json(list(self.pruned(limit))),
             "pruned_count": self.pruned_count,
             "pruned_by_rule": dict(self.pruned_by_rule),
-            "inserted": [i.to_json() for i in self.inserted],
-            "cut": [cut.to_json() for c in chains for cut in c.cuts],
+            "inserted": [inserted.to_json() for inserted in self.inserted],
+            "cut": [cut.to_json() for chain in chains for cut in chain.cuts],
             "warnings": list(self.warnings),
-            "nodes": {node: self.pass_of(node) for node in self.spec.passes},
-            **({"aliases": self.aliases} if self.aliases else {}),
-            "decided": [d.to_json() for d in self.decisions],
-            "learned": self._learned(chains),
+            "nodes": {node: self.pass_info(node).name for node in self.spec.passes},
+            **({"aliases": aliases} if aliases else {}),
+            "decided": to_json(self.decisions),
+            "learned": self._learned_json(chains),
         }
 
-    def _learned(self, chains: list[Chain]) -> list[dict[str, Any]]:
-        """The chains that experience prefers, with their weights and the points to try first."""
-        if not self.learned:
-            return []
-        whys = {name: why for why in self.learned for name in (why.partition(": ")[0],)}
-        return [
-            {"chain": c.id, "name": c.name, "weight": c.weight, "prior": list(c.prior), "reason": whys[c.name]}
-            for c in chains
-            if c.name in whys
-        ]
+    def _learned_json(self, chains: Sequence[Chain]) -> list[JsonValue]:
+        """The chains that earlier runs prefer, with their weights and the points to try first."""
+        reasons = {text.partition(": ")[0]: text for text in self.learned}
+        learned: list[JsonValue] = []
+        for chain in chains:
+            reason = reasons.get(chain.name)
+            if reason is not None:
+                record: dict[str, JsonValue] = {"chain": chain.id, "name": chain.name, "weight": chain.weight}
+                learned.append({**record, "prior": list(chain.prior), "reason": reason})
+        return learned

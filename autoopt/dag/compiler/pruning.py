@@ -1,8 +1,8 @@
-"""Why a chain is pruned or a pass is warned about, from what is known of one pass, its target and its model."""
+"""Reasons to prune a chain or to warn about a pass, from the facts about one pass, its target and its model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -11,55 +11,56 @@ from autoopt.registry import PassInfo
 from autoopt.target import Accelerator
 
 Rule: TypeAlias = Literal[
-    "unavailable", "accelerator", "runtime", "inspection", "level", "no-data", "learned", "empty",
+    "unavailable", "accelerator", "runtime", "inspection", "level", "no-data", "empty",
     "conflicts", "requires", "cut", "forbid", "require", "memory",
 ]  # fmt: skip
+
+_ALLOWED: Final = (
+    "lossless passes",
+    "passes that change results at most by rounding",
+    "passes that need no calibration data",
+)
+"""By level; level 3 allows all passes."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """The rule that prunes, and what to tell the reader."""
+    """The rule that prunes, and the text for the reader."""
 
     rule: Rule
     text: str
 
 
-Learned: TypeAlias = Callable[[str, PassInfo], str | None]
-"""(node id, pass) -> why experience with similar models speaks against it, or None."""
-
-_LEVEL: Final = ("lossless passes", "passes that are equal up to rounding", "passes that need no calibration data")
-
-
 @dataclass(frozen=True)
 class Facts:
-    """What planning knows beside the graph itself."""
+    """Facts about target, model and data that planning takes into account; None means unknown."""
 
     accelerator: Accelerator = field(default_factory=Accelerator)
     inspection: Inspection | None = None
-    """Of the source model; None where there is no model yet."""
+    """Of the source model."""
     installed_eps: Collection[str] | None = None
-    """Execution providers of the installed runtime; None: not asked."""
+    """Execution providers of the installed runtime."""
     has_calibration: bool | None = None
-    """Whether there is calibration data; None: not known."""
+    """True if there is calibration data."""
     level: int | None = None
     proposed: bool = False
-    """Whether autoopt proposed the graph itself: level, missing data and experience cut only such graphs."""
-    learned: Learned | None = field(default=None, compare=False)
+    """True if autoopt proposed the graph itself: level and missing data prune only such graphs."""
     ruled_out: Mapping[str, Reason] = field(default_factory=dict)
-    """Node id -> why the proposal itself keeps no chain with it, though the node is shown."""
+    """Node id -> the reason why the proposal keeps no chain with it, though it shows the node."""
 
 
 def first_reason(node: str, info: PassInfo, facts: Facts) -> Reason | None:
-    """The first reason for which every chain with this node is pruned, or None."""
-    model, prunes = check_model(info, facts)
-    soft = soft_reasons(node, info, facts) if facts.proposed else ()
-    own = facts.ruled_out.get(node)
-    found = (check_runtime(facts), check_pass(info, facts), own, model if prunes else None, *soft)
-    return next((reason for reason in found if reason is not None), None)
+    """The first reason to prune every chain with this node, or None."""
+    reason = check_runtime(facts) or check_pass(info, facts) or facts.ruled_out.get(node)
+    if reason is None and prunes_idle(info, facts):
+        reason = check_model(info, facts)
+    if reason is None and facts.proposed:
+        reason = next(iter(soft_reasons(info, facts)), None)
+    return reason
 
 
 def check_pass(info: PassInfo, facts: Facts) -> Reason | None:
-    """Why the pass cannot run at all on this machine or target, or None."""
+    """The reason why the pass cannot run on this machine or target at all, or None."""
     if not info.available:
         return Reason("unavailable", f"pass {info.name} is not available: {info.missing}")
     provider = facts.accelerator.execution_provider
@@ -69,43 +70,44 @@ def check_pass(info: PassInfo, facts: Facts) -> Reason | None:
 
 
 def check_runtime(facts: Facts) -> Reason | None:
-    """Why nothing can be measured on this target, or None."""
+    """The reason why nothing can be measured on this target, or None."""
     provider = facts.accelerator.execution_provider
-    if facts.installed_eps is not None and provider not in facts.installed_eps:
-        have = ", ".join(sorted(facts.installed_eps)) or "none"
-        return Reason("runtime", f"{provider} is not in the installed runtime (it has {have})")
-    return None
+    if facts.installed_eps is None or provider in facts.installed_eps:
+        return None
+    installed = ", ".join(sorted(facts.installed_eps)) or "none"
+    return Reason("runtime", f"{provider} is not in the installed runtime (it has {installed})")
 
 
-def check_model(info: PassInfo, facts: Facts) -> tuple[Reason | None, bool]:
-    """Why the pass has nothing to do on this model, and whether that prunes.
-
-    It always prunes proposed graphs. In a graph of the user it prunes where the chain is about the pass (it is lossy);
-    any other pass that finds nothing is skipped at run time, and the rest of its chain is worth trying.
-    """
+def check_model(info: PassInfo, facts: Facts) -> Reason | None:
+    """The reason why the pass has nothing to do on this model, or None."""
     model = facts.inspection
     if model is None or not info.needs_ops or set(info.needs_ops) & model.ops:
-        return None, False
-    reason = Reason("inspection", f"pass {info.name} needs one of {', '.join(info.needs_ops)}; the model has none")
-    return reason, facts.proposed or info.tolerance == "lossy"
+        return None
+    operators = info.needs_ops[0] if len(info.needs_ops) == 1 else f"one of {', '.join(info.needs_ops)}"
+    return Reason("inspection", f"needs {operators}; the model has none")
 
 
-def soft_reasons(node: str, info: PassInfo, facts: Facts) -> list[Reason]:
-    """Reasons that prune only graphs that autoopt proposed itself; elsewhere they warn."""
-    found: list[Reason] = []
+def prunes_idle(info: PassInfo, facts: Facts) -> bool:
+    """True if a chain is pruned for a pass that has nothing to do on the model.
+
+    In a graph of the user only a lossy pass prunes, because its chain is about that pass. Any other idle pass is
+    skipped at run time, and the rest of its chain is worth trying.
+    """
+    return facts.proposed or info.tolerance == "lossy"
+
+
+def soft_reasons(info: PassInfo, facts: Facts) -> list[Reason]:
+    """Reasons that prune only proposed graphs; in a graph of the user they are warnings."""
+    reasons: list[Reason] = []
     if facts.level is not None and _level(info) > facts.level:
-        found.append(Reason("level", f"level {facts.level} takes only {_LEVEL[facts.level]}, not {info.name}"))
+        reasons.append(Reason("level", f"level {facts.level} allows only {_ALLOWED[facts.level]}"))
     if info.needs_data and facts.has_calibration is False:
-        found.append(Reason("no-data", f"pass {info.name} needs calibration data and there is none"))
-    if facts.learned is not None:
-        text = facts.learned(node, info)
-        if text:
-            found.append(Reason("learned", text))
-    return found
+        reasons.append(Reason("no-data", "needs calibration data; add --data FILE"))
+    return reasons
 
 
 def _level(info: PassInfo) -> int:
-    """The lowest level that takes the pass."""
+    """The lowest level that allows the pass."""
     if info.tolerance == "lossy":
         return 3 if info.needs_data else 2
     return 1 if info.tolerance == "equal" and not info.session_only else 0

@@ -1,43 +1,39 @@
-"""Required earlier passes: found in the chain, or inserted once, transitively."""
+"""Required earlier passes: present in the chain, or inserted once, together with their own requirements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from autoopt.dag.compiler.pruning import Facts, check_pass
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue
 from autoopt.registry import REQUIRED, PassInfo
 
 Infos: TypeAlias = Callable[[str], PassInfo]
-"""Pass name or alias -> what is known of it; raises InputError for an unknown one."""
+"""Pass name or alias -> its `PassInfo`; raises InputError for an unknown name."""
 
 
 @dataclass
 class Requirements:
-    """Resolves required and conflicting passes; remembers what it looked up."""
+    """Resolves required and conflicting passes; remembers each look-up."""
 
     infos: Infos
     facts: Facts
-    _known: dict[str, PassInfo | str] = field(default_factory=dict)
+    _looked_up: dict[str, PassInfo | str] = field(default_factory=dict)
 
     def info(self, name: str) -> PassInfo | str:
-        """What is known of a pass, or why nothing is."""
-        if name not in self._known:
+        """The `PassInfo` of a pass, or the reason why there is none."""
+        if name not in self._looked_up:
             try:
-                self._known[name] = self.infos(name)
+                self._looked_up[name] = self.infos(name)
             except InputError as error:
-                self._known[name] = str(error)
-        return self._known[name]
-
-    def name(self, name: str) -> str:
-        """The registered name behind an alias; unknown names as they are."""
-        info = self.info(name)
-        return name if isinstance(info, str) else info.name
+                self._looked_up[name] = str(error)
+        return self._looked_up[name]
 
     def missing(self, info: PassInfo, present: frozenset[str]) -> tuple[tuple[PassInfo, ...], str]:
-        """The passes to insert before `info`, first to run first, and "", or nothing and why they cannot be inserted.
+        """The passes to insert before `info` in running order, and ""; or nothing, and the reason why it is impossible.
 
         `present`: names of the passes that ran earlier.
         """
@@ -48,50 +44,59 @@ class Requirements:
     def _collect(
         self, info: PassInfo, present: frozenset[str], inserted: dict[str, PassInfo], above: tuple[str, ...]
     ) -> str:
-        for wanted in info.requires:
-            needed = self.info(wanted)
-            if isinstance(needed, str):
-                return f"{info.name} requires {wanted}, which cannot be inserted: {needed}"
-            if needed.name in present or needed.name in inserted:
+        """Add the requirements of `info` to `inserted`; return a problem or "". `above`: the passes that require it."""
+        for name in info.requires:
+            required = self.info(name)
+            if isinstance(required, str):
+                return f"{info.name} requires {name}, which cannot be inserted: {required}"
+            if required.name in present or required.name in inserted:
                 continue
-            if needed.name in above:
-                return f"{' -> '.join([*above, needed.name])} require each other in a cycle"
-            problem = self._collect(needed, present, inserted, (*above, needed.name))
+            if required.name in above:
+                return f"{' -> '.join([*above, required.name])} require each other in a cycle"
+            problem = self._collect(required, present, inserted, (*above, required.name))
             if problem:
                 return problem
-            problem = self._insertable(needed, present | set(inserted))
+            problem = self._obstacle(required, present | set(inserted))
             if problem:
-                return f"{info.name} requires {needed.name}, which cannot be inserted: {problem}"
-            inserted[needed.name] = needed
+                return f"{info.name} requires {required.name}, which cannot be inserted: {problem}"
+            inserted[required.name] = required
         return ""
 
-    def _insertable(self, info: PassInfo, present: frozenset[str]) -> str:
+    def _obstacle(self, info: PassInfo, present: frozenset[str]) -> str:
+        """The reason why a pass cannot be inserted, or ""."""
         reason = check_pass(info, self.facts)
         if reason is not None:
             return reason.text
-        required = [p.name for p in info.parameters if p.default is REQUIRED]
-        if required:
-            return f"it needs parameter {required[0]!r}"
-        clash = [c for c in info.conflicts if c in present]
-        return f"it conflicts with {clash[0]}" if clash else ""
+        for parameter in info.parameters:
+            if parameter.default is REQUIRED:
+                return f"it needs parameter {parameter.name!r}"
+        for name in info.conflicts:
+            if name in present:
+                return f"it conflicts with {name}"
+        return ""
 
-    def resolved(self) -> dict[str, Any]:
-        """Every required or conflicting pass that was looked up: its version and what it requires; or why not."""
-        known = {n: i if isinstance(i, str) else [i.name, i.version, *i.requires] for n, i in self._known.items()}
-        return dict(sorted(known.items()))
+    def resolved(self) -> dict[str, JsonValue]:
+        """Each look-up as JSON: the pass with its version and requirements, or the reason why there is none."""
+        resolved: dict[str, JsonValue] = {}
+        for name, info in sorted(self._looked_up.items()):
+            resolved[name] = info if isinstance(info, str) else [info.name, info.version, *info.requires]
+        return resolved
 
     def relevant(self, info: PassInfo) -> frozenset[str]:
         """Names of all passes whose earlier presence matters to `info`, through its requirements too."""
-        found: set[str] = set()
-        done: set[str] = set()
-        todo = [info]
-        while todo:
-            at = todo.pop()
-            found.update(at.conflicts)
-            for wanted in at.requires:
-                needed = self.info(wanted)
-                found.add(self.name(wanted))
-                if isinstance(needed, PassInfo) and needed.name not in done:
-                    done.add(needed.name)
-                    todo.append(needed)
-        return frozenset(found)
+        names: set[str] = set()
+        visited: set[str] = set()
+        pending = [info]
+        while pending:
+            current = pending.pop()
+            names.update(current.conflicts)
+            for name in current.requires:
+                required = self.info(name)
+                if isinstance(required, str):
+                    names.add(name)
+                    continue
+                names.add(required.name)
+                if required.name not in visited:
+                    visited.add(required.name)
+                    pending.append(required)
+        return frozenset(names)

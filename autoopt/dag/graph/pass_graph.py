@@ -1,54 +1,71 @@
-"""The pass graph as a networkx DAG with a virtual start and end.
+"""The pass graph: a DAG with a virtual start and end, in which every path from start to end is one chain.
 
-Every path from start to end is one chain. Keys of the graph are node ids; where pass lists need a node more than once
-(so that two lists that share passes never give a third chain) the copies are `id#2`, `id#3`, ...
+Keys of the graph are node ids. Where pass lists need a node more than once (so that two lists that share passes never
+give a third chain) the copies are `id#2`, `id#3`, ...
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
-
-import networkx as nx
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.spec import DagSpec
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 START: Final = "<start>"
 END: Final = "<end>"
 
+Links: TypeAlias = dict[str, dict[str, None]]
+"""Key -> keys after it, as an ordered set."""
+
 
 @dataclass(frozen=True)
 class PassGraph:
-    """`graph`: networkx DAG of keys, from START to END. `node_of`: key -> node id, without START and END."""
+    """`successors`: key -> keys after it, in the order of the spec. `node_of`: key -> node id, except START and END."""
 
-    graph: nx.DiGraph
+    successors: Mapping[str, tuple[str, ...]]
     node_of: Mapping[str, str]
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """All keys, parents first."""
-        return tuple(nx.topological_sort(self.graph))
+        pending = Counter(key for after in self.successors.values() for key in after)
+        ordered = [START]
+        for key in ordered:
+            for after in self.successors[key]:
+                pending[after] -= 1
+                if pending[after] == 0:
+                    ordered.append(after)
+        return tuple(ordered)
 
     @cached_property
-    def next(self) -> Mapping[str, tuple[str, ...]]:
-        """The keys after a key, in the order in which the user wrote them."""
-        return {key: tuple(self.graph.successors(key)) for key in self.graph}
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """All edges, sorted."""
+        return tuple(sorted((key, after) for key in self.successors for after in self.successors[key]))
 
     @property
     def edge_count(self) -> int:
-        """Edges between passes, those of the virtual start and end left out."""
-        return sum(1 for a, b in self.graph.edges if a != START and b != END)
+        """Number of edges between passes, without the edges of the virtual start and end."""
+        return sum(START not in edge and END not in edge for edge in self.edges)
 
-    def edges(self) -> list[tuple[str, str]]:
-        """All edges, sorted."""
-        return sorted(self.graph.edges)
+    @cached_property
+    def graph(self) -> nx.DiGraph:
+        """The same as a networkx graph, for analyses. Planning itself does without: importing networkx takes longer."""
+        import networkx as nx
+
+        graph = nx.DiGraph(self.edges)
+        graph.add_nodes_from(self.successors)
+        return graph
 
 
 def build_graph(spec: DagSpec) -> PassGraph:
-    """The graph that a spec writes.
+    """The graph of a spec.
 
     Raises:
         ConfigError: a cycle.
@@ -62,68 +79,95 @@ def build_graph(spec: DagSpec) -> PassGraph:
 
 def _from_chains(chains: Iterable[tuple[str, ...]]) -> PassGraph:
     """A prefix tree: exactly the listed chains, whatever they share."""
-    graph = nx.DiGraph()
-    graph.add_nodes_from((START, END))
+    links: Links = {START: {}, END: {}}
     node_of: dict[str, str] = {}
-    copies: dict[str, int] = {}
-    child: dict[tuple[str, str], str] = {}
+    copies: Counter[str] = Counter()
+    children: dict[tuple[str, str], str] = {}
     for chain in chains:
-        at = START
+        key = START
         for node in chain:
-            key = child.get((at, node))
-            if key is None:
-                copies[node] = copies.get(node, 0) + 1
-                key = node if copies[node] == 1 else f"{node}#{copies[node]}"
-                child[at, node] = key
-                node_of[key] = node
-                graph.add_edge(at, key)
-            at = key
-        graph.add_edge(at, END)
-    return PassGraph(graph, node_of)
+            child = children.get((key, node))
+            if child is None:
+                copies[node] += 1
+                child = node if copies[node] == 1 else f"{node}#{copies[node]}"
+                children[key, node] = child
+                node_of[child] = node
+                links[key][child] = None
+                links[child] = {}
+            key = child
+        links[key][END] = None
+    return PassGraph(_frozen(links), node_of)
 
 
 def _from_stages(stages: tuple[tuple[str | None, ...], ...]) -> PassGraph:
-    """Each stage's alternatives follow those of the stage before, and of earlier ones where stages between may be
-    skipped. The chain without any pass is the source model and no chain."""
-    graph = nx.DiGraph()
-    graph.add_nodes_from((START, END))
-    for index in range(-1, len(stages)):
-        before = [START] if index < 0 else [n for n in stages[index] if n is not None]
-        for node in before:
-            _follow(graph, node, stages[index + 1 :])
-    return PassGraph(graph, {n: n for n in graph if n not in (START, END)})
+    """Each node precedes the next stage, and later ones as far as the stages between can be skipped.
 
-
-def _follow(graph: nx.DiGraph, node: str, later: tuple[tuple[str | None, ...], ...]) -> None:
-    """Edges from `node` into the stages after it: those behind a skip in the place of the skip."""
-    reach: list[str] = [END]
-    for stage in reversed(later):
-        reach = [key for option in stage for key in ([option] if option is not None else reach)]
-    graph.add_edges_from((node, key) for key in reach if not (node == START and key == END))
+    The path without any pass is the source model and not a chain.
+    """
+    links: Links = {START: {}, END: {}}
+    for index, nodes in enumerate(((START,), *stages)):
+        # What can follow this stage: the next one, and if that can be skipped, what follows that one.
+        following: list[str] = [END]
+        for stage in reversed(stages[index:]):
+            options: list[str] = []
+            for option in stage:
+                options += following if option is None else [option]
+            following = options
+        for node in nodes:
+            if node is not None:
+                links[node] = dict.fromkeys(following)
+    links[START].pop(END, None)
+    return PassGraph(_frozen(links), _without_ends(links))
 
 
 def _from_edges(spec: DagSpec) -> PassGraph:
     """The DAG itself; its roots follow the start, its leaves precede the end."""
     paths = spec.edges or ()
-    inner = nx.DiGraph()
+    links: Links = {}
     for path in paths:
-        inner.add_nodes_from(path)
-        inner.add_edges_from(pairwise(path))
-    if not nx.is_directed_acyclic_graph(inner):
-        cycle = [a for a, _ in nx.find_cycle(inner)]
+        for node in path:
+            links.setdefault(node, {})
+        for node, after in pairwise(path):
+            links[node][after] = None
+    cycle = _find_cycle(links)
+    if cycle:
+        steps = set(pairwise([*cycle, cycle[0]]))
+        last = max(index for index, path in enumerate(paths) if steps & set(pairwise(path)))
         text = " -> ".join([*cycle, cycle[0]])
-        raise spec.error(_closing(paths, cycle), f"is a cycle: {text}", "remove one of these edges")
-    graph = nx.DiGraph()
-    graph.add_nodes_from((START, END))
-    graph.add_edges_from((START, n) for n in inner if inner.in_degree(n) == 0)
-    for node in inner:
-        graph.add_edges_from((node, after) for after in inner.successors(node))
-    graph.add_edges_from((n, END) for n in inner if inner.out_degree(n) == 0)
-    return PassGraph(graph, {n: n for n in inner})
+        raise spec.error(("edges", last), f"is part of a cycle: {text}", "remove one of these edges")
+    inner = {after for node in links for after in links[node]}
+    roots = [node for node in links if node not in inner]
+    node_of = _without_ends(links)
+    for followers in links.values():
+        if not followers:
+            followers[END] = None
+    links[START] = dict.fromkeys(roots)
+    links[END] = {}
+    return PassGraph(_frozen(links), node_of)
 
 
-def _closing(paths: tuple[tuple[str, ...], ...], cycle: list[str]) -> tuple[str | int, ...]:
-    """The place of the last written edge of a cycle."""
-    steps = set(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
-    last = max(i for i, path in enumerate(paths) if steps & set(pairwise(path)))
-    return ("edges", last)
+def _find_cycle(links: Links) -> list[str]:
+    """The keys of one cycle in order, or an empty list."""
+    finished: set[str] = set()
+    for start in links:
+        path = [start]
+        pending = [iter(links[start])]
+        while path:
+            key = next(pending[-1], None)
+            if key is None:
+                finished.add(path.pop())
+                pending.pop()
+            elif key in path:
+                return path[path.index(key) :]
+            elif key not in finished:
+                path.append(key)
+                pending.append(iter(links[key]))
+    return []
+
+
+def _frozen(links: Links) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(after) for key, after in links.items()}
+
+
+def _without_ends(links: Links) -> dict[str, str]:
+    return {key: key for key in links if key not in (START, END)}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from autoopt.dag.graph.node_spaces import all_values, same
 from autoopt.dag.graph.pass_graph import END, START, PassGraph
 from autoopt.errors import did_you_mean
-from autoopt.space import NodeSpace
+from autoopt.space import NodeSpace, Value, same
 from autoopt.spec import DagSpec
 from autoopt.spec.source import Place
 
@@ -54,19 +52,19 @@ def _check_order(spec: DagSpec, graph: PassGraph) -> None:
 def _check_chain(spec: DagSpec, graph: PassGraph, place: Place, chain: tuple[str, ...]) -> None:
     at = START
     for node in chain:
-        after = next((k for k in graph.next[at] if k != END and graph.node_of[k] == node), None)
+        after = next((k for k in graph.successors[at] if k != END and graph.node_of[k] == node), None)
         if after is None:
             raise spec.error(place, f"no chain of this graph begins {' -> '.join(chain[: chain.index(node) + 1])}")
         at = after
-    if END not in graph.next[at]:
+    if END not in graph.successors[at]:
         raise spec.error(place, f"no chain of this graph ends after {' -> '.join(chain)}")
 
 
-def _check_value(spec: DagSpec, place: Place, space: NodeSpace, name: str, value: Any) -> None:
+def _check_value(spec: DagSpec, place: Place, space: NodeSpace, name: str, value: Value) -> None:
     if name not in space.search:
         hint = did_you_mean(name, space.search) or f"searched: {', '.join(space.search) or 'nothing'}"
         raise spec.error(place, f"parameter {name!r} is not searched here", hint)
-    known = all_values(space.search[name])
+    known = space.search[name].all_values()
     if not any(same(value, k) for k in known):
         shown = ", ".join(map(repr, known[:10])) + (", ..." if len(known) > 10 else "")
         raise spec.error(place, f"must be one of {shown}, not {value!r}")

@@ -1,62 +1,68 @@
-"""A proposal as a dag.yaml to edit: what is left of it, with comments that say why and what was left out."""
+"""A proposal as a dag.yaml to edit: its remaining nodes and values, with comments that give the reasons."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain as joined
-from typing import Any, Final
+from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
-from autoopt.dag.graph.node_spaces import same
 from autoopt.dag.proposal.propose import Proposal
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.errors import one_line
+from autoopt.json_codec import JsonValue
+from autoopt.space import Value, value_key
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 _WORDS: Final = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
+"""Plain text that YAML reads as something else."""
 
 
 def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str]) -> str:
-    """The text of a dag.yaml that gives the chains and points which are left of a proposal.
+    """The text of a dag.yaml with the chains and points that are left of a proposal.
 
     Args:
-        model, data: paths as they are to be written; `data` by its use (`evaluation`, `calibration`).
+        proposal: the proposal.
+        plan: its plan.
+        model: path of the model to write into the file.
+        data: paths of the data by their use (`evaluation`, `calibration`).
     """
     spec = proposal.spec
-    stages = [_left(stage, proposal) for stage in spec.stages or ()]
-    stages = [stage for stage in stages if stage != [None]]
-    kept = [node for stage in stages for node in stage if node is not None]
+    stages: list[list[str | None]] = []
+    for stage in spec.stages or ():
+        remaining = [node for node in stage if node is None or node not in proposal.reasons]
+        if remaining != [None]:
+            stages.append(remaining)
+    nodes = [node for stage in stages for node in stage if node is not None]
     target = spec.all_targets[0].model_dump(include={"device", "execution_provider", "memory"}, exclude_none=True)
-    lines = [
-        "# Proposed by autoopt for this model; edit it as you like. `autoopt plan` shows what it means.",
-        *(f"# {one_line(f'{d.what}: {d.why}')}" for d in plan.decisions),
-        f"name: {spec.name}",
-        f"model: {flow(model)}",
-        *([f"data: {flow(dict(data))}"] if data else []),
-        f"target: {flow(target)}",
-        "",
-        "passes:                                    # node id -> pass and parameters",
-        *(line for node in kept for line in _node(proposal, plan, node)),
-        "",
-        'stages:                                    # one of each row in this order, ~ is "skip"',
-        *(f"  - {flow(stage)}" for stage in stages),
-        *joined(_forbidden(proposal, kept), _preferred(proposal)),
-        "",
-        "objectives: [{metric: latency_p50, goal: minimize}]",
-        *_quality(proposal),
-        f"search: {flow(spec.search.model_dump(include={'trials', 'minutes'}, exclude_none=True))}",
-    ]
-    return "\n".join(lines) + "\n"
+    lines = ["# Proposed by autoopt for this model; edit it as you like. `autoopt plan` shows what it means."]
+    lines += [f"# {one_line(f'{decision.what}: {decision.why}')}" for decision in plan.decisions]
+    lines += [f"name: {spec.name}", f"model: {flow(model)}"]
+    if data:
+        lines.append(f"data: {flow(data)}")
+    lines += [f"target: {flow(target)}", ""]
+    lines.append("passes:                                    # node id -> pass and parameters")
+    for node in nodes:
+        lines += _node(proposal, node)
+    lines += ["", 'stages:                                    # one of each row in this order, ~ is "skip"']
+    lines += [f"  - {flow(stage)}" for stage in stages]
+    lines += _section("forbid:", _excluded_chains(proposal, nodes))
+    lines += _section("prefer:                                    # best on similar models", _preferred(proposal))
+    lines += ["", "objectives: [{metric: latency_p50, goal: minimize}]"]
+    if any(TEMPLATES[node].lossy and node not in proposal.reasons for node in spec.passes):
+        default = "on accuracy if there are labels, else on closeness to the source model"
+        lines.append(f"# constraints: [...]                        # by default autoopt adds one {default}")
+    search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
+    return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
 
 
-def flow(value: Any) -> str:
-    """A JSON value in YAML's one-line form, with quotes only where they are needed."""
+def flow(value: JsonValue) -> str:
+    """A JSON value in YAML's one-line form, with quotes only if they are needed."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{flow(k)}: {flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{flow(name)}: {flow(item)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(flow(v) for v in value) + "]"
+        return "[" + ", ".join(map(flow, value)) + "]"
     if value is None:
         return "~"
     if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS:
@@ -64,59 +70,55 @@ def flow(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True)
 
 
-def _left(stage: Sequence[str | None], proposal: Proposal) -> list[str | None]:
-    return [node for node in stage if node is None or node not in proposal.reasons]
+def _section(title: str, rows: Iterator[JsonValue]) -> list[str]:
+    lines = [f"  - {flow(row)}" for row in rows]
+    return ["", title, *lines] if lines else []
 
 
-def _node(proposal: Proposal, plan: Plan, node: str) -> Iterator[str]:
-    """One node: a comment on what it is for and on values left out, and its line."""
-    written = proposal.spec.passes[node]
-    cut = list(_values_cut(proposal, node))
-    params: dict[str, Any] = {}
-    assert isinstance(written.params, Mapping)
-    for name, value in written.params.items():
-        if isinstance(value, Mapping) and "search" in value:
-            left = [v for v in value["search"] if not any(name == n and same(v, c) for n, c, _ in cut)]
-            value = {"search": left} if len(left) > 1 else left[0]
-        params[name] = value
+def _node(proposal: Proposal, node: str) -> Iterator[str]:
+    """The lines of a node: comments on its purpose and on values that are not tried, then the node itself."""
+    item = proposal.spec.passes[node]
+    cuts = list(_cut_values(proposal, node))
+    excluded = {(name, value_key(value)) for name, value, _ in cuts}
     yield f"  # {TEMPLATES[node].summary}"
-    for name, value, reason in cut:
+    for name, value, reason in cuts:
         yield f"  #   without {name} {flow(value)}: {one_line(reason)}"
-    yield f"  {node}: " + flow({"pass": written.pass_name, **({"params": params} if params else {})})
+    content: dict[str, JsonValue] = {"pass": item.pass_name}
+    assert isinstance(item.params, Mapping), "a proposal lists its parameters"
+    params: dict[str, JsonValue] = {}
+    for name, param in item.params.items():
+        params[name] = param
+        if isinstance(param, Mapping) and "search" in param:
+            remaining = [value for value in param["search"] if (name, value_key(value)) not in excluded]
+            params[name] = {"search": remaining} if len(remaining) > 1 else remaining[0]
+    if params:
+        content["params"] = params
+    yield f"  {node}: {flow(content)}"
 
 
-def _values_cut(proposal: Proposal, node: str) -> Iterator[tuple[str, Any, str]]:
-    """(parameter, value, reason) of every value that is left out."""
+def _cut_values(proposal: Proposal, node: str) -> Iterator[tuple[str, Value, str]]:
+    """(parameter, value, reason) of every value that is not tried."""
     for prior in proposal.priors:
         if prior.kind == "forbid":
             for name, value in prior.values.get(node, {}).items():
                 yield name, value, prior.reason
 
 
-def _forbidden(proposal: Proposal, kept: Sequence[str]) -> Iterator[str]:
-    """Chains that are left out whatever the values."""
-    rows = []
+def _excluded_chains(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
+    """Rows of `forbid`: chains that are not tried with any values."""
     for prior in proposal.priors:
-        nodes = prior.scope.nodes
-        if prior.kind == "forbid" and nodes is not None and nodes <= set(kept):
-            rows.append(f"  - {flow({'nodes': sorted(nodes, key=kept.index), 'reason': prior.reason})}")
-    return iter(["", "forbid:", *rows] if rows else [])
+        scope = prior.scope.nodes
+        if prior.kind == "forbid" and scope is not None and scope <= set(nodes):
+            yield {"nodes": sorted(scope, key=nodes.index), "reason": prior.reason}
 
 
-def _preferred(proposal: Proposal) -> Iterator[str]:
-    """What similar models preferred."""
-    rows = []
+def _preferred(proposal: Proposal) -> Iterator[JsonValue]:
+    """Rows of `prefer`: the chains and values that were best on similar models."""
     for prior in proposal.priors:
         if prior.kind == "prefer" and prior.scope.chain is not None:
-            item: dict[str, Any] = {"chain": list(prior.scope.chain)}
-            item |= {"values": prior.values} if prior.values else {"weight": prior.weight}
-            rows.append(f"  - {flow({**item, 'reason': prior.reason})}")
-    return iter(
-        ["", "prefer:                                    # what similar models did best with", *rows] if rows else []
-    )
-
-
-def _quality(proposal: Proposal) -> list[str]:
-    lossy = any(TEMPLATES[n].lossy and n not in proposal.reasons for n in proposal.spec.passes)
-    what = "on accuracy where there are labels, else on closeness to the source model"
-    return [f"# constraints: [...]                        # without any, autoopt adds one {what}"] if lossy else []
+            row: dict[str, JsonValue] = {"chain": list(prior.scope.chain)}
+            if prior.values:
+                row["values"] = prior.values
+            else:
+                row["weight"] = prior.weight
+            yield {**row, "reason": prior.reason}

@@ -1,14 +1,15 @@
-"""The table accelerator x execution provider x precision -> passes that a proposal takes, and why it takes no others.
+"""The table execution provider x precision -> nodes of a proposal, or the reason why there are none.
 
-What is known of the CPU was measured; the other providers follow what their documentation says they run.
+The CPU's rows come from measurements; the other providers' from their documentation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from autoopt.space import Value
 from autoopt.spec.proposal_options import PRECISIONS
 
 CPU: Final = "CPUExecutionProvider"
@@ -20,126 +21,134 @@ QNN: Final = "QNNExecutionProvider"
 
 
 @dataclass(frozen=True)
-class Flow:
-    """What one precision means on one provider: alternatives of the precision stage, by node id of the template.
+class Method:
+    """The implementation of one precision on one provider.
 
-    `why` is told to the reader; `auto`: whether it is tried where no precision is asked for.
+    `nodes`: alternatives of the precision stage, by node id of the template. `text` tells the reader about them, with
+    `{nodes}` for the ones that are tried; without nodes, it is the reason. `auto`: tried if no precision is requested.
     """
 
     nodes: tuple[str, ...]
-    why: str
+    text: str
     auto: bool = True
 
 
 @dataclass(frozen=True)
-class Provider:
-    """What an execution provider takes."""
+class ProviderProfile:
+    """The optimisations that an execution provider can use."""
 
-    flows: Mapping[str, Flow]
+    methods: Mapping[str, Method]
     """By precision."""
-    fixed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Node id -> parameters that are not a choice there."""
+    fixed: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """Node id -> parameters that are not searched for this provider."""
     fuses: bool = False
-    """Whether it runs onnxruntime's own fused operators, so that fusing ahead has a meaning."""
+    """True if it runs onnxruntime's fused operators, so that fusing ahead of time makes sense."""
     static_shapes: bool = False
-    """Whether it takes fixed shapes only."""
+    """True if it accepts fixed shapes only."""
+
+    def chosen(self, precision: str | None) -> dict[str, Method]:
+        """The methods to propose, by precision: the requested one, or all that are worth trying."""
+        if precision is not None:
+            return {precision: self.methods[precision]}
+        chosen = {}
+        for name in PRECISIONS:
+            method = self.methods[name]
+            if method.auto and (method.nodes or name == "fp32"):
+                chosen[name] = method
+        return chosen
 
 
-_FLOAT: Final = Flow((), "single precision, as the model is")
-_SYMMETRIC: Final = {
+_FLOAT: Final = Method((), "single precision, as in the model")
+_SYMMETRIC: Final[Mapping[str, Value]] = {
     "quant_format": "QDQ",
     "weight_type": "QInt8",
     "activation_type": "QInt8",
     "activation_symmetric": True,
     "weight_symmetric": True,
 }
-_QDQ: Final = {"quant_format": "QDQ", "weight_type": "QInt8", "activation_type": "QUInt8"}
+_QDQ: Final[Mapping[str, Value]] = {"quant_format": "QDQ", "weight_type": "QInt8", "activation_type": "QUInt8"}
 
-PROVIDERS: Final[Mapping[str, Provider]] = {
-    CPU: Provider(
+PROVIDERS: Final[Mapping[str, ProviderProfile]] = {
+    CPU: ProviderProfile(
         {
             "fp32": _FLOAT,
-            "fp16": Flow(("half",), "half the size; the CPU casts to float and back, so it is slower", auto=False),
-            "mixed": Flow(("mixed",), "half precision where it is accurate; slower on a CPU", auto=False),
-            "int8": Flow(("dynamic", "static"), "integers in MatMul, LSTM and convolutions"),
-            "int4": Flow(("weights",), "weights of MatMul in blocks of few bits"),
+            "fp16": Method(
+                ("half",),
+                "half precision: half the size, but slower, as a CPU casts to float",
+                auto=False,
+            ),
+            "mixed": Method(("mixed",), "half precision where it stays accurate; slower on a CPU", auto=False),
+            "int8": Method(("dynamic", "static"), "{nodes} quantization of MatMul, LSTM and Conv"),
+            "int4": Method(("weights",), "block-wise quantization of MatMul weights"),
         },
         fixed={"static": {"quant_format": "QDQ", "weight_type": "QInt8"}},
         fuses=True,
     ),
-    CUDA: Provider(
+    CUDA: ProviderProfile(
         {
             "fp32": _FLOAT,
-            "fp16": Flow(("half",), "half precision uses the tensor cores"),
-            "mixed": Flow(("mixed",), "half precision where it is accurate", auto=False),
-            "int8": Flow(("static",), "quantise and dequantise pairs with symmetric ranges"),
-            "int4": Flow(("weights",), "weights of MatMul in blocks of few bits"),
+            "fp16": Method(("half",), "half precision, which uses the tensor cores"),
+            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
+            "int8": Method(("static",), "{nodes} quantization (QDQ) with symmetric ranges"),
+            "int4": Method(("weights",), "block-wise quantization of MatMul weights"),
         },
         fixed={"static": _SYMMETRIC},
         fuses=True,
     ),
-    TENSORRT: Provider(
+    TENSORRT: ProviderProfile(
         {
             "fp32": _FLOAT,
-            "fp16": Flow(("half",), "half precision uses the tensor cores"),
-            "mixed": Flow(("mixed",), "half precision where it is accurate", auto=False),
-            "int8": Flow(("static",), "quantise and dequantise pairs with symmetric ranges"),
-            "int4": Flow((), "it has no kernels for onnxruntime's weights of few bits"),
+            "fp16": Method(("half",), "half precision, which uses the tensor cores"),
+            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
+            "int8": Method(("static",), "{nodes} quantization (QDQ) with symmetric ranges"),
+            "int4": Method((), "the provider has no kernels for block-wise quantized weights"),
         },
         fixed={"static": _SYMMETRIC},
     ),
-    DIRECTML: Provider(
+    DIRECTML: ProviderProfile(
         {
             "fp32": _FLOAT,
-            "fp16": Flow(("half",), "half precision is what graphics processors are fast at"),
-            "mixed": Flow(("mixed",), "half precision where it is accurate", auto=False),
-            "int8": Flow(("static",), "quantise and dequantise pairs"),
-            "int4": Flow(("weights",), "weights of MatMul in blocks of few bits"),
+            "fp16": Method(("half",), "half precision, which GPUs compute fastest"),
+            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
+            "int8": Method(("static",), "{nodes} quantization (QDQ)"),
+            "int4": Method(("weights",), "block-wise quantization of MatMul weights"),
         },
         fixed={"static": _QDQ},
     ),
-    OPENVINO: Provider(
+    OPENVINO: ProviderProfile(
         {
             "fp32": _FLOAT,
-            "fp16": Flow(("half",), "half the size; the provider picks its own arithmetic", auto=False),
-            "mixed": Flow(("mixed",), "half precision where it is accurate", auto=False),
-            "int8": Flow(("static",), "quantise and dequantise pairs, which it turns into integer kernels"),
-            "int4": Flow((), "it compresses weights itself when it loads a model"),
+            "fp16": Method(("half",), "half precision: half the size; the provider picks the arithmetic", auto=False),
+            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
+            "int8": Method(("static",), "{nodes} quantization (QDQ), which the provider turns into integer kernels"),
+            "int4": Method((), "the provider compresses weights itself when it loads a model"),
         },
         fixed={"static": _QDQ},
     ),
-    QNN: Provider(
+    QNN: ProviderProfile(
         {
             "fp32": _FLOAT,
-            "fp16": Flow(("half",), "its processor computes in half precision"),
-            "mixed": Flow((), "its processor computes in one precision"),
-            "int8": Flow(("static", "wide"), "8-bit weights with activations of 8 or 16 bits"),
-            "int4": Flow(("narrow",), "4-bit weights with activations of 8 or 16 bits"),
+            "fp16": Method(("half",), "half precision, which the processor computes in"),
+            "mixed": Method((), "the processor computes in one precision"),
+            "int8": Method(("static", "wide"), "8-bit weights with 8-bit or 16-bit activations"),
+            "int4": Method(("narrow",), "4-bit weights with 8-bit or 16-bit activations"),
         },
         fixed={"static": {"quant_format": "QDQ", "weight_type": "QUInt8", "activation_type": "QUInt8"}},
         static_shapes=True,
     ),
 }
-OTHER: Final = Provider(
+OTHER: Final = ProviderProfile(
     {
         "fp32": _FLOAT,
-        "fp16": Flow(("half",), "half precision, where the provider has it"),
-        "mixed": Flow((), "not known of this provider"),
-        "int8": Flow((), "not known of this provider"),
-        "int4": Flow((), "not known of this provider"),
+        "fp16": Method(("half",), "half precision, if the provider has it"),
+        "mixed": Method((), "support by this provider is unknown"),
+        "int8": Method((), "support by this provider is unknown"),
+        "int4": Method((), "support by this provider is unknown"),
     }
 )
-"""A provider of which no more is known."""
+"""Any other provider."""
 
 
-def provider(name: str) -> Provider:
-    """What is known of an execution provider."""
+def provider_profile(name: str) -> ProviderProfile:
+    """The profile of an execution provider."""
     return PROVIDERS.get(name, OTHER)
-
-
-def chosen(name: str, precision: str | None) -> dict[str, Flow]:
-    """The flows to propose, by precision: the one asked for, or all that are worth trying."""
-    flows = provider(name).flows
-    if precision is not None:
-        return {precision: flows[precision]}
-    return {p: flows[p] for p in PRECISIONS if flows[p].auto and (flows[p].nodes or p == "fp32")}

@@ -1,31 +1,36 @@
-"""Nodes of proposed graphs: pass, values to search, and from which level on each value is tried.
+"""Nodes of proposed graphs: pass, values to search, and the lowest level that tries each value.
 
-Levels: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything. The first value of a parameter is what
-the pass does where nothing else is tried.
+Levels: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything. The first value of a parameter is
+the one that the pass takes if no other value is tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-Values: TypeAlias = tuple[tuple[Any, int], ...]
+from autoopt.space import Value
+
+Values: TypeAlias = tuple[tuple[Value, int], ...]
 """(value, lowest level that tries it)."""
 
 DENSE: Final = ["MatMul", "Attention", "LSTM"]
-"""Operators of dynamic quantisation without convolutions (MatMul means Gemm too)."""
+"""Operators of dynamic quantization without convolutions (MatMul includes Gemm)."""
 HEAVY: Final = ["Conv", "Gemm", "MatMul"]
 
 
 @dataclass(frozen=True)
 class Template:
-    """One node. `size`: at best so much of the source's bytes is left (a share), for targets with little memory."""
+    """One node of a proposed graph.
+
+    `size`: smallest share of the source's bytes that can be left, for targets with little memory.
+    """
 
     pass_name: str
     summary: str
     search: Mapping[str, Values] = field(default_factory=dict)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Value] = field(default_factory=dict)
     size: float = 1.0
     lossy: bool = False
 
@@ -37,22 +42,24 @@ _CALIBRATION: Final[Mapping[str, Values]] = {
 _BOTH: Final[Values] = ((True, 2), (False, 2))
 
 TEMPLATES: Final[Mapping[str, Template]] = {
-    "names": Template("name_fix", "names that the runtime accepts"),
-    "ir": Template("ir_upgrade", "a file format that later passes understand"),
-    "opset": Template("opset_conversion", "operators of a newer standard", fixed={"target_opset": 17}),
-    "shapes": Template("fix_input_shape", "fixed input shapes"),
-    "unused": Template("remove_unused", "nothing that no output needs"),
-    "shared": Template("common_subexpression_elimination", "nothing computed twice"),
+    "names": Template("name_fix", "rename tensors whose names the runtime rejects"),
+    "ir": Template("ir_upgrade", "upgrade the file format for later passes"),
+    "opset": Template("opset_conversion", "convert to a newer operator set", fixed={"target_opset": 17}),
+    "shapes": Template("fix_input_shape", "fix the input shapes"),
+    "unused": Template("remove_unused", "remove everything that no output needs"),
+    "shared": Template("common_subexpression_elimination", "compute equal subexpressions once"),
     "simplify": Template(
         "simplify",
-        "a shorter graph that computes the same",
+        "simplify the graph",
         {"engine": (("onnxslim", 1), ("onnxsim", 3))},
     ),
-    "constants": Template("constant_folding", "constants computed once, the rest of the graph as it is"),
-    "fold": Template("batchnorm_folding", "batch normalisation inside the convolution before it"),
-    "pads": Template("pad_folding", "padding inside the convolution after it"),
+    "constants": Template("constant_folding", "fold constants and change nothing else"),
+    "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
+    "pads": Template("pad_folding", "fold padding into the convolution after it"),
     "fuse": Template(
-        "transformer_fusion", "attention and normalisation as one operator", {"engine": (("onnxscript", 1),)}
+        "transformer_fusion",
+        "fuse attention, GELU and normalization",
+        {"engine": (("onnxscript", 1),)},
     ),
     "half": Template(
         "float16",
@@ -63,14 +70,14 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     ),
     "mixed": Template(
         "mixed_float16",
-        "half precision where it is accurate",
+        "half precision where it stays accurate",
         {"rtol": ((0.01, 3), (0.001, 3), (0.05, 3))},
         size=0.5,
         lossy=True,
     ),
     "dynamic": Template(
         "dynamic_quantization",
-        "8-bit weights, activations quantised as they come",
+        "8-bit weights; activations are quantized at run time",
         {
             "op_types": (([], 2), (DENSE, 2)),
             "per_channel": _BOTH,
@@ -81,7 +88,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     ),
     "static": Template(
         "static_quantization",
-        "8-bit weights and activations, ranges from calibration data",
+        "8-bit weights and activations; ranges come from calibration data",
         {"activation_type": (("QUInt8", 3), ("QInt8", 3)), **_CALIBRATION, "op_types": (([], 3), (HEAVY, 3))},
         size=0.24,
         lossy=True,
@@ -96,14 +103,14 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     ),
     "narrow": Template(
         "static_w4",
-        "4-bit weights, activations of 8 or 16 bits",
+        "4-bit weights, 8-bit or 16-bit activations",
         {**_CALIBRATION, "activation_type": (("QUInt8", 3), ("QUInt16", 3))},
         size=0.12,
         lossy=True,
     ),
     "weights": Template(
         "weight_only_quantization",
-        "weights of few bits, float arithmetic",
+        "block-wise quantized weights, float arithmetic",
         {
             "bits": ((8, 2), (4, 2)),
             "block_size": ((32, 2), (64, 3)),
@@ -113,24 +120,26 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         lossy=True,
     ),
     "graph": Template(
-        "ort_graph_optimization", "the runtime's own fused graph, stored", {"level": (("extended", 1), ("all", 3))}
+        "ort_graph_optimization",
+        "store the graph as onnxruntime fuses it at load time",
+        {"level": (("extended", 1), ("all", 3))},
     ),
     "session": Template(
         "session_tuning",
-        "how the runtime loads and runs the model",
+        "session options of the runtime",
         {"graph_optimization_level": (("extended", 0), ("layout", 1), ("basic", 2))},
     ),
 }
 CUDA_SESSION: Final = Template(
     "session_tuning",
-    "how the provider runs the model",
+    "session options of the provider",
     {
         "cudnn_conv_algo_search": (("EXHAUSTIVE", 0), ("HEURISTIC", 1), ("DEFAULT", 3)),
         "prefer_nhwc": ((False, 0), (True, 2)),
         "enable_cuda_graph": ((False, 0), (True, 2)),
     },
 )
-"""The node `session` where the provider is CUDA."""
+"""The node `session` for the CUDA provider."""
 
 TRIALS: Final = (12, 20, 30, 40)
 MINUTES: Final = (3, 5, 8, 10)

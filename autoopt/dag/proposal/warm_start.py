@@ -1,23 +1,22 @@
-"""A warm start: what finished runs on similar models preferred becomes weights of chains and first points."""
+"""A warm start: preferences of finished runs on similar models become weights of chains and first points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from autoopt.dag.graph.node_spaces import same
 from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.dag.proposal.templates import Template
 from autoopt.model.inspection import Inspection
+from autoopt.space import Value, same
 
-SIMILAR: Final = 0.7
-"""Models less similar than this teach nothing."""
-TAUGHT: Final = 3
-"""At most so many examples are followed."""
-MOST: Final = 4.0
-"""The largest weight that experience gives."""
+MIN_SIMILARITY: Final = 0.7
+"""Models that are less similar are no examples."""
+MAX_EXAMPLES: Final = 3
+MAX_WEIGHT: Final = 4.0
+"""The largest weight that an example gives."""
 
 
 @dataclass(frozen=True)
@@ -30,49 +29,50 @@ class Example:
     model: str
     similarity: float
     passes: frozenset[str]
-    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     ratio: float = 1.0
 
 
 def similarity(a: Inspection, b: Inspection) -> float:
-    """0..1: cosine of the operators' counts (square roots, so that the many do not drown the few) times how close the
-    numbers of weights are."""
-    ops = sorted(a.ops | b.ops)
-    x, y = ([math.sqrt(m.op_counts.get(op, 0)) for op in ops] for m in (a, b))
-    norm = math.hypot(*x) * math.hypot(*y)
+    """Similarity of two models, 0..1: cosine of their operator counts, times the closeness of their weight counts."""
+    # Square roots keep the rare operators from vanishing beside the frequent ones.
+    product = 0.0
+    for op in sorted(a.ops & b.ops):
+        product += math.sqrt(a.op_counts.get(op, 0) * b.op_counts.get(op, 0))
+    norm = math.sqrt(sum(a.op_counts.values()) * sum(b.op_counts.values()))
     if not norm:
         return 0.0
     small, large = sorted((a.parameters + 1, b.parameters + 1))
-    return sum(p * q for p, q in zip(x, y, strict=True)) / norm * math.pow(small / large, 0.1)
+    return product / norm * math.pow(small / large, 0.1)
 
 
 def learned_priors(
     examples: Sequence[Example],
     stages: Sequence[Sequence[str | None]],
     nodes: Mapping[str, Template],
-    kept: Mapping[str, Mapping[str, Sequence[Any]]],
+    values: Mapping[str, Mapping[str, Sequence[Value]]],
 ) -> list[Prior]:
-    """Preferences for the chains of a proposed graph that come closest to what the examples preferred.
+    """Preferences for the chains of a proposed graph that come closest to the examples.
 
     Args:
-        stages: what is left of each stage, None where it can be skipped.
-        kept: node id -> parameter -> values that are tried.
+        examples: best models of earlier runs.
+        stages: the remaining nodes of each stage, None if it can be skipped.
+        nodes: node id -> template.
+        values: node id -> parameter -> values that are tried.
     """
-    best = [e for e in examples if e.similarity >= SIMILAR and e.ratio < 1]
-    best.sort(key=lambda e: (-e.similarity, e.ratio, e.model, sorted(e.passes)))
-    found: list[Prior] = []
-    done: set[tuple[str, ...]] = set()
-    for example in best:
-        chain = tuple(n for stage in stages if (n := _closest(stage, nodes, example.passes)) is not None)
-        if not chain or chain in done or len(done) == TAUGHT:
-            continue
-        done.add(chain)
-        found += _priors(example, chain, nodes, kept)
-    return found
+    usable = [example for example in examples if example.similarity >= MIN_SIMILARITY and example.ratio < 1]
+    usable.sort(key=lambda e: (-e.similarity, e.ratio, e.model, sorted(e.passes)))
+    priors: dict[tuple[str, ...], list[Prior]] = {}
+    for example in usable:
+        closest = (_closest(stage, nodes, example.passes) for stage in stages)
+        chain = tuple(node for node in closest if node is not None)
+        if chain and chain not in priors and len(priors) < MAX_EXAMPLES:
+            priors[chain] = list(_priors(example, chain, nodes, values))
+    return [prior for of_chain in priors.values() for prior in of_chain]
 
 
 def _closest(stage: Sequence[str | None], nodes: Mapping[str, Template], passes: frozenset[str]) -> str | None:
-    """The alternative of a stage that an example took; else skipping, else the first."""
+    """The alternative of a stage that an example used; else none of them if that is possible, else the first."""
     for node in stage:
         if node is not None and nodes[node].pass_name in passes:
             return node
@@ -83,17 +83,16 @@ def _priors(
     example: Example,
     chain: tuple[str, ...],
     nodes: Mapping[str, Template],
-    kept: Mapping[str, Mapping[str, Sequence[Any]]],
+    values: Mapping[str, Mapping[str, Sequence[Value]]],
 ) -> Iterator[Prior]:
-    found = f"best on {example.model} (similarity {example.similarity:.2f}), ratio {example.ratio:.2f}"
-    reason = f"{' -> '.join(chain)}: {found}"
-    weight = min(MOST, 1 + example.similarity * (1 / max(example.ratio, 1e-3) - 1))
+    result = f"best on {example.model} (similarity {example.similarity:.2f}), ratio {example.ratio:.2f}"
+    reason = f"{' -> '.join(chain)}: {result}"
+    weight = min(MAX_WEIGHT, 1 + example.similarity * (1 / max(example.ratio, 1e-3) - 1))
     yield Prior("prefer", Scope(chain=chain), weight=round(weight, 3), reason=reason, origin="learned")
-    values: dict[str, dict[str, Any]] = {}
+    preferred: dict[str, dict[str, Value]] = {}
     for node in chain:
-        taken = example.values.get(nodes[node].pass_name, {})
-        for name, value in taken.items():
-            if any(same(value, known) for known in kept[node].get(name, ())):
-                values.setdefault(node, {})[name] = value
-    if values:
-        yield Prior("prefer", Scope(chain=chain), values, reason=reason, origin="learned")
+        for name, value in example.values.get(nodes[node].pass_name, {}).items():
+            if any(same(value, tried) for tried in values[node].get(name, ())):
+                preferred.setdefault(node, {})[name] = value
+    if preferred:
+        yield Prior("prefer", Scope(chain=chain), preferred, reason=reason, origin="learned")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from autoopt.dag import Facts
 from autoopt.dag.compiler.requirements import Infos
-from autoopt.dag.proposal.exclusions import Given
+from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.warm_start import Example, similarity
 from autoopt.model.fetch import url_name
@@ -30,9 +30,9 @@ def model_name(path: str) -> str:
 
 def given_of(
     model: str, inspection: Inspection, described: Mapping[str, Any] | None, calibration: bool, wish: ProposalOptions
-) -> Given:
+) -> ProposalInputs:
     """What a proposal is made for; `described`: the evaluation data, None where there is none."""
-    return Given(
+    return ProposalInputs(
         inspection=inspection,
         name=model_name(model),
         evaluation=described is not None,
@@ -42,7 +42,9 @@ def given_of(
     )
 
 
-def proposal_for(given: Given, wish: ProposalOptions, infos: Infos, facts: Facts, store: Store | None) -> Proposal:
+def proposal_for(
+    given: ProposalInputs, wish: ProposalOptions, infos: Infos, facts: Facts, store: Store | None
+) -> Proposal:
     """The proposal, started from what the store remembers of similar models."""
     target = wish.target()
     taught = () if store is None else examples(store, given.inspection, target.execution_provider)

@@ -1,0 +1,97 @@
+"""The decisions of a proposal in words, in the reader's order: target, level, skipped passes, precisions, data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from autoopt.dag.compiler.plan import Decision
+from autoopt.dag.compiler.pruning import Reason
+from autoopt.dag.proposal.exclusions import ProposalInputs
+from autoopt.dag.proposal.precisions import Method
+from autoopt.dag.proposal.templates import TEMPLATES
+from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.spec.targets import TargetSpec
+
+LOWEST_OPSET: Final = 13
+"""Models of older operator sets are also tried converted: per-channel quantization needs this one."""
+LOWEST_IR: Final = 8
+
+_LEVELS: Final = (
+    "lossless passes only",
+    "passes that change results at most by rounding",
+    "also lossy passes that need no calibration data, with few values each",
+    "all passes and values",
+)
+
+
+def decisions(
+    options: ProposalOptions,
+    inputs: ProposalInputs,
+    target: TargetSpec,
+    methods: Mapping[str, Method],
+    reasons: Mapping[str, Reason],
+) -> Iterator[Decision]:
+    """The decisions of one proposal.
+
+    Args:
+        options: the user's options.
+        inputs: the model and its data.
+        target: where the model is to run.
+        methods: the precisions in question.
+        reasons: node id -> the reason why it is ruled out.
+    """
+    requested = options.device is not None or options.execution_provider is not None
+    yield Decision(f"target {target.device}, {target.execution_provider}", "as requested" if requested else "default")
+    yield Decision(f"level {options.level}", _LEVELS[options.level])
+    skipped: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        if not TEMPLATES[node].lossy:
+            skipped.setdefault(reason.text, []).append(TEMPLATES[node].pass_name.replace("_", " "))
+    for text, names in skipped.items():
+        yield Decision(f"{', '.join(names)} skipped", text)
+    yield from _precisions(methods, reasons)
+    model = inputs.inspection
+    if not inputs.floats_fit(target):
+        yield Decision("fp32 not tried", f"its {model.bytes} bytes exceed the target's memory of {target.memory}")
+    if model.ir_version < LOWEST_IR:
+        yield Decision("IR upgrade", f"the file has IR version {model.ir_version}")
+    opset = model.opsets.get("", 0)
+    if 0 < opset < LOWEST_OPSET:
+        yield Decision("opset upgrade", f"the model has opset {opset}; tried with and without")
+    if inputs.needs_static_shapes(target):
+        yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
+    quality = _quality(inputs)
+    if quality:
+        yield Decision("quality", quality)
+
+
+def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> Iterator[Decision]:
+    """The methods that are tried; then all others, together if they share their reason."""
+    not_tried: dict[str, list[str]] = {}
+    for precision, method in methods.items():
+        tried = [node for node in method.nodes if node not in reasons]
+        texts = [reasons[node].text for node in method.nodes if node in reasons]
+        if tried:
+            yield Decision(precision, f"trying {method.text.format(nodes=_listed(tried))}")
+        elif precision != "fp32" and len(set(texts)) <= 1:
+            not_tried.setdefault(texts[0] if texts else method.text, []).append(precision)
+            continue
+        for node in method.nodes:
+            if node in reasons:
+                not_tried.setdefault(reasons[node].text, []).append(f"{precision} {node}")
+    for text, names in not_tried.items():
+        yield Decision(f"{', '.join(names)} not tried", text)
+
+
+def _listed(words: Sequence[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _quality(inputs: ProposalInputs) -> str:
+    if inputs.evaluation and inputs.labels:
+        return "measured on the labels"
+    if inputs.evaluation:
+        return "compared with the source model's outputs on the data"
+    return "compared with the source model's outputs on generated inputs" if inputs.fidelity else ""
