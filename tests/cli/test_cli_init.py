@@ -159,7 +159,7 @@ def test_run_of_a_bare_model_finds_a_model_and_teaches_the_next_plan(call: Call,
     assert said.code in (0, 1), said.err
     result = json.loads(said.out)
     assert 1 <= result["trials"]["total"] <= 2
-    assert any("int8: dynamic" in note for note in result["notes"])
+    assert any("int8: trying dynamic" in note for note in result["notes"])
     assert json.loads(call("run", "first/model.onnx", *options).out)["reused"]
     settings.cache_clear()
     taught = json.loads(call("plan", "second/model.onnx", "--fidelity", "--json").out)["learned"]
