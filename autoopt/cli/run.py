@@ -106,13 +106,13 @@ def execute(request: RunRequest, *, out: Path, engine: Engine, quiet: bool, as_j
     """Carry a request out with live progress, and render its result; returns the exit code."""
     from dataclasses import replace
 
-    from autoopt.api import carry_out
+    from autoopt import api
     from autoopt.report.progress import Progress
 
     with ExitStack() as stack:
         stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
         with Progress(sys.stderr, quiet=quiet) as progress:
-            result = carry_out(replace(request, observer=progress), out=out, engine=engine)
+            result = api.execute(replace(request, observer=progress), out=out, engine=engine)
         if as_json:
             print_json(result.to_json(), stream)
         else:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from autoopt.api import carry_out
+from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
 
 SCRIPT = '''\
@@ -66,7 +66,7 @@ def one(folder: Path, engine: str, workers: int, trials: int, seconds: float) ->
     home = folder / f"{engine}-{workers}"
     request = RunRequest(dag=dag(folder, trials, seconds), model=folder / "model.onnx", home=home, workers=workers)
     began = time.monotonic()
-    result = carry_out(request, out=None, engine=engine)  # type: ignore[arg-type]
+    result = execute(request, out=None, engine=engine)  # type: ignore[arg-type]
     assert result.trials["total"] == trials, result.trials
     return {"all": time.monotonic() - began, "search": result.seconds["search"]}
 

@@ -11,7 +11,7 @@ import pytest
 from builders import cnn, mlp, write
 from gated import Calls, watched
 
-from autoopt.api import carry_out
+from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.results import RunResult
 
@@ -51,6 +51,6 @@ def go(tmp_path: Path) -> Runner:
     def run(dag: dict[str, Any], *, out: Path | None = None, **options: Any) -> RunResult:
         measurement = {**SHORT, **options.pop("measurement", {})}
         request = RunRequest(dag={"name": "t", **dag}, home=tmp_path / "home", measurement=measurement, **options)
-        return carry_out(request, out=out, engine="inline")
+        return execute(request, out=out, engine="inline")
 
     return run

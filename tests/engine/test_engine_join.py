@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from builders import mlp, write
 
-from autoopt.api import carry_out, resume
+from autoopt.api import execute, resume
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import spec_of
 from autoopt.engine.prepare import prepare
@@ -141,7 +141,7 @@ def test_another_machine_fetches_data_and_script_for_itself(dags: Path, site: st
     text = DAG.replace("script.py", f"{site}/script.py").replace("path: x.npz", f"path: '{site}/x.npz'")
     (dags / "dag.yaml").write_text(text.replace("net/model.onnx", f"{site}/net/model.onnx"))
     here = elsewhere("here")
-    run = carry_out(RunRequest(dag=str(dags / "dag.yaml"), data=f"file://{dags}/x.npz"), out=None).run
+    run = execute(RunRequest(dag=str(dags / "dag.yaml"), data=f"file://{dags}/x.npz"), out=None).run
     (dags / "broken").unlink()
     (dags / "dag.yaml").write_text(ANOTHER)
     shutil.rmtree(here)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
-from autoopt.api import carry_out, resume
+from autoopt.api import execute, resume
 from autoopt.cli.app import main
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.planning.plans_by_target import make_plans
@@ -49,7 +49,7 @@ def go_there(place: Path) -> Callable[..., RunResult]:
 
     def run(targets: list[dict[str, Any]], out: Path | None = None) -> RunResult:
         dag = {"name": "t", **DAG, "targets": targets}
-        return carry_out(RunRequest(dag=dag, model=model, home=place / "home", measurement=SHORT), out=out)
+        return execute(RunRequest(dag=dag, model=model, home=place / "home", measurement=SHORT), out=out)
 
     return run
 

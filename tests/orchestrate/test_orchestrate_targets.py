@@ -17,7 +17,7 @@ from fsspec.core import url_to_fs
 from object_store import bucket
 from remote_pool import POOL, free_port, server, worker
 
-from autoopt.api import carry_out, resume
+from autoopt.api import execute, resume
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.store import open_store
 
@@ -34,9 +34,9 @@ DAG: dict[str, Any] = {
 CHILD = """
 import json, sys
 from pathlib import Path
-from autoopt.api import carry_out
+from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
-result = carry_out(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])), out=None)
+result = execute(RunRequest(dag=json.loads(sys.argv[1]), model=sys.argv[2], home=Path(sys.argv[3])), out=None)
 found = {t.name: t.result.best.metrics for t in result.targets}
 print(json.dumps({"targets": found, "size": result.best.ratios["size"].value}))
 """
@@ -49,9 +49,9 @@ def model(tmp_path: Path) -> Path:
 
 def test_each_target_is_a_flow_run(model: Path, tmp_path: Path) -> None:
     request = RunRequest(dag=DAG, model=model, home=tmp_path / "home")
-    result = carry_out(request, out=tmp_path / "out", engine="prefect")
+    result = execute(request, out=tmp_path / "out", engine="prefect")
     assert [t.result.trials["ok"] for t in result.targets] == [3, 3]
-    again = carry_out(request, out=None, engine="prefect")
+    again = execute(request, out=None, engine="prefect")
     assert again.reused
     assert again.run == result.run
 

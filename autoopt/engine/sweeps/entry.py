@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from autoopt.engine.prepare import prepare
 from autoopt.engine.sweeps.nightly import measure_again
@@ -18,66 +18,59 @@ from autoopt.results.sweep import OK
 from autoopt.spec import DagSpec
 
 
-def run_model(
-    request: SweepRequest,
-    search: SearchWith,
-    sweep: str,
-    item: ZooItem,
-    spec: DagSpec,
-    last_best: ModelResult | None,
-) -> SweepEntry:
-    """Run one model. A model that cannot be read or run gives an entry with the reason.
+@dataclass(frozen=True)
+class ModelRunner:
+    """Runs the models of one sweep."""
 
-    Args:
-        sweep: id of the sweep.
-        last_best: the best model of the last good sweep, which a nightly sweep measures again.
-    """
-    began = time.monotonic()
-    entry = SweepEntry(
-        name=item.name,
-        status="refused",
-        path=item.shown_path,
-        tags=tuple(item.entry.spec.tags),
-        listed=item.listed,
-        called=item.called,
-        found=not item.reason,
-        reason=item.reason,
-        environment=environment(),
-    )
-    if not item.reason:
-        try:
-            entry = _run(request, search, sweep, item, spec, entry, last_best)
-        except InputError as error:
-            entry = replace(entry, reason=str(error))
-        except AutooptError as error:
-            entry = replace(entry, status="failed", reason=str(error))
-    return replace(entry, seconds=round(time.monotonic() - began, 3))
+    request: SweepRequest
+    search: SearchWith
+    sweep: str
+    """Id of the sweep."""
 
+    def run(self, item: ZooItem, spec: DagSpec, last_best: ModelResult | None) -> SweepEntry:
+        """Run one model. A model that cannot be read or run gives an entry with the reason.
 
-def _run(
-    request: SweepRequest,
-    search: SearchWith,
-    sweep: str,
-    item: ZooItem,
-    spec: DagSpec,
-    entry: SweepEntry,
-    last_best: ModelResult | None,
-) -> SweepEntry:
-    with prepare(request.run_request(sweep, item, spec)) as session:
-        result = session.execute(search)
-        entry = replace(
-            entry,
-            status=result.status if result.best is None else OK,
-            reason="; ".join(result.notes) if result.best is None else "",
-            result=replace(result, pareto=()),
-            environment=_environment(session.ctx),
-            inputs=_input_digests(session.ctx),
+        Args:
+            item: The model.
+            spec: Its DAG.
+            last_best: The best model of the last good sweep, which a nightly sweep measures again.
+        """
+        began = time.monotonic()
+        entry = SweepEntry(
+            name=item.name,
+            status="refused",
+            path=item.shown_path,
+            tags=tuple(item.entry.spec.tags),
+            listed=item.listed,
+            called=item.called,
+            found=not item.reason,
+            reason=item.reason,
+            environment=environment(),
         )
-        if request.nightly:
-            entry = measure_again(session, entry, last_best, occasion=f"sweep {sweep}")
-        if request.out is not None:
-            session.export(result, request.out / item.name)
-        return entry
+        if not item.reason:
+            try:
+                entry = self._run(item, spec, entry, last_best)
+            except AutooptError as error:
+                status = "refused" if isinstance(error, InputError) else "failed"
+                entry = replace(entry, status=status, reason=str(error))
+        return replace(entry, seconds=round(time.monotonic() - began, 3))
+
+    def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, last_best: ModelResult | None) -> SweepEntry:
+        with prepare(self.request.run_request(self.sweep, item, spec)) as session:
+            result = session.execute(self.search)
+            entry = replace(
+                entry,
+                status=result.status if result.best is None else OK,
+                reason="; ".join(result.notes) if result.best is None else "",
+                result=replace(result, pareto=()),
+                environment=_environment(session.ctx),
+                inputs=_input_digests(session.ctx),
+            )
+            if self.request.nightly:
+                entry = measure_again(session, entry, last_best, occasion=f"sweep {self.sweep}")
+            if self.request.out is not None:
+                session.export(result, self.request.out / item.name)
+            return entry
 
 
 def _environment(ctx: RunContext) -> dict[str, object]:

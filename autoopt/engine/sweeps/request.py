@@ -9,13 +9,12 @@ from typing import Any
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.session import Session
-from autoopt.engine.sweeps.zoo import ZooItem
+from autoopt.engine.sweeps.zoo import ZooItem, ZooSource
 from autoopt.engine.work.hosts import Opener
 from autoopt.errors import InputError
 from autoopt.observer import SILENT, Observer
 from autoopt.results import RunResult
 from autoopt.spec import DagSpec
-from autoopt.spec.zoo import ZooSpec
 from autoopt.store import SweepRecord
 
 SearchWith = Callable[[Session], RunResult]
@@ -28,8 +27,7 @@ RESUMED_FIELDS = ("dag", "only", "nightly", "accept")
 class SweepRequest:
     """One sweep. The fields without a description are those of `RunRequest`."""
 
-    zoo: str | Path | Mapping[str, Any] | ZooSpec
-    """A zoo.yaml, or its content."""
+    zoo: ZooSource
     dag: str | None = None
     """Overrides the zoo's default DAG; a DAG that a model names itself still applies."""
     only: str | None = None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoopt.engine.run.session import search_inline
-from autoopt.engine.sweeps.entry import run_model
+from autoopt.engine.sweeps.entry import ModelRunner
 from autoopt.engine.sweeps.history import ModelNames, SweepHistory
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
@@ -62,8 +62,9 @@ class Sweep:
     def __init__(
         self, request: SweepRequest, store: Store, history: SweepHistory, record: SweepRecord, search: SearchWith
     ) -> None:
-        self._request, self._store, self._history, self._search = request, store, history, search
+        self._request, self._store, self._history = request, store, history
         self._id, self._name = record.id, record.name
+        self._runner = ModelRunner(request, search, record.id)
         self._began = time.monotonic()
 
     def run(self, models: list[ZooItem], dags: Mapping[str, DagSpec]) -> SweepResult:
@@ -110,7 +111,7 @@ class Sweep:
         observer.on_phase(f"model {item.name}")
         observer.on_model_start(item.name)
         last_best = earlier[0].entry.best if earlier else None
-        entry = run_model(self._request, self._search, self._id, item, spec, last_best)
+        entry = self._runner.run(item, spec, last_best)
         entry = replace(entry, compared=compare_entry(entry, earlier))
         observer.on_note(f"{item.name}: {entry.status}, {entry.compared.verdict}")
         event = EventRecord(kind=MODEL_EVENT, subject=f"{self._id}/{item.name}", data=entry.to_json())

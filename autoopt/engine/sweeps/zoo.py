@@ -1,14 +1,14 @@
-"""The models of a zoo, one by one: archives unpacked, folders of URLs listed, each with its own request."""
+"""The models of a zoo one by one: archives are unpacked, folders of URLs are listed, each model gets its DAG."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.model.archive import MODELS, is_archive
@@ -20,130 +20,202 @@ from autoopt.spec.data import WHICH, DataSpec
 from autoopt.spec.zoo import ZooEntry, ZooModel, ZooSpec, load_zoo, name_of
 from autoopt.workers import call_once
 
-UNPACK_SECONDS = 600.0
+UNPACK_SECONDS: Final = 600.0
+ZooSource: TypeAlias = str | Path | Mapping[str, Any] | ZooSpec
+"""A zoo.yaml, its content, or the zoo itself."""
 
 
 @dataclass(frozen=True)
 class ZooItem:
-    """One model of a sweep. `reason` says why there is none, where a path is not there, or an archive or URL could not
-    be read."""
+    """One model of a sweep."""
 
     name: str
+    """Unique within the sweep."""
     path: str
     entry: ZooEntry
     reason: str = ""
+    """The reason why there is no model: the path does not exist, or an archive or URL cannot be read."""
     called: str = ""
-    """Its name among the models of its own line in the zoo file, which other lines do not change."""
+    """Name among the models of the same line of the zoo file; other lines do not change it."""
 
     @property
     def listed(self) -> str:
-        """The path in the zoo file that it comes from, without what is secret in a URL."""
+        """The path in the zoo file that it comes from, without secrets of a URL."""
         return listed(self.entry.spec)
 
     @property
     def shown_path(self) -> str:
-        """The path without what is secret in a URL."""
-        return without_password(self.path) if is_url(self.path) else self.path
+        """The path without secrets of a URL."""
+        return _without_secret(self.path)
 
 
 def listed(model: ZooModel) -> str:
-    """What the zoo file says of a model's path, without what is secret in a URL."""
-    return without_password(model.path) if is_url(model.path) else model.path
+    """The path of a model as the zoo file states it, without secrets of a URL."""
+    return _without_secret(model.path)
 
 
-def check_zoo(given: Any, only: str | None = None, dag: str | None = None, data_root: str | None = None) -> ZooSpec:
-    """A zoo file and its DAGs, checked as far as that takes neither workers nor a store: at once.
+def _without_secret(path: str) -> str:
+    return without_password(path) if is_url(path) else path
+
+
+def check_zoo(
+    source: ZooSource, only: str | None = None, dag: str | None = None, data_root: str | None = None
+) -> ZooSpec:
+    """Check a zoo file and its DAGs as far as possible without workers and store, which takes no time.
 
     Raises:
         ConfigError: something in them is wrong.
     """
-    zoo = load_zoo(given).with_data_root(root_of_data(data_root))
+    zoo = load_zoo(source).with_data_root(root_of_data(data_root))
     check_data(zoo)
-    seen: set[str | None] = set()
+    first_of_dag: dict[str | None, ZooEntry] = {}
     for entry in zoo.entries(only):
-        if entry.spec.dag not in seen:
-            seen.add(entry.spec.dag)
-            dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag).check_files(model=False)
+        first_of_dag.setdefault(entry.spec.dag, entry)
+    for entry in first_of_dag.values():
+        dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag).check_files(model=False)
     return zoo
 
 
 def items(zoo: ZooSpec, home: Path, only: str | None = None) -> list[ZooItem]:
-    """The models of a zoo under names that differ.
+    """List the models of a zoo under unique names.
 
     Raises:
-        ConfigError: no model has the tag, or no path of the zoo file is there.
+        ConfigError: no model has the tag, or no path of the zoo file exists.
     """
-    found: list[ZooItem] = []
-    taken: set[str] = set()
-    called: dict[str, set[str]] = {}
+    models: list[ZooItem] = []
+    names: set[str] = set()
+    names_by_line: dict[str, set[str]] = {}
     for entry in zoo.entries(only):
-        of_line = called.setdefault(listed(entry.spec), set())
-        found += [
-            replace(item, name=free_name(item.name, taken), called=free_name(item.name, of_line))
-            for item in _expanded(entry, home)
-        ]
-    return found
+        names_of_line = names_by_line.setdefault(listed(entry.spec), set())
+        for item in _expand(entry, home):
+            called = free_name(item.name, names_of_line)
+            models.append(replace(item, name=free_name(item.name, names), called=called))
+    return models
 
 
-def free_name(name: str, taken: set[str]) -> str:
-    """`name`, with a number where it is taken; taken from now on."""
+def free_name(name: str, used: set[str]) -> str:
+    """Return `name`, with a number if it is in `used`; add it there."""
     free, number = name, 2
-    while free in taken:
+    while free in used:
         free, number = f"{name}-{number}", number + 1
-    taken.add(free)
+    used.add(free)
     return free
 
 
-def _expanded(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
-    """The models that one path stands for."""
+def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
+    """Return the DAG of one model: its own, else `dag`, else the zoo's.
+
+    Constraints, objectives and data of the model, else of the zoo, override those of the DAG.
+
+    Raises:
+        ConfigError: there is no DAG, or it is wrong.
+    """
+    model = item.entry.spec
+    spec = load_dag(_dag_path(zoo, model, dag)).with_data_root(zoo.data_root)
+    changes: dict[str, object] = {}
+    for field in ("constraints", "objectives"):
+        for owner in (zoo, model):
+            value = getattr(owner, field)
+            if value is not None:
+                changes[field] = value
+    data = {which: _data_config(zoo, model, which) or spec.data_json(which) for which in WHICH}
+    changes["data"] = DataSpec(**{which: config for which, config in data.items() if config is not None})
+    return spec.model_copy(update=changes)
+
+
+def _data_config(zoo: ZooSpec, model: ZooModel, which: str) -> Any:  # noqa: ANN401  a configuration of any form
+    """The data that the model, else the zoo, names."""
+    for source in (model.data, zoo.data):
+        config = source.resolved(which, zoo.source.folder, zoo.data_root) if source else None
+        if config:
+            return config
+    return None
+
+
+def _dag_path(zoo: ZooSpec, model: ZooModel, dag: str | None) -> str | Path:
+    stated = model.dag or (None if dag else zoo.dag)
+    if not stated:
+        if dag is None:
+            raise zoo.error((), "no DAG is named", "write dag: in the file, or give --dag")
+        return dag
+    path = zoo.path(stated)
+    if not Path(path).exists():
+        place = ("models", zoo.models.index(model), "dag") if model.dag else ("dag",)
+        raise zoo.error(place, f"no such file: {stated}", f"looked for {path}")
+    return path
+
+
+def check_data(zoo: ZooSpec) -> None:
+    """Check that the data files that the zoo file names exist.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    sources: list[tuple[tuple[str | int, ...], DataSpec]] = [(("data",), zoo.data)]
+    for index, model in enumerate(zoo.models):
+        if model.data is not None:
+            sources.append((("models", index, "data"), model.data))
+    for place, data in sources:
+        for inner, text in data.paths():
+            path = zoo.data_path(text)
+            if "://" not in path and not Path(path).exists():
+                raise zoo.error((*place, *inner), f"no such file: {text}", f"looked for {path}")
+
+
+def _expand(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
+    """Yield the models of one path; a path that cannot be read is a model with the reason."""
     if entry.reason:
-        yield ZooItem(entry.name, entry.path, entry, reason=entry.reason)
+        yield ZooItem(entry.name, entry.path, entry, entry.reason)
         return
     try:
-        urls = _urls(entry.path)
+        parts = _parts(entry)
     except InputError as error:
-        yield ZooItem(entry.name, entry.path, entry, reason=str(error))
+        yield ZooItem(entry.name, entry.path, entry, str(error))
         return
-    for one in [entry] if urls is None else [replace(entry, name=name_of(url), path=url) for url in urls]:
+    for part in parts:
         try:
-            if is_archive(one.path):
-                yield from _unpacked(one, home)
+            if is_archive(part.path):
+                yield from _unpacked(part, home)
             else:
-                yield ZooItem(one.name, one.path, one)
+                yield ZooItem(part.name, part.path, part)
         except InputError as error:
-            yield ZooItem(one.name, one.path, one, reason=str(error))
+            yield ZooItem(part.name, part.path, part, str(error))
 
 
-def _urls(path: str) -> list[str] | None:
-    """The models and archives in a folder or glob of a remote file system; None where `path` is none."""
+def _parts(entry: ZooEntry) -> Iterable[ZooEntry]:
+    """The models and archives in a folder or glob of a remote file system; any other path is one."""
+    path = entry.path
     if "://" not in path or not (path.endswith("/") or "*" in path):
-        return None
+        return [entry]
     try:
         system, root = open_filesystem(path)
         pattern = root if "*" in root else f"{root.rstrip('/')}/**"
-        names = [str(p) for p in system.glob(pattern)]
-    except Exception as error:  # any file system's own family of errors
+        names = [str(name) for name in system.glob(pattern)]
+    except Exception as error:  # every file system has its own family of errors
         text = redacted(f"{type(error).__name__}: {error}", path)
         raise InputError(f"cannot be listed ({text})", where=without_password(path)) from None
-    found = sorted(str(system.unstrip_protocol(p)) for p in names if p.endswith(MODELS) or is_archive(p))
-    if not found:
+    models = [name for name in names if name.endswith(MODELS) or is_archive(name)]
+    if not models:
         raise InputError("no models there", where=without_password(path))
-    inside = path.partition(f"{innermost(path)}::")[2]  # zip://*.onnx::s3://models/all.zip
-    return [f"{url}::{inside}" for url in found] if inside else found
+    urls = sorted(str(system.unstrip_protocol(name)) for name in models)
+    inner = path.partition(f"{innermost(path)}::")[2]
+    if inner:
+        # A chained URL: the models lie inside a file, as in zip://*.onnx::s3://models/all.zip.
+        urls = [f"{url}::{inner}" for url in urls]
+    return [replace(entry, name=name_of(url), path=url) for url in urls]
 
 
 def _unpacked(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
-    """The models in an archive, unpacked once for each content."""
+    """Yield the models in an archive, which is unpacked once for each content."""
     file = fetch(entry.path, home / "downloads")
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     folder = home / "unpacked" / digest
     if not folder.is_dir():
         _unpack(file, folder)
-    models = sorted(p for p in folder.rglob("*") if p.suffix in MODELS)
+    models = sorted(path for path in folder.rglob("*") if path.suffix in MODELS)
     if not models:
-        shown = ZooItem(entry.name, entry.path, entry).shown_path
-        raise InputError("no models in this archive", where=shown)
+        raise InputError("no models in this archive", where=_without_secret(entry.path))
     for model in models:
         name = entry.name if len(models) == 1 else name_of(str(model.relative_to(folder)))
         yield ZooItem(name, str(model), entry)
@@ -154,58 +226,10 @@ def _unpack(file: Path, folder: Path) -> None:
     new = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         payload = {"source": str(file), "dest": str(new)}
-        done = call_once("autoopt.model.archive:unpack", payload, timeout=UNPACK_SECONDS)
-        if not done.outcome.good:
-            raise InputError(done.message.removeprefix("InputError: "))
-        if not folder.exists():
+        unpacked = call_once("autoopt.model.archive:unpack", payload, timeout=UNPACK_SECONDS)
+        if not unpacked.outcome.good:
+            raise unpacked.to_exception()
+        if not folder.exists():  # another process may have unpacked the same archive meanwhile
             new.rename(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-
-
-def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
-    """The DAG of one model: its own, else `dag`, else the zoo's; with the constraints, objectives and data of zoo and
-    model in place of the DAG's.
-
-    Raises:
-        ConfigError: there is none, or it is wrong.
-    """
-    model = item.entry.spec
-    said = model.dag or (None if dag else zoo.dag)
-    path = zoo.path(said) if said else dag
-    if said and path and not Path(path).exists():
-        place = ("models", zoo.models.index(model), "dag") if model.dag else ("dag",)
-        raise zoo.error(place, f"no such file: {said}", f"looked for {path}")
-    if path is None:
-        raise zoo.error((), "no DAG is named", "write dag: in the file, or give --dag")
-    spec = load_dag(path).with_data_root(zoo.data_root)
-    changed: dict[str, Any] = {}
-    for field in ("constraints", "objectives"):
-        value = getattr(model, field) if getattr(model, field) is not None else getattr(zoo, field)
-        if value is not None:
-            changed[field] = value
-    data = {which: _data(zoo, model.data, which) or spec.data_json(which) for which in WHICH}
-    changed["data"] = DataSpec(**{which: value for which, value in data.items() if value is not None})
-    return spec.model_copy(update=changed)
-
-
-def _data(zoo: ZooSpec, own: DataSpec | None, which: str) -> Any:
-    """The data that a model, else the zoo, names."""
-    folder = zoo.source.folder
-    root = zoo.data_root
-    return (own.resolved(which, folder, root) if own else None) or zoo.data.resolved(which, folder, root)
-
-
-def check_data(zoo: ZooSpec) -> None:
-    """That the data files that the zoo file names exist.
-
-    Raises:
-        ConfigError: one does not.
-    """
-    named: list[tuple[tuple[str | int, ...], DataSpec]] = [(("data",), zoo.data)]
-    named += [(("models", i, "data"), m.data) for i, m in enumerate(zoo.models) if m.data is not None]
-    for place, data in named:
-        for inner, text in data.paths():
-            path = zoo.data_path(text)
-            if "://" not in path and not Path(path).exists():
-                raise zoo.error((*place, *inner), f"no such file: {text}", f"looked for {path}")
