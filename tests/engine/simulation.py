@@ -1,0 +1,256 @@
+"""A simulated worker pool: models are small JSON files, passes and meters are functions of this process.
+
+Everything above the pool is the real engine. `Simulation` builds a run's context over a store in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autoopt.dag import Facts, Plan, compile_plan, pass_infos
+from autoopt.dag.compiler.chain import Chain
+from autoopt.engine.inputs.goal import GoalRequest, make_goal
+from autoopt.engine.work.attempt import Attempt
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.hosts import Hosts
+from autoopt.engine.work.problem import DataSets, DataSource, Goal, Problem
+from autoopt.engine.work.resources import Resources
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.passes.request import PassReply, PassRequest, StepReply
+from autoopt.spec import load_dag
+from autoopt.spec.targets import HostSpec
+from autoopt.store import ModelRecord, RunRecord
+from autoopt.store.memory.store import MemoryStore
+from autoopt.target import Accelerator, Target
+from autoopt.workers import CallResult, Gate, WorkerPool
+from autoopt.workers.quarantine import Deaths
+
+Model = dict[str, Any]
+"""Latency in ms, size in bytes, accuracy, and the names of the passes that changed it."""
+SOURCE: Model = {"latency": 10.0, "size": 1000.0, "accuracy": 0.9, "passes": []}
+
+
+class Crash(Exception):
+    """Kills the simulated worker."""
+
+
+class Hang(Exception):
+    """Keeps the simulated worker busy until its time limit."""
+
+
+def faster(factor: float, **changes: float) -> Callable[[Model, Mapping[str, Any]], Model]:
+    """A pass that multiplies the latency and sets other properties."""
+    return lambda model, params: {**model, "latency": model["latency"] * factor, **changes}
+
+
+def unchanged(model: Model, params: Mapping[str, Any]) -> Model:
+    return model
+
+
+def failing(model: Model, params: Mapping[str, Any]) -> Model:
+    raise ValueError("cannot optimise this")
+
+
+def crashing(model: Model, params: Mapping[str, Any]) -> Model:
+    raise Crash
+
+
+def hanging(model: Model, params: Mapping[str, Any]) -> Model:
+    raise Hang
+
+
+class SimulatedPool(WorkerPool):
+    """Executes passes and meters at once, in the caller's thread."""
+
+    def __init__(self) -> None:
+        super().__init__(size=1)
+        self.passes: dict[str, Callable[[Model, Mapping[str, Any]], Model]] = {}
+        self.noise: Callable[[Model], float] = lambda model: 1.0
+        """Factor on a measured latency."""
+        self.disturbed = False
+        self.passes_run: list[list[str]] = []
+        """Names of the passes of each call."""
+        self.measured: list[tuple[str, Mapping[str, Any]]] = []
+        """Meter function and payload of each call."""
+        self.limits: list[float | None] = []
+
+    def call(
+        self,
+        function: str,
+        payload: dict[str, Any],
+        timeout: float | None = 60.0,
+        memory: int | None = None,
+        cancel: threading.Event | None = None,
+    ) -> CallResult:
+        self.limits.append(timeout)
+        payload = json.loads(json.dumps(payload))
+        try:
+            if function == "autoopt.passes.runner:run":
+                return CallResult(Outcome.OK, self._run_passes(PassRequest.from_json(payload)), seconds=0.1)
+            return CallResult(Outcome.OK, self._measure(function, payload), seconds=0.2)
+        except Crash:
+            return CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
+        except Hang:
+            return CallResult(Outcome.TIMEOUT, message=f"more than {timeout:.0f} s")
+
+    def _run_passes(self, request: PassRequest) -> dict[str, object]:
+        self.passes_run.append([step.pass_name for step in request.steps])
+        model = read_model(request.model.path)
+        steps: list[StepReply] = []
+        for index, step in enumerate(request.steps):
+            try:
+                changed = self.passes[step.pass_name](model, step.params)
+            except ValueError as error:
+                failed = StepReply(step.pass_name, Outcome.FAILED, step.params, step.node, message=str(error))
+                steps.append(failed)
+                break
+            path, outcome = None, Outcome.UNCHANGED
+            if changed != model:
+                model = {**changed, "passes": [*model["passes"], step.pass_name]}
+                path, outcome = write_model(model, request.output / str(index)).parent, Outcome.OK
+            options = request.model.session_options
+            steps.append(StepReply(step.pass_name, outcome, step.params, step.node, session_options=options, path=path))
+        return PassReply(tuple(steps)).to_json()
+
+    def _measure(self, function: str, payload: Mapping[str, Any]) -> dict[str, object]:
+        self.measured.append((function, payload))
+        candidate = read_model(Path(payload["candidate"]["path"]))
+        source = read_model(Path(payload["source"]["path"]))
+        if candidate.get("dies in meter") == function:
+            raise Crash
+        noise = self.noise(candidate)
+        metrics = {name: _value(name, candidate) * (noise if "latency" in name else 1.0) for name in payload["metrics"]}
+        source_metrics = {name: _value(name, source) for name in payload["metrics"]}
+        ratios = {name: _interval(metrics[name] / source_metrics[name]) for name in metrics if "latency" in function}
+        if "size" in metrics:
+            ratios["size"] = _exact(metrics["size"] / source_metrics["size"])
+        return {
+            "metrics": {name: _exact(value) for name, value in metrics.items()},
+            "source_metrics": {name: _exact(value) for name, value in source_metrics.items()},
+            "ratios": ratios,
+            "details": {"disturbed": self.disturbed, "pairs": 10},
+        }
+
+    @property
+    def meters(self) -> list[str]:
+        """Names of the meters that measured, in order."""
+        return [function.partition(":")[2] for function, _ in self.measured]
+
+
+def _value(name: str, model: Model) -> float:
+    if name.startswith("latency"):
+        return float(model["latency"])
+    if name == "throughput":
+        return 1000 / float(model["latency"])
+    return float(model.get(name, 1.0))
+
+
+def _exact(value: float) -> dict[str, float]:
+    return {"value": value, "low": value, "high": value}
+
+
+def _interval(value: float) -> dict[str, float]:
+    return {"value": value, "low": 0.99 * value, "high": 1.01 * value}
+
+
+def estimate(value: float) -> Estimate:
+    return Estimate(value, 0.99 * value, 1.01 * value)
+
+
+def read_model(path: Path) -> Model:
+    model: Model = json.loads(path.read_text())
+    return model
+
+
+def write_model(model: Model, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    file = folder / "model.onnx"
+    file.write_text(json.dumps(model))
+    return file
+
+
+DEFAULT_DAG: dict[str, Any] = {
+    "passes": {"fold": "identity_elimination", "clean": "remove_unused"},
+    "chains": [["fold", "clean"]],
+}
+
+
+@dataclass
+class Clock:
+    """A clock that only moves when told to."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Simulation:
+    """A run over a simulated pool."""
+
+    folder: Path
+    dag: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_DAG)
+    objectives: tuple[Objective, ...] = (Objective("latency_p50", "minimize"),)
+    constraints: tuple[Constraint, ...] | None = None
+    measurement: Mapping[str, Any] = field(default_factory=lambda: {"rounds": 2})
+    source: Model = field(default_factory=lambda: dict(SOURCE))
+
+    def __post_init__(self) -> None:
+        self.clock = Clock()
+        self.pool = SimulatedPool()
+        self.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": faster(0.8, size=900.0)}
+        self.store = MemoryStore(self.folder / "home")
+        self.plan: Plan = compile_plan(
+            load_dag({"name": "t", **self.dag}), pass_infos(Accelerator()), Facts(Accelerator(), has_calibration=True)
+        )
+        gate, scratch = self.folder / "gate", self.folder / "scratch"
+        gate.mkdir()
+        scratch.mkdir()
+        self.resources = Resources(self.store, self.pool, Hosts(self.pool), Gate(gate), Deaths(), scratch)
+        artifact = self.store.artifacts.put(write_model(self.source, self.folder / "source").parent)
+        self.store.models.add(ModelRecord(artifact, "source"))
+        self.candidate = Candidate(artifact)
+
+    @property
+    def goal(self) -> Goal:
+        request = GoalRequest(self.objectives, self.constraints)
+        return make_goal(request, {"labels": True, "label_kind": "class"})[0]
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(
+            plan=self.plan,
+            source=self.candidate,
+            goal=self.goal,
+            target=Target(),
+            host=HostSpec(),
+            accelerator=Accelerator(),
+            data=DataSets(evaluation=DataSource({"path": "d.npz"}, "digest of d.npz")),
+            measurement=self.measurement,
+        )
+
+    def context(self, **attempt: Any) -> RunContext:
+        """The context of a new run."""
+        record = self.store.runs.create(RunRecord(id="", name="t", identity="i", model=self.candidate.artifact))
+        attempt = {"run": record.id, "clock": self.clock, **attempt}
+        return RunContext(self.problem, self.resources, Attempt(**attempt))
+
+    @property
+    def chains(self) -> dict[str, Chain]:
+        return {chain.id: chain for chain in self.plan.chains(100)}
+
+    @property
+    def chain(self) -> Chain:
+        return next(iter(self.chains.values()))
+
+    def model(self, candidate: Candidate) -> Model:
+        """The simulated model of a candidate."""
+        return read_model(self.store.artifacts.path(candidate.artifact))

@@ -1,0 +1,138 @@
+"""Evaluations: cheap meters first, looked up before they are measured, up to a broken constraint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation import Simulation, estimate, write_model
+
+from autoopt.engine.work.attempt import RetryPolicy
+from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.metrics import Constraint
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+
+LATENCY = ("latency_p50", "latency_p90", "latency_p99", "latency_mean", "throughput")
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Simulation:
+    return Simulation(tmp_path)
+
+
+def candidate(simulation: Simulation, name: str = "candidate", **changes: object) -> Candidate:
+    model = {**simulation.source, "latency": 5.0, "passes": [name], **changes}
+    return Candidate(simulation.store.artifacts.put(write_model(model, simulation.folder / name).parent))
+
+
+def test_all_metrics_of_the_run_are_measured_cheap_ones_first(simulation: Simulation) -> None:
+    measurements = evaluate(simulation.context(), candidate(simulation))
+    assert simulation.pool.meters == ["size", "task", "latency"]
+    assert set(measurements.metrics) == {"size", "accuracy", *LATENCY}
+    assert measurements.ratios["latency_p50"] == estimate(0.5)
+    assert measurements.source["latency_p50"].value == 10.0
+    assert measurements.executed == 3
+    assert (measurements.outcome, measurements.violation <= 0) == (Outcome.OK, True)
+
+
+def test_a_second_evaluation_is_looked_up(simulation: Simulation) -> None:
+    model, ctx = candidate(simulation), simulation.context()
+    first = evaluate(ctx, model)
+    second = evaluate(ctx, model)
+    assert (second.metrics, second.keys, second.executed) == (first.metrics, first.keys, 0)
+    assert len(simulation.pool.measured) == 3
+    assert ctx.attempt.counts.of("evaluations").reused == 3
+
+
+def test_a_broken_constraint_spares_the_dearer_meters(simulation: Simulation) -> None:
+    measurements = evaluate(simulation.context(), candidate(simulation, accuracy=0.5))
+    assert simulation.pool.meters == ["size", "task"]
+    assert measurements.violation == pytest.approx(0.39)
+    assert "accuracy" in measurements.worst
+    assert measurements.reasons == (measurements.worst,)
+
+
+def test_without_judging_everything_is_measured(simulation: Simulation) -> None:
+    measurements = evaluate(simulation.context(), candidate(simulation, accuracy=0.5), EvaluationOptions(judged=False))
+    assert simulation.pool.meters == ["size", "task", "latency"]
+    assert measurements.verdicts == []
+
+
+def test_only_named_metrics_are_measured(simulation: Simulation) -> None:
+    measurements = evaluate(simulation.context(), candidate(simulation), EvaluationOptions(metrics=("latency_p50",)))
+    assert set(measurements.metrics) == {"latency_p50"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [EvaluationOptions(occasion="another night"), EvaluationOptions(settings={"seconds": 9.0})],
+)
+def test_another_occasion_or_setting_is_another_evaluation(simulation: Simulation, options: EvaluationOptions) -> None:
+    model = candidate(simulation)
+    evaluate(simulation.context(), model)
+    assert evaluate(simulation.context(), model, options).executed == 3
+
+
+def test_an_incumbent_is_a_hint_and_no_part_of_the_key(simulation: Simulation) -> None:
+    model = candidate(simulation)
+    evaluate(simulation.context(), model, EvaluationOptions(incumbent=0.4))
+    _, payload = simulation.pool.measured[-1]
+    assert payload["settings"]["incumbent_ratio"] == 0.4
+    assert evaluate(simulation.context(), model, EvaluationOptions(incumbent=0.3)).executed == 0
+
+
+def test_the_sources_latency_tells_later_measurements_of_slow_spells(simulation: Simulation) -> None:
+    ctx = simulation.context()
+    evaluate(ctx, candidate(simulation))
+    evaluate(ctx, candidate(simulation, "other"))
+    payloads = [payload for function, payload in simulation.pool.measured if function.endswith(":latency")]
+    assert [payload["settings"].get("source_ms") for payload in payloads] == [None, 10.0]
+
+
+def test_latency_data_is_for_latencies_alone(simulation: Simulation) -> None:
+    ctx = simulation.context()
+    data = replace(ctx.problem.data, latency=replace(ctx.problem.data.evaluation, config={"path": "l.npz"}))
+    evaluate(replace(ctx, problem=replace(ctx.problem, data=data)), candidate(simulation))
+    paths = {}
+    for function, payload in simulation.pool.measured:
+        paths[function.partition(":")[2]] = (payload.get("data") or {}).get("path")
+    assert paths == {"size": None, "task": "d.npz", "latency": "l.npz"}
+
+
+def test_a_failed_meter_ends_the_evaluation_with_its_name(simulation: Simulation) -> None:
+    model = candidate(simulation, **{"dies in meter": "autoopt.measure.worker:task"})
+    measurements = evaluate(simulation.context(), model)
+    assert measurements.outcome is Outcome.CRASHED
+    assert measurements.message == "task: the worker died: SIGSEGV"
+    assert set(measurements.metrics) == {"size"}
+
+
+def test_a_stored_failure_is_measured_again_on_a_retry(simulation: Simulation) -> None:
+    model = candidate(simulation, **{"dies in meter": "autoopt.measure.worker:size"})
+    evaluate(simulation.context(), model)
+    assert evaluate(simulation.context(), model).executed == 0
+    assert evaluate(simulation.context(retry=RetryPolicy(earlier_runs=True)), model).executed == 1
+
+
+def test_records_of_disturbed_measurements_say_so(simulation: Simulation) -> None:
+    simulation.pool.disturbed = True
+    assert evaluate(simulation.context(), candidate(simulation)).disturbed
+
+
+def test_measurements_of_stored_records_are_the_measurements(simulation: Simulation) -> None:
+    measurements = evaluate(simulation.context(), candidate(simulation), EvaluationOptions(judged=False))
+    records = simulation.store.results.evaluations(measurements.keys)
+    again = Measurements.of(records[key] for key in measurements.keys)
+    assert again == replace(measurements, executed=0)
+
+
+def test_the_worst_constraint_decides(tmp_path: Path) -> None:
+    bounds = (Constraint("size", max_ratio=0.5), Constraint("accuracy", max_drop=0.3))
+    simulation = Simulation(tmp_path, constraints=bounds)
+    measurements = evaluate(simulation.context(), candidate(simulation, accuracy=0.5), EvaluationOptions(judged=False))
+    measurements.judge(simulation.goal, measurements.metrics)
+    assert measurements.violation == pytest.approx(0.5)
+    assert "size" in measurements.worst
+    assert len(measurements.reasons) == 2
