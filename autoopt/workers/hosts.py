@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from autoopt.measure.meters import Meter
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.passes.request import PassReply, PassRequest
 from autoopt.workers.pool import WorkerPool, gated_call
 from autoopt.workers.process import CallResult
@@ -58,14 +60,8 @@ class Host(ABC):
         """Run the passes of a request, in order, up to the first failure."""
 
     @abstractmethod
-    def evaluate_model(self, function: str, payload: dict[str, Any], limits: CallLimits) -> HostReply[dict[str, Any]]:
-        """Measure a candidate.
-
-        Args:
-            function: The meter's worker function, `module:function`.
-            payload: Its argument.
-            limits: Limits of the call.
-        """
+    def evaluate_model(self, meter: Meter, request: MeasureRequest, limits: CallLimits) -> HostReply[MeasureReply]:
+        """Measure a candidate with a meter."""
 
     @abstractmethod
     def runtime(self) -> CallResult:
@@ -101,9 +97,11 @@ class FunctionHost(Host):
             return HostReply(called, None)
         return HostReply(called, PassReply.from_json(called.value))
 
-    def evaluate_model(self, function: str, payload: dict[str, Any], limits: CallLimits) -> HostReply[dict[str, Any]]:
-        called = self.call(function, payload, limits)
-        return HostReply(called, called.value)
+    def evaluate_model(self, meter: Meter, request: MeasureRequest, limits: CallLimits) -> HostReply[MeasureReply]:
+        called = self.call(meter.function, request.to_json(), limits)
+        if called.value is None:
+            return HostReply(called, None)
+        return HostReply(called, MeasureReply.from_json(called.value))
 
     def runtime(self) -> CallResult:
         return self.call(RUNTIME, {}, CallLimits())

@@ -14,6 +14,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from autoopt.measure.meters import METERS
+from autoopt.measure.request import MeasureRequest
 from autoopt.outcome import Outcome
 from autoopt.passes.request import ModelFile, PassRequest, PassStep
 from autoopt.workers import WorkerPool
@@ -87,16 +89,21 @@ def test_it_is_the_interpreter_that_was_asked_for(host: FunctionHost) -> None:
     assert found["numpy"] == np.__version__
 
 
+def request_for(payload: dict[str, object], metric: str) -> MeasureRequest:
+    return MeasureRequest.from_json({**payload, "metrics": [metric]})  # type: ignore[dict-item]
+
+
+METERS_BY_NAME = {meter.name: meter for meter in METERS}
+
+
 @pytest.mark.parametrize(
     ("meter", "metric"),
     [("size", "size"), ("task", "accuracy"), ("fidelity", "cosine"), ("memory", "peak_memory")],
 )
 def test_evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
-    result = host.evaluate_model(
-        f"autoopt.measure.worker:{meter}", {**payload, "metrics": [metric]}, CallLimits(60.0)
-    ).called
-    assert result.value, result.message
-    value = result.value["metrics"][metric]["value"]
+    answer = host.evaluate_model(METERS_BY_NAME[meter], request_for(payload, metric), CallLimits(60.0))
+    assert answer.reply, answer.called.message
+    value = answer.reply.metrics[metric].value
     if metric == "size":
         assert value == Path(payload["candidate"]["path"]).stat().st_size  # type: ignore[index]
     elif metric == "peak_memory":
@@ -106,12 +113,10 @@ def test_evaluate_model(host: FunctionHost, payload: dict[str, object], meter: s
 
 
 def test_latency_is_a_ratio_around_one(host: FunctionHost, payload: dict[str, object]) -> None:
-    result = host.evaluate_model(
-        "autoopt.measure.worker:latency", {**payload, "metrics": ["latency_p50"]}, CallLimits(120)
-    ).called
-    assert result.value, result.message
-    ratio = result.value["ratios"]["latency_p50"]
-    assert 0 < ratio["low"] <= ratio["value"] <= ratio["high"]
+    answer = host.evaluate_model(METERS_BY_NAME["latency"], request_for(payload, "latency_p50"), CallLimits(120))
+    assert answer.reply, answer.called.message
+    ratio = answer.reply.ratios["latency_p50"]
+    assert 0 < ratio.low <= ratio.value <= ratio.high
 
 
 def test_run_pass(host: FunctionHost, payload: dict[str, object], tmp_path: Path) -> None:
@@ -127,10 +132,9 @@ def test_model_that_aborts_the_reader_is_an_outcome(
     host: FunctionHost, payload: dict[str, object], tmp_path: Path
 ) -> None:
     path = builders.write(builders.split_abort(), tmp_path / "killer")
-    bad = {**payload, "candidate": {"path": str(path), "session_options": {}}, "metrics": ["cosine"]}
-    assert (
-        host.evaluate_model("autoopt.measure.worker:fidelity", bad, CallLimits(60.0)).called.outcome is Outcome.CRASHED
-    )
+    bad = {**payload, "candidate": {"path": str(path), "session_options": {}}}
+    answer = host.evaluate_model(METERS_BY_NAME["fidelity"], request_for(bad, "cosine"), CallLimits(60.0))
+    assert (answer.reply, answer.called.outcome) == (None, Outcome.CRASHED)
     assert host.runtime().outcome is Outcome.OK
 
 

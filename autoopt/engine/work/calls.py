@@ -11,6 +11,8 @@ from typing import Any
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import SystemFailure, TimeUp
+from autoopt.measure.meters import Meter
+from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest
 from autoopt.workers import CallResult, gated_call
@@ -69,10 +71,10 @@ def run_pass(ctx: RunContext, host: Host, request: PassRequest, terms: CallTerms
 
 
 def evaluate_model(
-    ctx: RunContext, host: Host, function: str, payload: dict[str, Any], terms: CallTerms
-) -> HostReply[dict[str, Any]]:
+    ctx: RunContext, host: Host, meter: Meter, request: MeasureRequest, terms: CallTerms
+) -> HostReply[MeasureReply]:
     """Measure a candidate on a host; raises like `guarded_call`."""
-    return guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(function, payload, limits))
+    return guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(meter, request, limits))
 
 
 def guarded_call(

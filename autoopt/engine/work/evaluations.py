@@ -236,8 +236,8 @@ def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationR
         exclusive=meter.exclusive,
     )
     host = ctx.resources.hosts.of(problem.host)
-    called = evaluate_model(ctx, host, meter.function, request.to_json(), terms).called
-    reply = MeasureReply.from_json(called.value or {})
+    answer = evaluate_model(ctx, host, meter, request, terms)
+    called, reply = answer.called, answer.reply or MeasureReply()
     attempt.observer.on_measure_end(meter.name, called.outcome, called.seconds)
     return EvaluationRecord(
         key=meter_run.key,
