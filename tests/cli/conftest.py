@@ -11,6 +11,7 @@ from autoopt.cli.app import main
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.results import Baseline, ModelResult, RunResult, WorkCounts
 from autoopt.settings import settings
 from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord, open_store
 
@@ -91,25 +92,24 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
             RunRecord(id="", name="cnn · quick", identity="i", model=source, settings={"dag": "quick"}),
             [ChainRecord(id="c" * 8, name="fold -> static")],
         )
-        choice = {
-            "artifact": best,
-            "session_options": {},
-            "chain": "fold -> static",
-            "point": {"static": {"per_channel": True}},
-            "metrics": {"latency_p50": 0.05, "size": 100},
-            "ratios": {"latency_p50": {"value": 0.3, "low": 0.29, "high": 0.31}},
-        }
-        result = {
-            "run": run.id,
-            "status": "finished",
-            "baseline": {"artifact": source, "metrics": {"latency_p50": 0.16, "size": 400}},
-            "best": choice,
-            "pareto": [choice],
-            "trials": {"total": 2, "ok": 1, "refused": 1},
-            "pass_runs": {"executed": 2, "reused": 0},
-            "evaluations": {"executed": 2, "reused": 0},
-            "seconds": {"total": 4.0},
-        }
+        model = ModelResult(
+            artifact=best,
+            chain="fold -> static",
+            point={"static": {"per_channel": True}},
+            metrics={"latency_p50": 0.05, "size": 100.0},
+            ratios={"latency_p50": Estimate(0.3, 0.29, 0.31)},
+        )
+        result = RunResult(
+            run=run.id,
+            status="finished",
+            baseline=Baseline(source, metrics={"latency_p50": 0.16, "size": 400.0}),
+            best=model,
+            pareto=(model,),
+            trials={"total": 2, "ok": 1, "refused": 1},
+            pass_runs=WorkCounts(2, 0),
+            evaluations=WorkCounts(2, 0),
+            seconds={"total": 4.0},
+        ).to_json()
         trials = [
             TrialRecord(run=run.id, number=n, chain="c" * 8, point={"static": {"per_channel": not n}}) for n in (0, 1)
         ]

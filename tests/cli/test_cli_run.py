@@ -55,7 +55,7 @@ def test_stdout_is_one_document_and_progress_goes_to_stderr(done: subprocess.Com
     assert document["trials"]["total"] == 2
     assert document["best"]["ratios"]["size"]["value"] < 1
     assert document["best"]["ratios"]["latency_p50"]["value"] > 0
-    assert ": constants -> fold: latency_p50" in done.stderr
+    assert ": constants -> fold: size" in done.stderr
 
 
 def test_the_best_model_and_its_recipe_are_left(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
@@ -70,7 +70,6 @@ def test_the_same_again_executes_nothing_and_says_so(folder: Path, done: subproc
     again = autoopt(folder, "run", "dag.json", "--engine", "inline")
     assert again.returncode == 0
     assert "nothing was executed" in again.stdout
-    assert "pass runs 0 executed" in again.stdout
     assert again.stderr == ""
 
 

@@ -65,7 +65,7 @@ def test_each_target_has_a_part_and_all_have_one_best(found: RunResult, place: P
     assert all(t.result.best is not None and t.result.best.chain == "tidy -> quant" for t in found.targets)
     single = found.best_single
     assert single is not None
-    assert set(single.choices) == {"one", "two"}
+    assert set(single.targets) == {"one", "two"}
     assert single.value.value == pytest.approx(found.best.ratios["size"].value) if found.best else False
     with open_store(None, place / "home") as store:
         parts = {run.id: run for run in store.runs.all(parent=found.run)}
