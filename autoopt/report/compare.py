@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, TextIO, TypeAlias
 
 from autoopt.json_codec import to_json
-from autoopt.metrics import Estimate, known_metric
-from autoopt.report.figures import RATIO_KINDS, kind, metrics_of
+from autoopt.metrics import Estimate, is_ratio_metric, known_metric
+from autoopt.report.figures import metrics_of
 from autoopt.report.formatting import metric_text, ratio_text, short
 from autoopt.report.run import chain_text
 from autoopt.report.table import Table, write_lines, write_table
@@ -68,7 +68,7 @@ def compare(first: RunResult, second: RunResult) -> Comparison:
 
 
 def _difference(metric: str, first: ModelResult | None, second: ModelResult | None) -> Difference:
-    as_ratio = kind(metric) in RATIO_KINDS
+    as_ratio = is_ratio_metric(metric)
     before, after = _estimate(first, metric, as_ratio), _estimate(second, metric, as_ratio)
     return Difference(metric, before, after, as_ratio, _verdict(metric, before, after))
 

@@ -7,7 +7,8 @@ from html import escape
 from typing import Any
 
 from autoopt.errors import one_line
-from autoopt.report.figures import figure, figure_title, first_objective, headlines, is_quality
+from autoopt.metrics import headline_metrics
+from autoopt.report.figures import figure, figure_title, first_objective, is_quality
 from autoopt.report.formatting import number_text, params_text, short
 from autoopt.report.lineage import lineage_lines
 from autoopt.report.measurement import measured_tables
@@ -97,16 +98,15 @@ def table_html(table: Table) -> str:
     return f'<div class="scroll"><table>{caption}<thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
-def trials_table(trials: Sequence[Trial], result: RunResult | None = None) -> Table:
+def trials_table(trials: Sequence[Trial], result: RunResult) -> Table:
     """Every trial: its chain and point, its outcome, its figures.
 
     Args:
         trials: the trials, in the order of the rows.
         result: the run, whose objectives and constraints come first.
     """
-    metrics = list(headlines(result.objectives, result.constraints) if result else headlines((), ()))
-    measured = dict.fromkeys(name for trial in trials for name in trial.result.metrics)
-    metrics = list(dict.fromkeys([*metrics, "size", *(name for name in measured if is_quality(name))]))
+    quality = [name for trial in trials for name in trial.result.metrics if is_quality(name)]
+    metrics = list(dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size", *quality]))
     rows = []
     for trial in trials:
         outcome = str(trial.result.outcome)

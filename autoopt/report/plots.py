@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autoopt.metrics import Estimate, Objective
-from autoopt.report.figures import RATIO_KINDS, figure_title, first_objective, headlines, is_quality, kind, metrics_of
+from autoopt.metrics import Estimate, Objective, headline_metrics, is_ratio_metric
+from autoopt.report.figures import figure_title, first_objective, is_quality, metrics_of
 from autoopt.report.formatting import metric_text, params_text, ratio_text
 from autoopt.report.run import chain_text
 from autoopt.report.svg import Mark, Plot
@@ -38,7 +38,7 @@ def trade_offs(result: RunResult, trials: Sequence[Trial]) -> dict[str, Plot]:
     """Plots of the first objective against the others, the constraints, the size and quality, by metric."""
     objective = first_objective(result).metric
     quality = [name for name in metrics_of(result) if is_quality(name)][:QUALITY_PLOTS]
-    others = dict.fromkeys([*headlines(result.objectives, result.constraints), "size", *quality])
+    others = dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size", *quality])
     return {name: trade_off(result, trials, name) for name in others if name != objective}
 
 
@@ -72,7 +72,7 @@ def _of(
     metric: str, intervals: Mapping[str, Estimate], ratios: Mapping[str, Estimate], values: Mapping[str, float]
 ) -> Estimate | None:
     """The ratio of a latency, size or memory, the value of any other metric; None if it was not measured."""
-    if kind(metric) in RATIO_KINDS:
+    if is_ratio_metric(metric):
         return ratios.get(metric)
     if metric in intervals:
         return intervals[metric]
@@ -84,5 +84,5 @@ def _hover(trial: Trial, metric: str, estimate: Estimate) -> str:
     params = params_text(trial.result.point)
     if params:
         text = f"{text} [{params}]"
-    value = ratio_text(estimate) if kind(metric) in RATIO_KINDS else metric_text(metric, estimate.value)
+    value = ratio_text(estimate) if is_ratio_metric(metric) else metric_text(metric, estimate.value)
     return f"{text}, {value}"

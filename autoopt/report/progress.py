@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.figures import DEFAULT_HEADLINES, RATIO_KINDS, headlines, kind, trial_figures
+from autoopt.report.figures import trial_figures
 from autoopt.report.formatting import clock_text, metric_text, params_text, value_text
 from autoopt.results import Trial, TrialResult
 from autoopt.space import Point
@@ -32,7 +32,7 @@ class Progress(Observer):
         self._live = stream.isatty() and not quiet
         self._lock = threading.Lock()
         self._began = clock()
-        self._search = SearchProgress(DEFAULT_HEADLINES, maximize=False, budget=0, began=self._began)
+        self._search = SearchProgress(headline_metrics(()), maximize=False, budget=0, began=self._began)
         self._work: dict[tuple[int, str], str] = {}
         self._live_width = 0
 
@@ -55,7 +55,7 @@ class Progress(Observer):
     def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
         maximize = bool(objectives) and objectives[0].goal == "maximize"
         with self._updating():
-            self._search = SearchProgress(headlines(objectives, constraints), maximize, trials, self._clock())
+            self._search = SearchProgress(headline_metrics(objectives, constraints), maximize, trials, self._clock())
 
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
         with self._updating():
@@ -149,7 +149,7 @@ class SearchProgress:
         objective = self.metrics[0]
         if self._best is None:
             return "no feasible trial yet"
-        if kind(objective) not in RATIO_KINDS:
+        if not is_ratio_metric(objective):
             return f"best {objective} {metric_text(objective, self._best)}"
         if self._best > 1 if self._maximize else self._best < 1:
             return f"best {objective} {self._best:.3f}x"
@@ -157,7 +157,7 @@ class SearchProgress:
 
     def _estimate(self, result: TrialResult) -> Estimate | None:
         objective = self.metrics[0]
-        if kind(objective) in RATIO_KINDS:
+        if is_ratio_metric(objective):
             return result.ratios.get(objective)
         return result.metrics.get(objective)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import WARM_LATENCIES, Estimate
-from autoopt.report.figures import RATIO_KINDS, kind, metrics_of, model_figures
+from autoopt.metrics import WARM_LATENCIES, Estimate, is_ratio_metric
+from autoopt.report.figures import metrics_of, model_figures
 from autoopt.report.formatting import counts_text, metric_text, params_text, plural, ratio_text, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
@@ -147,7 +147,7 @@ def verdict(result: RunResult) -> str:
     if best.is_source:
         return "no candidate was measurably better; keeping your model"
     metrics = metrics_of(result)
-    gains = model_figures(best, [name for name in metrics if name in best.ratios and kind(name) in RATIO_KINDS])
+    gains = model_figures(best, [name for name in metrics if name in best.ratios and is_ratio_metric(name)])
     latencies = [name for name in metrics if _is_latency(name) and name in best.ratios]
     if latencies:
         speed = best.ratios[latencies[0]]
@@ -183,7 +183,7 @@ def _is_latency(metric: str) -> bool:
 
 
 def _has_ratio(metric: str, models: Sequence[tuple[str, ModelResult]]) -> bool:
-    return kind(metric) in RATIO_KINDS and any(metric in model.ratios for _, model in models if not model.is_source)
+    return is_ratio_metric(metric) and any(metric in model.ratios for _, model in models if not model.is_source)
 
 
 def _label(label: str, model: ModelResult) -> str:

@@ -8,8 +8,8 @@ from html import escape
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate
-from autoopt.report.figures import figure, figure_title, headlines, is_quality
+from autoopt.metrics import Estimate, headline_metrics
+from autoopt.report.figures import figure, figure_title, is_quality
 from autoopt.report.formatting import metric_text, plural, ratio_text, short
 from autoopt.report.html import page, table_html
 from autoopt.report.run import chain_text
@@ -47,7 +47,7 @@ def sweep_metrics(entries: Sequence[SweepEntry]) -> tuple[str, ...]:
     results = [entry.result for entry in entries if entry.result is not None]
     names: dict[str, None] = {}
     for run in results:
-        names |= dict.fromkeys(headlines(run.objectives, run.constraints))
+        names |= dict.fromkeys(headline_metrics(run.objectives, run.constraints))
     names["size"] = None
     if not any(is_quality(name) for name in names):
         measured = [name for run in results if run.best is not None for name in run.best.metrics]

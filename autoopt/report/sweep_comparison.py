@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from autoopt.metrics import METRICS, Estimate
+from autoopt.metrics import METRICS, Estimate, headline_metrics
 from autoopt.report.compare import Difference, compare
-from autoopt.report.figures import DEFAULT_HEADLINES, kind
+from autoopt.report.figures import kind
 from autoopt.results import EntryComparison, MetricChange, RunResult, SweepEntry
 from autoopt.results.sweep import MISSING, OK
 
@@ -121,7 +121,7 @@ def _source_estimate(result: RunResult, metric: str) -> Estimate | None:
 
 def _objectives(entry: SweepEntry) -> tuple[str, ...]:
     objectives = entry.result.objectives if entry.result else ()
-    return tuple(objective.metric for objective in objectives) or DEFAULT_HEADLINES
+    return headline_metrics(objectives)
 
 
 def _verdict(changes: Sequence[MetricChange], objectives: Sequence[str]) -> str:

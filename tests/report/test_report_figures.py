@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.metrics import Estimate, Objective
 from autoopt.outcome import Outcome
 from autoopt.report.figures import (
     figure,
     figure_title,
     first_objective,
-    headlines,
     is_quality,
     kind,
     metrics_of,
@@ -36,14 +35,7 @@ def test_task_fidelity_and_custom_metrics_are_quality() -> None:
     assert [is_quality(name) for name in ("accuracy", "cosine", "mine", "size", "throughput")] == [1, 1, 1, 0, 0]
 
 
-def test_headlines_are_the_objectives_then_the_constraints_each_once() -> None:
-    objectives = [Objective("throughput", "maximize"), Objective("size", "minimize")]
-    constraints = [Constraint("accuracy", max_drop=0.01), Constraint("size", max=1e6)]
-    assert headlines(objectives, constraints) == ("throughput", "size", "accuracy")
-
-
 def test_runs_without_stored_objectives_show_the_latency() -> None:
-    assert headlines([], []) == ("latency_p50",)
     assert first_objective(RunResult("r", "finished")) == Objective("latency_p50", "minimize")
 
 

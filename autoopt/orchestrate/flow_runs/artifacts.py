@@ -9,9 +9,9 @@ from typing import Any
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
 from autoopt.json_codec import from_json
-from autoopt.metrics import Constraint, Objective
+from autoopt.metrics import Constraint, Objective, headline_metrics
 from autoopt.orchestrate.server.outages import best_effort
-from autoopt.report.figures import figure, figure_title, first_objective, headlines, rounded_figure
+from autoopt.report.figures import figure, figure_title, first_objective, rounded_figure
 from autoopt.report.formatting import params_text
 from autoopt.report.plots import best_so_far, trade_offs
 from autoopt.report.svg import picture
@@ -70,7 +70,7 @@ def _goal(store: Store, run: str) -> RunResult:
 
 
 def _metrics(result: RunResult) -> list[str]:
-    return list(dict.fromkeys([*headlines(result.objectives, result.constraints), "size"]))
+    return list(dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]))
 
 
 def _front(trials: Sequence[Trial], result: RunResult) -> tuple[ModelResult, ...]:

@@ -13,9 +13,10 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from autoopt.errors import one_line
+from autoopt.metrics import headline_metrics
 from autoopt.observer import Observer
 from autoopt.orchestrate.server.outages import best_effort, client_retries
-from autoopt.report.figures import figure_title, headlines, rounded_figure
+from autoopt.report.figures import figure_title, rounded_figure
 from autoopt.results import SweepEntry, Trial
 
 EVERY_SECONDS = 2.0
@@ -103,7 +104,7 @@ def row(entry: SweepEntry) -> dict[str, Any]:
     cells: dict[str, Any] = {"model": entry.name, "state": entry.status, "since last good": entry.compared.verdict}
     cells["best chain"] = best.chain if best else ""
     if result is not None and best is not None:
-        for metric in dict.fromkeys([*headlines(result.objectives, result.constraints), "size"]):
+        for metric in dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]):
             cells[figure_title(metric)] = rounded_figure(metric, best.metrics, best.ratios)
     cells["run"] = entry.run
     cells["artifact"] = best.artifact[:12] if best else ""
