@@ -93,22 +93,22 @@ def new(
 
 def _entries(user_script: str | None, device: str | None, ep: str | None) -> list[dict[str, Any]]:
     """All passes as documents; those of a user script are asked of a worker."""
-    from autoopt.passes.catalogue.document import broken, to_document
+    from autoopt.passes.catalogue.document import failure_entry, pass_entry
     from autoopt.registry import registry
 
     accelerator = accelerator_of(device, ep)
     if user_script:
         return _asked(user_script, accelerator)
     known = registry()
-    entries = [to_document(known.info(name, accelerator)) for name in known.names()]
-    return entries + [broken(failure) for failure in known.failures]
+    entries = [pass_entry(known.info(name, accelerator)) for name in known.names()]
+    return entries + [failure_entry(failure) for failure in known.failures]
 
 
 def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
     from autoopt.errors import InputError
     from autoopt.json_codec import to_json
     from autoopt.model.fetch import fetch, is_url
-    from autoopt.passes.catalogue.document import broken, to_document
+    from autoopt.passes.catalogue.document import failure_entry, pass_entry
     from autoopt.registry import Failure, info_from_json
     from autoopt.settings import settings
     from autoopt.workers import call_once
@@ -119,8 +119,8 @@ def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
     told = call_once("autoopt.passes.runner:describe", payload)
     if told.value is None:
         raise InputError(told.message, where="" if user_script in told.message else user_script)
-    entries = [to_document(info_from_json(info)) for info in told.value["passes"]]
-    return entries + [broken(Failure(**failure)) for failure in told.value["failures"]]
+    entries = [pass_entry(info_from_json(info)) for info in told.value["passes"]]
+    return entries + [failure_entry(Failure(**failure)) for failure in told.value["failures"]]
 
 
 def _state(entry: dict[str, Any]) -> str:
@@ -131,7 +131,7 @@ def _state(entry: dict[str, Any]) -> str:
 
 
 def _write_entry(entry: dict[str, Any]) -> None:
-    from autoopt.passes.catalogue.document import shown
+    from autoopt.passes.catalogue.document import format_values
     from autoopt.report.table import Table, write_table
 
     print(f"{entry['name']} ({entry['family']}): {one_line(entry['summary'])}")
@@ -147,8 +147,8 @@ def _write_entry(entry: dict[str, Any]) -> None:
         (
             parameter["name"],
             parameter["type"],
-            "required" if parameter["required"] else _plain(shown(parameter["default"])),
-            _plain(shown(parameter["search"], listed=True)) if parameter["search"] is not None else "-",
+            "required" if parameter["required"] else _plain(format_values(parameter["default"])),
+            _plain(format_values(parameter["search"], listed=True)) if parameter["search"] is not None else "-",
             parameter["description"],
         )
         for parameter in entry["parameters"]

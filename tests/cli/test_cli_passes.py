@@ -95,7 +95,7 @@ def test_a_new_pass_is_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("new", "simplify"), "there is a pass 'simplify' already; choose another name"),
+        (("new", "simplify"), "pass 'simplify' already exists; choose another name"),
         (("new", "mine", "--folder", "nowhere"), "nowhere: no such folder"),
         (("list", "--device", "tpu"), "device: must be one of cpu, gpu, npu, not 'tpu'"),
         (("show", "simplify", "--ep", "cud"), "unknown execution provider 'cud'"),

@@ -12,12 +12,12 @@ import onnx
 from autoopt.model import io
 from autoopt.model.session import make_session
 from autoopt.passes.runner import run
-from autoopt.passes.verification.synthetic_feeds import candidates
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
 def calibration(model: onnx.ModelProto, folder: Path, items: int = 8) -> str:
     """A file of synthetic calibration items for `model`."""
-    feeds = [next(candidates(model, seed=seed)) for seed in range(items)]
+    feeds = [next(synthetic_feeds(model, seed=seed)) for seed in range(items)]
     path = folder / "calibration.npz"
     np.savez(path, **{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]})
     return str(path)

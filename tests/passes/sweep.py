@@ -19,7 +19,7 @@ from onnx import helper
 
 from autoopt.model import io
 from autoopt.passes.runner import run
-from autoopt.passes.verification.synthetic_feeds import candidates
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import REQUIRED, PassInfo, registry
 from autoopt.space import ConditionalDefault, NodeSpace
 
@@ -52,7 +52,7 @@ def prepare(name: str, folder: Path) -> None:
     """Save a micro-model with calibration data for it."""
     model = MODELS[name]()
     io.save(model, folder / name)
-    feeds = [next(candidates(model, seed=seed)) for seed in range(8)]
+    feeds = [next(synthetic_feeds(model, seed=seed)) for seed in range(8)]
     items = {k: np.concatenate([f[k] for f in feeds]) if feeds[0][k].ndim else feeds[0][k] for k in feeds[0]}
     np.savez(folder / f"{name}.npz", **items)
 

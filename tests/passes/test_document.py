@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from autoopt.passes.catalogue.document import FAMILIES, broken, page, to_document
+from autoopt.passes.catalogue.document import FAMILIES, failure_entry, page, pass_entry
 from autoopt.registry import Failure, registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "passes.md"
@@ -24,7 +24,7 @@ def test_every_built_in_pass_is_on_the_page() -> None:
 
 def test_entries_are_json_and_say_what_planning_needs() -> None:
     for name in registry().names():
-        entry = json.loads(json.dumps(to_document(registry().info(name))))
+        entry = json.loads(json.dumps(pass_entry(registry().info(name))))
         assert set(entry) >= {
             "name", "family", "summary", "parameters", "requires", "conflicts", "accelerators", "available", "aliases",
         }  # fmt: skip
@@ -35,7 +35,7 @@ def test_entries_are_json_and_say_what_planning_needs() -> None:
 
 
 def test_conditions_are_told() -> None:
-    entry = to_document(registry().info("static_quantization"))
+    entry = pass_entry(registry().info("static_quantization"))
     activation = next(p for p in entry["parameters"] if p["name"] == "activation_type")
     assert activation["search"]["parents"] == ["quant_format", "weight_type"]
     assert activation["search"]["otherwise"] == "invalid"
@@ -51,5 +51,5 @@ def test_what_a_pass_requires_and_excludes_exists() -> None:
 
 
 def test_a_broken_plug_in_is_an_entry_with_its_reason() -> None:
-    entry = broken(Failure("plug-in x (x:P)", "ImportError: no y"))
+    entry = failure_entry(Failure("plug-in x (x:P)", "ImportError: no y"))
     assert (entry["name"], entry["available"], entry["missing"]) == ("plug-in x (x:P)", False, "ImportError: no y")

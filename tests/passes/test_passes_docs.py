@@ -83,12 +83,12 @@ def test_new_writes_a_working_pass_with_its_test(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Not-a-name", "class", "Upper", "a b"])
 def test_new_wants_a_python_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="cannot be the name"):
+    with pytest.raises(InputError, match="cannot name a pass file"):
         new_pass(name, tmp_path)
 
 
 def test_new_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text("mine")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         new_pass("mine", tmp_path)
     assert not (tmp_path / "mine.py").exists()

@@ -15,9 +15,9 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.passes.base import Pass
-from autoopt.passes.verification.equivalence import Reference, compare, judge, run_once
+from autoopt.passes.verification.equivalence import Reference, compare, compare_outputs, run_once
 from autoopt.passes.verification.fingerprint import fingerprint, strip_notes
-from autoopt.passes.verification.synthetic_feeds import candidates, cast_to
+from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds
 
 floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -26,7 +26,7 @@ floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6,
 @settings(max_examples=30, deadline=None)
 def test_a_value_equals_itself_at_every_tolerance(array: Any) -> None:
     for tolerance in ("lossless", "equal", "lossy"):
-        found = judge([array], [array.copy()], tolerance)  # type: ignore[arg-type]  # one of the literals
+        found = compare_outputs([array], [array.copy()], tolerance)  # type: ignore[arg-type]  # one of the literals
         assert (found.status, found.max_abs_error) == ("same", 0)
 
 
@@ -34,9 +34,9 @@ def test_a_value_equals_itself_at_every_tolerance(array: Any) -> None:
 @settings(max_examples=30, deadline=None)
 def test_a_shift_beyond_rounding_is_seen_unless_lossy(array: Any, share: float) -> None:
     shifted = array + np.float32(share * max(1.0, float(np.abs(array).max())))
-    assert judge([array], [shifted], "equal").status == "different"
-    assert judge([array], [shifted], "lossless").status == "different"
-    assert judge([array], [shifted], "lossy").status == "same"
+    assert compare_outputs([array], [shifted], "equal").status == "different"
+    assert compare_outputs([array], [shifted], "lossless").status == "different"
+    assert compare_outputs([array], [shifted], "lossy").status == "same"
 
 
 def f32(*values: float) -> Any:
@@ -64,24 +64,24 @@ def f32(*values: float) -> Any:
     ],
 )
 def test_judging(before: Any, after: Any, tolerance: Any, status: str) -> None:
-    assert judge([before], [after], tolerance).status == status
+    assert compare_outputs([before], [after], tolerance).status == status
 
 
 def test_the_number_of_outputs_counts() -> None:
-    assert judge([f32(1)], [f32(1), f32(1)], "lossy").reason == "2 outputs instead of 1"
+    assert compare_outputs([f32(1)], [f32(1), f32(1)], "lossy").reason == "2 outputs instead of 1"
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "double_names"])
 def test_feeds_run_and_are_the_same_every_time(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()
-    first, again = next(candidates(model)), next(candidates(model))
+    first, again = next(synthetic_feeds(model)), next(synthetic_feeds(model))
     for key, array in first.items():
         np.testing.assert_array_equal(array, again[key])
     run_once(io.save(model, tmp_path), first)
 
 
 def test_indices_stay_inside_their_table() -> None:
-    ids = next(candidates(MODELS["int64_ids"]()))["ids"]
+    ids = next(synthetic_feeds(MODELS["int64_ids"]()))["ids"]
     assert ids.min() >= 0
     assert 2 < ids.max() < 50
 
@@ -89,7 +89,7 @@ def test_indices_stay_inside_their_table() -> None:
 def test_open_dimensions_take_what_the_other_model_fixed() -> None:
     model, narrow = MODELS["mlp"](), MODELS["mlp"]()
     narrow.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 7
-    assert next(candidates(model, narrow))["x"].shape == (7, 64)
+    assert next(synthetic_feeds(model, narrow))["x"].shape == (7, 64)
 
 
 def test_dimensions_are_tried_until_the_model_runs(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_dimensions_are_tried_until_the_model_runs(tmp_path: Path) -> None:
 
 def test_feeds_are_cast_to_another_signature() -> None:
     model = made("g (int32[2] x) => (int32[2] y) { y = Identity (x) }")
-    cast = cast_to({"x": np.array([1, 2], np.int64)}, model)
+    cast = cast_feeds({"x": np.array([1, 2], np.int64)}, model)
     assert cast is not None
     assert cast["x"].dtype == np.int32
-    assert cast_to({"x": np.zeros((3, 3), np.int64)}, model) is None
-    assert cast_to({"z": np.zeros(2, np.int64)}, model) is None
+    assert cast_feeds({"x": np.zeros((3, 3), np.int64)}, model) is None
+    assert cast_feeds({"z": np.zeros(2, np.int64)}, model) is None
 
 
 class Lossless(Pass):

@@ -23,8 +23,8 @@ from autoopt.passes.fusion.ort_graph import OrtGraphOptimization
 from autoopt.passes.fusion.weight_folding import BatchNormFolding
 from autoopt.passes.runner import run
 from autoopt.passes.shape.fixed_shapes import FixInputShape
-from autoopt.passes.verification.equivalence import judge, run_once
-from autoopt.passes.verification.synthetic_feeds import candidates
+from autoopt.passes.verification.equivalence import compare_outputs, run_once
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
 def ops(model: onnx.ModelProto) -> list[str]:
@@ -32,9 +32,9 @@ def ops(model: onnx.ModelProto) -> list[str]:
 
 
 def same(a: onnx.ModelProto, b: onnx.ModelProto, folder: Path) -> bool:
-    feeds = next(candidates(a))
+    feeds = next(synthetic_feeds(a))
     outputs = [run_once(io.save(model, folder / str(i)), feeds) for i, model in enumerate((a, b))]
-    return judge(outputs[0], outputs[1], "equal").status == "same"
+    return compare_outputs(outputs[0], outputs[1], "equal").status == "same"
 
 
 def step(tmp_path: Path, model: onnx.ModelProto, name: str, **params: Any) -> dict[str, Any]:
@@ -54,11 +54,11 @@ def test_double_node_names_are_repaired_before_the_runtime_sees_them(tmp_path: P
     assert "name_fix" in OrtGraphOptimization.requires
     fixed = NameFix()(model)
     assert len({node.name for node in fixed.graph.node}) == 2
-    run_once(io.save(fixed, tmp_path / "fixed"), next(candidates(fixed)))
+    run_once(io.save(fixed, tmp_path / "fixed"), next(synthetic_feeds(fixed)))
 
 
 def test_onnxoptimizer_pass_that_stops_the_process_is_never_run() -> None:
-    with pytest.raises(Refused, match="stops the whole process"):
+    with pytest.raises(Refused, match="aborts the whole process"):
         OnnxOptimizer(passes=["fuse_qkv"])(MODELS["mlp"]())
 
 

@@ -14,8 +14,8 @@ from micro_models import MODELS, made, normal, positive
 from autoopt.model import io
 from autoopt.passes.rewrites.local_rewrites import LocalRewrites
 from autoopt.passes.rewrites.rule_table import RULES
-from autoopt.passes.verification.equivalence import judge, run_once
-from autoopt.passes.verification.synthetic_feeds import candidates
+from autoopt.passes.verification.equivalence import compare_outputs, run_once
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
 def rewritten(model: onnx.ModelProto, rule: str, *assume: str, chunks: int = 2) -> onnx.ModelProto:
@@ -28,7 +28,7 @@ def fires(model: onnx.ModelProto, rule: str, *assume: str) -> bool:
 
 
 def run(model: onnx.ModelProto, folder: Path, feeds: dict[str, Any] | None = None) -> list[Any]:
-    return run_once(io.save(model, folder), feeds or next(candidates(model)))
+    return run_once(io.save(model, folder), feeds or next(synthetic_feeds(model)))
 
 
 def ops(model: onnx.ModelProto) -> list[str]:
@@ -69,8 +69,8 @@ def test_fires_and_keeps_the_numbers(
     assert there in ops(after)
     assert gone == "" or gone not in ops(after)
     onnx.checker.check_model(after, full_check=True)
-    feeds = next(candidates(before))
-    found = judge(run(before, tmp_path / "a", feeds), run(after, tmp_path / "b", feeds), "equal")
+    feeds = next(synthetic_feeds(before))
+    found = compare_outputs(run(before, tmp_path / "a", feeds), run(after, tmp_path / "b", feeds), "equal")
     assert found.status == "same", found
 
 

@@ -11,9 +11,9 @@ import pytest
 from bench import cosine, ops, outputs, saved, step
 from micro_models import MODELS, made, normal
 
-from autoopt.passes.onnx_tools.graphs import is_sorted, sort
+from autoopt.passes.onnx_tools.graphs import is_sorted, sort_nodes
 from autoopt.passes.precision.float16 import Float16
-from autoopt.passes.verification.synthetic_feeds import candidates
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 IMPLS = ["occ", "ort"]
 
@@ -22,7 +22,7 @@ def half(folder: Path, model: onnx.ModelProto, **params: Any) -> onnx.ModelProto
     """The float16 form, checked to compute nearly the same."""
     result = step(folder, model, "float16", **params)
     assert result["outcome"] == "ok", result["message"]
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     for a, b in zip(outputs(model, folder, feeds), outputs(saved(result), folder, feeds), strict=True):
         np.testing.assert_allclose(np.asarray(b, np.float64), a, rtol=0.03, atol=0.03)
     return saved(result)
@@ -84,8 +84,8 @@ def test_nodes_out_of_order_are_sorted() -> None:
     del model.graph.node[:]
     model.graph.node.extend(shuffled)
     assert not is_sorted(model.graph)
-    assert is_sorted(sort(model).graph)
-    onnx.checker.check_model(sort(model), full_check=True)
+    assert is_sorted(sort_nodes(model).graph)
+    onnx.checker.check_model(sort_nodes(model), full_check=True)
 
 
 def test_the_converters_result_is_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def overflowing() -> onnx.ModelProto:
 
 def test_mixed_precision_keeps_what_float16_ruins(tmp_path: Path) -> None:
     model = overflowing()
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     expected = outputs(model, tmp_path, feeds)[0]
     result = step(tmp_path, model, "mixed_float16", True)
     assert result["outcome"] == "ok", result["message"]

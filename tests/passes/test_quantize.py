@@ -14,7 +14,7 @@ from micro_models import MODELS, made, normal
 from autoopt.passes.base import Refused, Retry
 from autoopt.passes.quantize import calibration_ranges as ranges
 from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
-from autoopt.passes.verification.synthetic_feeds import candidates
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import PassInfo, registry
 from autoopt.space import NodeSpace
 from autoopt.target import Accelerator
@@ -140,7 +140,7 @@ def test_static_quantisation_stays_close(tmp_path: Path, params: dict[str, Any])
     model = MODELS["small_cnn"]()
     result = step(tmp_path, model, "static_quantization", True, **params)
     assert result["outcome"] == "ok", result["message"]
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.97
 
 
@@ -185,7 +185,7 @@ def test_points_that_differ_only_in_types_share_the_calibration(
         real(model, feeds, method, *rest)
 
     monkeypatch.setattr(ranges, "_compute", counting)
-    monkeypatch.setattr(ranges, "_KEPT", type(ranges._KEPT)())
+    monkeypatch.setattr(ranges, "_cache", type(ranges._cache)())
     model = MODELS["small_cnn"]()
     for params in ({}, {"per_channel": True}, {"weight_type": "QUInt8"}, {"calibrate_method": "Percentile"}):
         assert step(tmp_path, model, "static_quantization", True, **params)["outcome"] == "ok"
@@ -203,7 +203,7 @@ def test_a_copied_bias_does_not_take_the_name_of_another_value(tmp_path: Path) -
     )
     result = step(tmp_path, model, "static_quantization", True)
     assert result["outcome"] == "ok", result["message"]
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.98
 
 
@@ -255,7 +255,7 @@ def test_wide_and_narrow_types(tmp_path: Path, name: str, params: dict[str, Any]
     result = step(tmp_path, model, name, True, **params)
     assert result["outcome"] == "ok", result["message"]
     assert max(entry.version for entry in saved(result).opset_import if entry.domain == "") >= 21
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > close
 
 
@@ -263,7 +263,7 @@ def test_float8_pins_the_cpu_session_to_the_one_level_that_computes_it_right(tmp
     model = MODELS["mlp"]()
     result = step(tmp_path, model, "fp8_quantization", True)
     assert result["session_options"] == {"graph_optimization_level": "disable"}
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     expected = outputs(model, tmp_path, feeds)[0]
     found = outputs(saved(result), tmp_path, feeds, result["session_options"])[0]
     assert cosine(expected, found) > 0.99
@@ -302,7 +302,7 @@ def test_weight_only(tmp_path: Path, params: dict[str, Any], close: float) -> No
     model = MODELS["mlp"]()
     result = step(tmp_path, model, "weight_only_quantization", **params)
     assert result["outcome"] == "ok", result["message"]
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > close
 
 
@@ -369,7 +369,7 @@ def test_four_bit_floats(tmp_path: Path, kind: str) -> None:
     model = matmul(64, 2)
     result = step(tmp_path, model, "bnb4_quantization", quant_type=kind)
     assert "MatMulBnb4" in ops(saved(result))
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.95
 
 
@@ -396,7 +396,7 @@ def test_the_layer_that_suffers_most_ranks_first(tmp_path: Path) -> None:
 
 def test_leaving_it_out_is_more_accurate_than_quantising_all(tmp_path: Path) -> None:
     model = fragile()
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     expected = outputs(model, tmp_path, feeds)[0]
     close = {}
     for name, params in (("static_quantization", {}), ("selective_quantization", {"exclude_worst": 1})):

@@ -13,7 +13,7 @@ from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.model.session import make_session
-from autoopt.passes.verification.synthetic_feeds import candidates
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
 def stages(folder: Path, model: onnx.ModelProto, count: int, **params: Any) -> list[onnx.ModelProto]:
@@ -40,7 +40,7 @@ def chained(models: list[onnx.ModelProto], folder: Path, feeds: dict[str, Any]) 
 @pytest.mark.parametrize("count", [2, 3])
 def test_stages_one_after_the_other_are_the_model(tmp_path: Path, name: str, count: int) -> None:
     model = MODELS[name]()
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     values = chained(stages(tmp_path, model, count, stages=count), tmp_path, feeds)
     for output, expected in zip(model.graph.output, outputs(model, tmp_path, feeds), strict=True):
         np.testing.assert_allclose(values[output.name], expected, rtol=1e-4, atol=1e-4)
@@ -72,7 +72,7 @@ def test_two_models_become_one(tmp_path: Path) -> None:
     result = step(tmp_path, first, "merge", second=str(path))
     assert result["outcome"] == "ok", result["message"]
     joined = saved(result)
-    feeds = next(candidates(first))
+    feeds = next(synthetic_feeds(first))
     expected = np.maximum(outputs(first, tmp_path, feeds)[0], 0)
     np.testing.assert_allclose(outputs(joined, tmp_path, feeds)[0], expected, rtol=1e-5)
     assert max(entry.version for entry in joined.opset_import) == 19
@@ -92,7 +92,7 @@ def test_checkpoints_are_the_inner_values(tmp_path: Path) -> None:
     assert result["outcome"] == "ok", result["message"]
     open_ = saved(result)
     assert [value.name for value in open_.graph.output] == ["y", "c", "a", "d"]
-    found = outputs(open_, tmp_path, next(candidates(model)))
+    found = outputs(open_, tmp_path, next(synthetic_feeds(model)))
     np.testing.assert_array_equal(found[1] >= 0, True)
     result = steps(tmp_path, model, [*passes, ("add_checkpoints", {"values": ["cc"]})])[-1]
     assert (result["outcome"], "did you mean 'c'" in result["message"]) == ("refused", True)
@@ -121,7 +121,7 @@ def test_only_images_are_preprocessed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid", "argmax"])
 def test_outputs_are_finished_in_the_graph(tmp_path: Path, kind: str) -> None:
     model = MODELS["gemm_mlp"]()
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     raw = outputs(model, tmp_path, feeds)[0]
     result = step(tmp_path, model, "append_postprocessing", kind=kind)
     assert result["outcome"] == "ok", result["message"]
@@ -160,6 +160,6 @@ def test_the_runtimes_own_format_runs_and_is_the_last(tmp_path: Path, level: str
     model = MODELS["small_cnn"]()
     results = steps(tmp_path, model, [("ort_format", {"level": level}), ("identity_elimination", {})])
     assert [result["outcome"] for result in results] == ["ok", "refused"]
-    feeds = next(candidates(model))
+    feeds = next(synthetic_feeds(model))
     found = make_session(Path(results[0]["path"]) / "model.ort").run(None, feeds)[0]
     np.testing.assert_allclose(found, outputs(model, tmp_path, feeds)[0], rtol=1e-4, atol=1e-5)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autoopt.passes.base import Refused
-from autoopt.passes.convert.torch_archive import checked_copy
+from autoopt.passes.convert.torch_archive import write_checked_copy
 
 SPEC = json.dumps([1, {"type": "builtins.tuple", "context": "null", "children_spec": []}])
 
@@ -34,7 +34,7 @@ def archive(folder: Path, made: dict[str, Any], **more: bytes) -> Path:
 
 
 def test_a_plain_graph_is_copied_without_notes_and_code(tmp_path: Path) -> None:
-    copy = checked_copy(archive(tmp_path, graph()), tmp_path / "copy.pt2")
+    copy = write_checked_copy(archive(tmp_path, graph()), tmp_path / "copy.pt2")
     with zipfile.ZipFile(copy) as file:
         made = json.loads(file.read("model/models/model.json"))
     assert made["guards_code"] == []
@@ -59,14 +59,14 @@ def test_a_plain_graph_is_copied_without_notes_and_code(tmp_path: Path) -> None:
     ],
 )
 def test_whatever_could_be_executed_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match="it is not read"):
-        checked_copy(archive(tmp_path, graph(**changes)), tmp_path / "copy.pt2")
+    with pytest.raises(Refused, match="the file is not loaded"):
+        write_checked_copy(archive(tmp_path, graph(**changes)), tmp_path / "copy.pt2")
 
 
 @pytest.mark.parametrize("name", ["data/aotinductor/model/m.so", "data/constants/opaque_obj_0", "code.pkl"])
 def test_files_beside_graph_and_tensors_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(Refused, match="may be code"):
-        checked_copy(archive(tmp_path, graph(), **{name: b"x"}), tmp_path / "copy.pt2")
+        write_checked_copy(archive(tmp_path, graph(), **{name: b"x"}), tmp_path / "copy.pt2")
 
 
 @pytest.mark.parametrize("payload", [{"path_name": "weight_0", "use_pickle": True}, {"path_name": "opaque_obj_0"}])
@@ -74,10 +74,10 @@ def test_pickled_tensors_are_refused(tmp_path: Path, payload: dict[str, Any]) ->
     config = json.dumps({"config": {"a": payload}}).encode()
     path = archive(tmp_path, graph(), **{"data/weights/model_weights_config.json": config})
     with pytest.raises(Refused, match="never unpickled"):
-        checked_copy(path, tmp_path / "copy.pt2")
+        write_checked_copy(path, tmp_path / "copy.pt2")
 
 
 def test_what_is_no_archive_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "net.pt2").write_bytes(b"no archive")
-    with pytest.raises(Refused, match=r"no readable file of torch\.export\.save"):
-        checked_copy(tmp_path / "net.pt2", tmp_path / "copy.pt2")
+    with pytest.raises(Refused, match=r"not a readable file of torch\.export\.save"):
+        write_checked_copy(tmp_path / "net.pt2", tmp_path / "copy.pt2")

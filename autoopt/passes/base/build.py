@@ -1,35 +1,48 @@
-"""A pass object from a registered class or function and a full configuration."""
+"""Pass objects made from a registered class or function and a full configuration."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from autoopt.passes.base.contract import Refused
 from autoopt.passes.base.optimization_pass import Pass
 from autoopt.registry import PassInfo, registry
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnx import ModelProto
+
+    from autoopt.passes.base.contract import Retry
+
 
 class FunctionPass(Pass):
-    """A registered function `(model, **parameters) -> model` as a pass; its attributes stand for class attributes."""
+    """A registered function `(model, **parameters) -> model`. Its attributes stand in for class attributes."""
 
-    def __init__(self, function: Callable[..., Any], params: Mapping[str, Any]) -> None:
+    def __init__(self, function: Callable[..., ModelProto | Path | Retry | None], params: Mapping[str, object]) -> None:
         super().__init__()
-        self._function, self._params = function, dict(params)
+        self._function = function
+        self._params = dict(params)
         for name in ("takes", "tolerance", "touches", "session_only", "analysis", "requires"):
             if hasattr(function, name):
                 setattr(self, name, getattr(function, name))
 
-    def run(self, model: Any) -> Any:
+    def run(self, model: ModelProto | Path) -> ModelProto | Path | Retry | None:
         return self._function(model, **self._params)
 
 
 def build_pass(
-    info: PassInfo, config: Mapping[str, Any], objects: Mapping[str, Any] | None = None, data_root: str = ""
+    info: PassInfo, config: Mapping[str, object], objects: Mapping[str, object] | None = None, data_root: str = ""
 ) -> Pass:
-    """The pass of `info` with `config`; names of user objects become the objects, data paths are put below
-    `data_root`.
+    """Build the pass of `info` with the parameters of `config`.
+
+    Args:
+        info: the description of a registered pass.
+        config: the full configuration.
+        objects: functions and classes of the user script; they replace the names in parameters of category `object`.
+        data_root: folder or URL that relative paths in parameters of category `data` start from.
 
     Raises:
         Refused: the user script lacks an object that a parameter names.
@@ -37,13 +50,17 @@ def build_pass(
     params = dict(config)
     for parameter in info.parameters:
         value = params.get(parameter.name)
-        if parameter.category == "object" and isinstance(value, str):
-            if value not in (objects or {}):
+        if not isinstance(value, str):
+            continue
+        if parameter.category == "object":
+            if objects is None or value not in objects:
                 raise Refused(f"parameter {parameter.name!r}: the user script has no {value!r}")
-            params[parameter.name] = (objects or {})[value]
-        elif parameter.category == "data" and isinstance(value, str):
+            params[parameter.name] = objects[value]
+        elif parameter.category == "data":
             from autoopt.spec.data import resolve_path
 
             params[parameter.name] = resolve_path(data_root, value)
     item = registry().get(info.name)
-    return cast(Pass, item(**params)) if inspect.isclass(item) else FunctionPass(item, params)
+    if inspect.isclass(item):
+        return cast(Pass, item(**params))
+    return FunctionPass(item, params)

@@ -1,4 +1,4 @@
-"""Full configurations: what the user gave, completed by defaults and checked against the `PassInfo`."""
+"""Full configurations: the user's parameters, completed with defaults and checked against the `PassInfo`."""
 
 from __future__ import annotations
 
@@ -13,54 +13,71 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-def full_config(info: PassInfo, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` completed by the defaults (conditional ones too) of the pass and checked; sorted by name.
+def full_config(info: PassInfo, params: Mapping[str, object]) -> dict[str, object]:
+    """Complete `params` with the defaults of the pass, conditional ones included, and check them.
+
+    Returns:
+        All parameters by name, sorted.
 
     Raises:
         InputError: an unknown parameter, a missing required one, or a value of the wrong type.
     """
     params = {**info.presets, **params}
     for name, value in params.items():
-        reason = info.parameter(name).check(value)
-        if reason is not None:
-            raise InputError(f"parameter {name!r} of pass {info.name!r} {reason}")
-    missing = [p.name for p in info.parameters if p.default is REQUIRED and p.name not in params]
-    if missing:
-        raise InputError(f"pass {info.name!r} needs parameter {missing[0]!r}")
+        problem = info.parameter(name).check(value)
+        if problem is not None:
+            raise InputError(f"parameter {name!r} of pass {info.name!r} {problem}")
+    for parameter in info.parameters:
+        if parameter.default is REQUIRED and parameter.name not in params:
+            raise InputError(f"pass {info.name!r} needs parameter {parameter.name!r}")
     return NodeSpace(fixed=dict(params), defaults=info.defaults).config({})
 
 
 def config_class(info: PassInfo) -> type[BaseModel]:
-    """A pydantic model with one field per parameter; parameters without a value take the pass's defaults, also the
-    ones that depend on other parameters. Unknown fields are errors."""
+    """Make a pydantic model with one field per parameter.
+
+    Missing parameters take the pass's defaults, including those that depend on other parameters. Unknown fields are
+    errors.
+    """
     from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-    conditional = {p.name: p.default for p in info.parameters if isinstance(p.default, ConditionalDefault)}
+    conditional: dict[str, ConditionalDefault] = {}
+    constant: dict[str, object] = {}
+    fields: dict[str, Any] = {}  # as `create_model` declares them
+    for parameter in info.parameters:
+        default = parameter.default
+        if isinstance(default, ConditionalDefault):
+            conditional[parameter.name] = default
+            default = None  # the validator below fills it in
+        elif default is REQUIRED:
+            default = ...
+        else:
+            constant[parameter.name] = default
+        annotation = parameter.annotation
+        if parameter.category == "object":
+            annotation = str
+        fields[parameter.name] = (annotation, Field(default, description=parameter.description or None))
 
     class Base(BaseModel):
         model_config = ConfigDict(extra="forbid", strict=True)
 
         @model_validator(mode="before")
         @classmethod
-        def _conditional_defaults(cls, data: Any) -> Any:
-            plain = {p.name: p.default for p in info.parameters if p.name not in conditional}
+        def _fill_conditional_defaults(cls, data: object) -> object:
             if not isinstance(data, dict) or not conditional:
                 return data
-            return {**{k: v for k, v in _resolve(conditional, {**plain, **data}).items() if k not in data}, **data}
+            missing = {name: default for name, default in conditional.items() if name not in data}
+            return {**_resolve(missing, {**constant, **data}), **data}
 
-    fields: dict[str, Any] = {}
-    for p in info.parameters:
-        annotation = str if p.category == "object" else p.annotation
-        default = ... if p.default is REQUIRED else None if p.name in conditional else p.default
-        fields[p.name] = (annotation, Field(default, description=p.description or None))
     return create_model(f"{info.name}_config", __base__=Base, **fields)
 
 
-def _resolve(conditional: Mapping[str, ConditionalDefault], given: Mapping[str, Any]) -> dict[str, Any]:
-    fixed = {name: value for name, value in given.items() if value is not REQUIRED}
-    open_defaults = {name: default for name, default in conditional.items() if name not in fixed}
-    for default in list(open_defaults.values()):
+def _resolve(conditional: Mapping[str, ConditionalDefault], values: Mapping[str, object]) -> dict[str, object]:
+    """Evaluate conditional defaults for the `values` of all other parameters."""
+    fixed = dict(values)
+    for default in conditional.values():
         for parent in default.parents:
-            fixed.setdefault(parent, None) if parent not in open_defaults else None
-    done = NodeSpace(fixed=fixed, defaults=open_defaults).config({})
-    return {name: done[name] for name in open_defaults}
+            if parent not in conditional:
+                fixed.setdefault(parent, None)
+    config = NodeSpace(fixed=fixed, defaults=dict(conditional)).config({})
+    return {name: config[name] for name in conditional}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-LAST = ("ort_graph_optimization", "ort_format")
-"""Passes after which no graph pass makes sense: their output is made for one runtime."""
+from typing import Final
 
-
-FLOATS = ("float16", "mixed_float16", "bfloat16")
-
-
-QUANTIZATIONS = (
+RUNTIME_BOUND: Final = ("ort_graph_optimization", "ort_format")
+"""Passes whose output only one runtime can read, so that no graph pass can follow."""
+FLOAT_CONVERSIONS: Final = ("float16", "mixed_float16", "bfloat16")
+"""Passes that leave graphs in short floats."""
+QUANTIZATIONS: Final = (
     "dynamic_quantization",
     "static_quantization",
     "static_16bit",
@@ -17,4 +16,6 @@ QUANTIZATIONS = (
     "fp8_quantization",
     "nncf_quantization",
 )
-"""Passes that leave integer or float8 graphs, which cannot be converted or quantised again."""
+"""Passes that leave integer or float8 graphs, which cannot be converted or quantized again."""
+WEIGHT_QUANTIZATIONS: Final = ("weight_only_quantization", "bnb4_quantization", "nncf_weight_compression")
+"""Passes that leave MatMul weights in integers or 4-bit floats."""

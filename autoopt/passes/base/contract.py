@@ -13,38 +13,38 @@ from autoopt.target import Accelerator
 if TYPE_CHECKING:
     import numpy as np
 
-
 Touch: TypeAlias = Literal["names", "types", "metadata"]
 
 
 class Refused(Exception):
-    """Raised by a pass that cannot take this model or these parameters; the text says why, in one line."""
+    """The pass cannot take this model or these parameters. The text gives the reason in one line."""
 
     outcome: ClassVar[Outcome] = Outcome.REFUSED
 
 
 @dataclass(frozen=True)
 class Retry:
-    """Returned by a pass that wants to be tried again with adjusted parameters."""
+    """A request to run the pass again with adjusted parameters."""
 
     reason: str
-    params: Mapping[str, Any]
+    params: Mapping[str, object]
+    """The parameters to change; the others stay as they are."""
 
 
 @dataclass
 class PassContext:
-    """What a running pass may use; lives in the worker, for one pass run."""
+    """Everything that a running pass may use. Lives in the worker, for one run."""
 
     model_path: Path
-    """The input model as a file; its external data lies beside it. Never to be written."""
+    """The input model as a file, with its external data beside it. Read-only."""
     work: Path
-    """An empty folder of its own, removed after the run."""
+    """Empty folder for the pass, removed after the run."""
     accelerator: Accelerator
     session_options: dict[str, Any] = field(default_factory=dict)
-    """The candidate's session options; a session pass changes them in place."""
+    """Session options of the candidate (JSON). A session pass changes them in place."""
     reports: dict[str, Any] = field(default_factory=dict)
-    """Reports by name, JSON values: what analysis passes leave for `apply`, `lineage` and later passes."""
+    """Reports by name (JSON): left by analysis passes for `apply`, `lineage` and later passes."""
     calibration: Callable[[], Iterator[dict[str, np.ndarray]]] | None = None
-    """Model-ready feeds of the calibration data, from the start at each call; None where there is no data."""
-    objects: Mapping[str, Any] = field(default_factory=dict)
+    """Returns the calibration data as model inputs, from the start at each call; None if there is no data."""
+    objects: Mapping[str, object] = field(default_factory=dict)
     """Functions and classes of the user script, by name."""

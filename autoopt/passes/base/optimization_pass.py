@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class Pass:
-    """One optimisation technique with typed parameters: input model -> output model.
+    """One optimization technique with typed parameters: a model goes in, a model comes out.
 
-    Parameters are annotated fields: `block_size: Annotated[int, Categorical(16, 32), "what it does"] = 32`.
-    Write `run`; it returns the new model, or None (or an equal one) where there was nothing to do, or `Retry`.
-    It raises `Refused` where it cannot take the model; any other exception is the outcome `failed`.
-    `initialize` and `finalize` are called exactly once each per run, `finalize` also after a failure.
-    Calling a pass, `MyPass(x=1)(model)`, runs it in this process with its lifecycle, on a copy of the model.
+    Parameters are annotated fields: `block_size: Annotated[int, Categorical(16, 32), "weights per scale"] = 32`.
+    Implement `run`. It returns the new model, None (or an equal model) if there is nothing to do, or `Retry`. It
+    raises `Refused` if it cannot take the model; any other exception gives the outcome `failed`. `initialize` and
+    `finalize` are each called exactly once per run, `finalize` also after a failure.
 
-    Class attributes say what planning needs: see `PassInfo`. `takes` is what `run` is given: `proto` (a ModelProto
-    with its external data loaded; it may be changed in place) or `path` (the path of the input model; returns the
-    path of the new model inside `self.context.work`).
+    Calling a pass, as in `MyPass(x=1)(model)`, runs its lifecycle in this process on a copy of the model.
+
+    Class attributes give planning what it needs; `PassInfo` documents those without a docstring here.
     """
 
     family: ClassVar[str] = ""
+    """Group in `autoopt passes list`; empty for the name of the module or, for built-in passes, of its package."""
     requires: ClassVar[tuple[str, ...]] = ()
     conflicts: ClassVar[tuple[str, ...]] = ()
     accelerators: ClassVar[tuple[str, ...]] = ()
@@ -41,57 +41,63 @@ class Pass:
     session_only: ClassVar[bool] = False
     analysis: ClassVar[bool] = False
     takes: ClassVar[Literal["proto", "path"]] = "proto"
+    """Input of `run`: a ModelProto with its external data loaded, which `run` may change in place, or the path of the
+    model. A `path` pass writes its result inside `self.context.work` and returns the path."""
     makes_model: ClassVar[bool] = False
-    """It does not read its input model: the first pass of a chain, where the source is no ONNX model."""
+    """The pass ignores its input model. It is the first pass of a chain whose source is not an ONNX model."""
     host_bound: ClassVar[bool] = False
     target_bound: ClassVar[bool] = True
     version: ClassVar[int] = 1
     libraries: ClassVar[tuple[str, ...]] = ("onnx",)
     extra: ClassVar[str] = ""
+    """Extra of autoopt that installs the libraries."""
     aliases: ClassVar[tuple[str, ...]] = ()
     touches: ClassVar[tuple[Touch, ...]] = ()
-    """What beside the computation itself counts as a change: names of nodes and values, inferred types, metadata."""
+    """Changes that count besides those of the computation: names of nodes and values, inferred types, metadata."""
     layout: ClassVar[bool] = False
-    """The files that a `path` pass wrote are kept as they are (external data beside the model); other models are
-    stored in one deterministic form."""
+    """Keep the files of a `path` pass as written, external data included. Other models are stored in one
+    deterministic form."""
 
     context: PassContext
 
-    def __init__(self, **params: Any) -> None:
+    def __init__(self, **params: object) -> None:
         for name, value in params.items():
             setattr(self, name, value)
 
     @classmethod
     def config_class(cls, accelerator: Accelerator | None = None) -> type[BaseModel]:
-        """The pydantic model of the parameters, with their defaults; its dump is the full config of a pass run."""
+        """Return the pydantic model of the parameters and their defaults; its dump is the full configuration."""
         return config_class(describe(cls.__name__, cls, accelerator))
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
-        """The parameter as offered on that accelerator: unchanged, with fewer search values, or None (not at all)."""
+        """Adapt a parameter to a device: return it unchanged, with fewer search values, or None to withdraw it."""
         return parameter
 
     def initialize(self) -> Retry | None:
         """Acquire what the run needs."""
         return None
 
-    def run(self, model: Any) -> ModelProto | Path | Retry | None:
-        """The technique itself."""
+    def run(self, model: Any) -> ModelProto | Path | Retry | None:  # noqa: ANN401  ModelProto or Path; see `takes`
+        """Apply the technique."""
         raise TypeError(f"{type(self).__name__} does not define run")
 
     def finalize(self) -> Retry | None:
-        """Release what `initialize` acquired; may still ask to be tried again."""
+        """Release what `initialize` acquired. May still request a retry."""
         return None
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """For the equivalence check of a pass that changes the signature: the new model's feeds for the old model's
-        `feeds`, or None where there are no such feeds (the new model is then only run)."""
+        """Map inputs of the old model to inputs of the new one, for the equivalence check.
+
+        Override it in a pass that changes the model's signature. None means that no mapping exists: the check then
+        only runs the new model.
+        """
         return feeds
 
     def __call__(self, model: ModelProto) -> ModelProto:
-        """The new model, or `model` where there was nothing to do; see the class docstring.
+        """Return the new model, or `model` itself if there was nothing to do.
 
         Raises:
-            Refused: it cannot take the model, or asks for other parameters.
+            Refused: the pass refuses the model, fails, or asks for other parameters.
         """
         return run_in_process(self, model)

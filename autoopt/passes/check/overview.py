@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
+from autoopt.json_codec import to_json
 from autoopt.passes.base import Pass
 from autoopt.passes.onnx_tools.graphs import op_counts
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
 
 class OperatorCounts(Pass):
-    """How many operators of each kind the model has, subgraphs included; report `operator_counts`."""
+    """Counts operators by type, including those of subgraphs; report `operator_counts`."""
 
-    family: ClassVar[str] = "check"
     analysis = True
 
     def run(self, model: ModelProto) -> None:
@@ -23,12 +22,11 @@ class OperatorCounts(Pass):
 
 
 class ModelOverview(Pass):
-    """Inputs, outputs, versions, operators, weights and the largest of them; report `model_overview`."""
+    """Lists inputs, outputs, versions, operators, weights and the largest weights; report `model_overview`."""
 
-    family: ClassVar[str] = "check"
     analysis = True
 
-    largest: Annotated[int, "how many of the largest weights to list"] = 10
+    largest: Annotated[int, "number of the largest weights to list"] = 10
 
     def run(self, model: ModelProto) -> None:
         from autoopt.model import io
@@ -36,14 +34,13 @@ class ModelOverview(Pass):
 
         path = io.save(model, self.context.work / "overview")
         overview = inspect_model(model, path).to_json()
-        sizes = sorted(
-            ((_bytes(t), t.name, list(t.dims)) for t in model.graph.initializer), key=lambda s: (-s[0], s[1])
-        )
+        weights = sorted(model.graph.initializer, key=lambda tensor: (-_byte_size(tensor), tensor.name))
         overview["largest_weights"] = [
-            {"name": name, "shape": dims, "bytes": size} for size, name, dims in sizes[: self.largest]
+            {"name": tensor.name, "shape": list(tensor.dims), "bytes": _byte_size(tensor)}
+            for tensor in weights[: self.largest]
         ]
-        self.context.reports["model_overview"] = json.loads(json.dumps(overview))
+        self.context.reports["model_overview"] = to_json(overview)
 
 
-def _bytes(tensor: Any) -> int:
+def _byte_size(tensor: TensorProto) -> int:
     return len(tensor.raw_data) or int(tensor.ByteSize())

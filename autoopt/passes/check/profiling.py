@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from autoopt.passes.base import Pass, Refused
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto
 
 
 class Profile(Pass):
-    """How long each operator takes, by onnxruntime's profiler; report `profile`.
+    """Measures the time of each operator with onnxruntime's profiler; report `profile`.
 
-    Holds `runs`, `total_us` (of a run) and, by share, `operators` and `nodes` [{name, op_type, us}].
-    Uses the first calibration item, else synthetic feeds.
+    The report holds `runs`, `total_us` (of one run) and, by share, `operators` and `nodes` [{name, op_type, us}].
+    Uses the first calibration item, otherwise synthetic inputs.
     """
 
-    family: ClassVar[str] = "check"
     analysis = True
     host_bound = True
     libraries = ("onnx", "onnxruntime")
 
-    runs: Annotated[int, "measured runs, after one to warm up"] = 10
-    top: Annotated[int, "how many of the slowest nodes to list"] = 20
+    runs: Annotated[int, "measured runs, after one warm-up run"] = 10
+    top: Annotated[int, "number of the slowest nodes to list"] = 20
 
     def run(self, model: ModelProto) -> None:
         import onnxruntime as ort
@@ -47,37 +47,40 @@ class Profile(Pass):
         events = json.loads(Path(session.end_profiling()).read_text())
         self.context.reports["profile"] = {"runs": self.runs, **summarize(events, self.top)}
 
-    def _feeds(self, path: Path, model: ModelProto) -> dict[str, Any]:
+    def _feeds(self, path: Path, model: ModelProto) -> dict[str, np.ndarray]:
         from autoopt.passes.verification.equivalence import Reference
 
-        first = next(self.context.calibration(), None) if self.context.calibration is not None else None
-        if first is not None:
-            return first
+        if self.context.calibration is not None:
+            first = next(self.context.calibration(), None)
+            if first is not None:
+                return first
         reference = Reference(path, model)
         reference.run()
         if reference.feeds is None:
-            raise Refused(f"the model could not be run: {reference.failure}")
+            raise Refused(f"the model cannot be run: {reference.failure}")
         return reference.feeds
 
 
-def summarize(events: list[dict[str, Any]], top: int) -> dict[str, Any]:
-    """Median microseconds of one run by node and by operator, from the events of onnxruntime's profile; the first run
-    is left out."""
-    times: dict[tuple[str, str], list[float]] = defaultdict(list)
+def summarize(events: Iterable[Mapping[str, Any]], top: int) -> dict[str, object]:
+    """Summarize the events of onnxruntime's profiler, without the first run.
+
+    Returns:
+        Median microseconds of one run: `total_us`, `operators` by type, and the `top` slowest `nodes`.
+    """
+    durations: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
-            key = event["name"].removesuffix("_kernel_time"), event.get("args", {}).get("op_name", "")
-            times[key].append(event["dur"])
-    by_node = {key: median(found[1:] or found) for key, found in times.items()}
-    by_op: dict[str, float] = defaultdict(float)
-    for (_, op), us in by_node.items():
-        by_op[op] += us
+            name = event["name"].removesuffix("_kernel_time")
+            durations[name, event.get("args", {}).get("op_name", "")].append(event["dur"])
+    by_node: dict[tuple[str, str], float] = {}
+    by_type: dict[str, float] = defaultdict(float)
+    for (name, op_type), times in durations.items():
+        by_node[name, op_type] = median(times[1:] or times)
+        by_type[op_type] += by_node[name, op_type]
+    nodes = sorted(by_node.items(), key=lambda item: (-item[1], item[0]))
+    types = sorted(by_type.items(), key=lambda item: (-item[1], item[0]))
     return {
-        "total_us": round(sum(by_op.values()), 1),
-        "operators": [{"op_type": op, "us": round(us, 1)} for op, us in _slowest(by_op)],
-        "nodes": [{"name": n, "op_type": op, "us": round(us, 1)} for (n, op), us in _slowest(by_node)[:top]],
+        "total_us": round(sum(by_type.values()), 1),
+        "operators": [{"op_type": op_type, "us": round(us, 1)} for op_type, us in types],
+        "nodes": [{"name": name, "op_type": op_type, "us": round(us, 1)} for (name, op_type), us in nodes[:top]],
     }
-
-
-def _slowest(times: Mapping[Any, float]) -> list[tuple[Any, float]]:
-    return sorted(times.items(), key=lambda item: (-item[1], item[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
 
@@ -11,22 +11,21 @@ if TYPE_CHECKING:
 
 
 class Checker(Pass):
-    """onnx's own checker with full shape inference; an invalid model is refused, the report says why.
+    """Runs onnx's checker with full shape inference. Refuses an invalid model, unless `strict` is off.
 
     The report `checker` holds `valid` and `message`.
     """
 
-    family: ClassVar[str] = "check"
     analysis = True
     aliases = ("final_check",)
 
-    strict: Annotated[bool, "end the chain where the model is invalid"] = True
+    strict: Annotated[bool, "end the chain if the model is invalid"] = True
 
     def run(self, model: ModelProto) -> None:
         from autoopt.model import io
-        from autoopt.passes.verification.checker import check
+        from autoopt.passes.verification.checker import find_defect
 
-        message = check(io.save(model, self.context.work / "checked"))
+        message = find_defect(io.save(model, self.context.work / "checked"))
         self.context.reports["checker"] = {"valid": not message, "message": message}
         if message and self.strict:
             raise Refused(f"the checker rejects the model: {message}")

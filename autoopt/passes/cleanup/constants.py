@@ -2,104 +2,100 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.cleanup.elimination import IR
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.cleanup.elimination import IR_LIBRARIES
 from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.onnx_tools.rewriting import apply_ir
+from autoopt.passes.onnx_tools.rewriting import apply_ir_passes
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
+    import onnx_ir
     from onnx import ModelProto
 
-
-INPUT_LIMIT = 8192
-
-
-OUTPUT_LIMIT = 262144
+INPUT_LIMIT: Final = 8192
+"""Default limits of onnxscript's constant folding, in elements."""
+OUTPUT_LIMIT: Final = 262144
 
 
 class DeduplicateInitializers(Pass):
-    """Keeps one of several equal weights."""
+    """Stores equal weights once."""
 
     target_bound = False
     tolerance = "lossless"
-    libraries = IR
+    libraries = IR_LIBRARIES
     aliases = ("dedup_init", "eliminate_duplicate_initializer", "remove_duplicated_initializer")
 
     size_limit: Annotated[
-        int,
-        Categorical(1024, 1_000_000, 4_294_967_296),
-        "largest weight looked at",
+        int, Categorical(1024, 1_000_000, 4_294_967_296), "largest weight considered, in elements"
     ] = 4_294_967_296
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx_ir.passes.common import DeduplicateHashedInitializersPass
 
-        return apply_ir(model, DeduplicateHashedInitializersPass(size_limit=self.size_limit))
+        return apply_ir_passes(model, DeduplicateHashedInitializersPass(size_limit=self.size_limit))
 
 
 class LiftConstants(Pass):
-    """Turns Constant nodes into weights, which is where quantisation looks for them."""
+    """Turns Constant nodes into weights, where quantization looks for them."""
 
     target_bound = False
     tolerance = "lossless"
     needs_ops = ("Constant",)
-    libraries = IR
+    libraries = IR_LIBRARIES
     aliases = ("extract_constant_to_initializer",)
 
-    lift_all: Annotated[bool, Boolean(), "also constants given as numbers or lists, not as tensors"] = True
-    size_limit: Annotated[int, Categorical(0, 1, 16), "smallest constant lifted, in elements"] = 0
+    lift_all: Annotated[bool, Boolean(), "also lift constants stored as numbers or lists instead of tensors"] = True
+    size_limit: Annotated[int, Categorical(0, 1, 16), "smallest constant to lift, in elements"] = 0
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
-        return apply_ir(
-            model, LiftConstantsToInitializersPass(lift_all_constants=self.lift_all, size_limit=self.size_limit)
-        )
+        lift = LiftConstantsToInitializersPass(lift_all_constants=self.lift_all, size_limit=self.size_limit)
+        return apply_ir_passes(model, lift)
 
 
 class LiftSubgraphInitializers(Pass):
-    """Moves weights of the bodies of If, Loop and Scan into the main graph."""
+    """Moves weights from the bodies of If, Loop and Scan into the main graph."""
 
     target_bound = False
     tolerance = "lossless"
     needs_ops = ("If", "Loop", "Scan", "SequenceMap")
-    libraries = IR
+    libraries = IR_LIBRARIES
     aliases = ("lift_subgraph_init", "move_subgraph_initializer")
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx_ir.passes.common import LiftSubgraphInitializersToMainGraphPass
 
-        return apply_ir(model, LiftSubgraphInitializersToMainGraphPass())
+        return apply_ir_passes(model, LiftSubgraphInitializersToMainGraphPass())
 
 
 class InputsClean(Pass):
-    """Takes weights out of the inputs, so that they are constant and can be folded."""
+    """Removes weights from the inputs, which makes them constant, so that other passes can fold them."""
 
     target_bound = False
     tolerance = "lossless"
-    libraries = IR
+    libraries = IR_LIBRARIES
     aliases = ("remove_initializer_from_input",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
-        model.ir_version = max(model.ir_version, 4)  # before, weights had to be inputs
-        return apply_ir(model, RemoveInitializersFromInputsPass())
+        model.ir_version = max(model.ir_version, 4)  # earlier versions require weights to be inputs
+        return apply_ir_passes(model, RemoveInitializersFromInputsPass())
 
 
 class ConstantFolding(Pass):
-    """Computes beforehand what depends on constants only.
+    """Computes everything that depends only on constants ahead of time.
 
     Larger limits fold more and make larger files: a folded Expand stores every element.
     """
 
     target_bound = False
     requires = ("shape_inference",)
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir", "onnxscript")
     aliases = ("fold_constants",)
 
@@ -111,25 +107,26 @@ class ConstantFolding(Pass):
     ] = OUTPUT_LIMIT
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        return folded(model, self.input_size_limit, self.output_size_limit)
+        return fold_constants(model, self.input_size_limit, self.output_size_limit)
 
 
-def folded(model: ModelProto, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT) -> ModelProto:
-    """`model` with constants folded by onnxscript, kept as weights, and without what they made unused."""
+def fold_constants(
+    model: ModelProto, input_size_limit: int = INPUT_LIMIT, output_size_limit: int = OUTPUT_LIMIT
+) -> ModelProto:
+    """Fold constants with onnxscript, store the results as weights, and remove the nodes that became unused."""
     import onnx_ir
     from onnx_ir.passes.common import LiftConstantsToInitializersPass, RemoveUnusedNodesPass
-    from onnxscript.optimizer import fold_constants
+    from onnxscript import optimizer
 
     with quiet():
-        form = onnx_ir.from_proto(model)
-        before = _constants(form)
-        fold_constants(form, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
-        RemoveUnusedNodesPass()(form)
-        if _constants(form) > before:
-            LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(form)
-        made: ModelProto = onnx_ir.to_proto(form)
-    return made
+        ir_model = onnx_ir.from_proto(model)
+        before = _count_constants(ir_model)
+        optimizer.fold_constants(ir_model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
+        RemoveUnusedNodesPass()(ir_model)
+        if _count_constants(ir_model) > before:
+            LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(ir_model)
+        return onnx_ir.to_proto(ir_model)
 
 
-def _constants(form: object) -> int:
-    return sum(node.op_type == "Constant" for node in form.graph)  # type: ignore[attr-defined]  # an onnx_ir.Model
+def _count_constants(ir_model: onnx_ir.Model) -> int:
+    return sum(node.op_type == "Constant" for node in ir_model.graph)

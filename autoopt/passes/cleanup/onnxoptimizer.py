@@ -5,62 +5,62 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.cleanup.constants import folded
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.cleanup.constants import fold_constants
 from autoopt.passes.onnx_tools.quiet import quiet
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
-OPTIMIZER_SETS: Final = {
-    "eliminate": "eliminate_",
-    "fuse": "fuse_",
-}
-
-
-UNSAFE_OPTIMIZERS: Final = ("fuse_qkv",)
-"""Of onnxoptimizer's: they stop the process (a failed C++ assertion)."""
+SET_PREFIXES: Final = {"eliminate": "eliminate_", "fuse": "fuse_"}
+"""Sets of onnxoptimizer's passes and the prefix of their names."""
+UNSAFE_PASSES: Final = ("fuse_qkv",)
+"""Passes of onnxoptimizer that abort the process (a failed C++ assertion)."""
 
 
 class OnnxOptimizer(Pass):
-    """Runs onnxoptimizer's eliminations and fusions; constants are folded afterwards, as some fusions need it."""
+    """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
     target_bound = False
-    family = "cleanup"
     requires = ("shape_inference",)
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxoptimizer", "onnxscript")
 
     passes: Annotated[
-        list[str], Categorical([], ["eliminate"], ["fuse"]), "its passes, or `eliminate`, `fuse`; empty: all safe ones"
+        list[str],
+        Categorical([], ["eliminate"], ["fuse"]),
+        "names of its passes, or the sets `eliminate` and `fuse`; empty: all safe ones",
     ] = []
     fixed_point: Annotated[bool, Boolean(), "repeat until nothing changes"] = True
 
     def run(self, model: ModelProto) -> ModelProto | None:
         import onnxoptimizer
 
-        wanted = _chosen(
-            self.passes, onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
-        )
+        defaults, available = onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
+        names = expand_names(self.passes, defaults, available)
         with quiet():
-            made: ModelProto = onnxoptimizer.optimize(model, wanted, self.fixed_point)
-        return folded(made) if "fuse_bn_into_conv" in wanted else made
+            optimized: ModelProto = onnxoptimizer.optimize(model, names, self.fixed_point)
+        if "fuse_bn_into_conv" in names:
+            return fold_constants(optimized)
+        return optimized
 
 
-def _chosen(asked: list[str], usual: list[str], available: list[str]) -> list[str]:
-    """The passes behind names and sets.
+def expand_names(names: list[str], defaults: list[str], available: list[str]) -> list[str]:
+    """Expand sets into names of onnxoptimizer's passes; no names give all safe `defaults`.
 
     Raises:
-        Refused: an unknown or unsafe one.
+        Refused: a name is unknown or unsafe.
     """
-    safe = [name for name in usual if name not in UNSAFE_OPTIMIZERS]
-    wanted: list[str] = []
-    for name in asked:
-        if name in UNSAFE_OPTIMIZERS:
-            raise Refused(f"onnxoptimizer's {name!r} stops the whole process on some models")
-        if name not in available and name not in OPTIMIZER_SETS:
+    safe = [name for name in defaults if name not in UNSAFE_PASSES]
+    expanded: list[str] = []
+    for name in names:
+        if name in UNSAFE_PASSES:
+            raise Refused(f"onnxoptimizer's {name!r} aborts the whole process on some models")
+        if name in SET_PREFIXES:
+            expanded += [candidate for candidate in safe if candidate.startswith(SET_PREFIXES[name])]
+        elif name in available:
+            expanded.append(name)
+        else:
             raise Refused(f"onnxoptimizer has no pass {name!r}")
-        wanted.extend([n for n in safe if n.startswith(OPTIMIZER_SETS[name])] if name in OPTIMIZER_SETS else [name])
-    return list(dict.fromkeys(wanted)) or safe
+    return list(dict.fromkeys(expanded)) or safe

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import LAST
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.rewriting import apply_rules
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxscript.rewriter.pattern import RewriteRule
 
 
 class RewriteRules(Pass):
-    """Runs sets of onnxscript's own rewrite rules, after shape inference, without which some of them fail."""
+    """Applies sets of onnxscript's rewrite rules, after shape inference, which some of them depend on."""
 
     target_bound = False
-    family = "cleanup"
     requires = ("shape_inference",)
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir", "onnxscript")
     aliases = ("os_rewrite", "eliminate_nop_cast", "eliminate_nop_transpose", "fuse_consecutive_transpose")
 
     rules: Annotated[
         list[Literal["noop", "bn", "clip", "pad", "reshape", "bias", "matmul"]],
         Categorical(["noop", "reshape"], ["noop", "reshape", "clip", "pad", "bn", "bias"], ["noop"]),
-        "sets of rules",
+        "sets of rules to apply",
     ] = ["noop", "bn", "clip", "pad", "reshape", "bias"]
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -34,8 +34,8 @@ class RewriteRules(Pass):
         return apply_rules(model, [rule for name in self.rules for rule in sets[name]])
 
 
-def rule_sets() -> dict[str, list[Any]]:
-    """onnxscript's rules by what they do."""
+def rule_sets() -> dict[str, list[RewriteRule]]:
+    """Group onnxscript's rules by purpose. Their order matters: earlier rules match first."""
     from onnxscript.rewriter.rules import common as c
 
     return {

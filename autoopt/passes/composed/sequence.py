@@ -1,32 +1,33 @@
-"""Passes made of passes: a sequence, and a sequence repeated until nothing changes. Both are passes themselves."""
+"""Passes made of passes: a sequence, and a sequence repeated until nothing changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, Refused, Retry, Touch
 from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
 from autoopt.passes.base.lifecycle import run_on_proto
+from autoopt.passes.onnx_tools.graphs import copy_model
 from autoopt.passes.verification.fingerprint import fingerprint
 from autoopt.registry import Tolerance, registry
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
-_LOOSER: tuple[Tolerance, ...] = ("lossless", "equal", "lossy")
+_TOLERANCES: Final[tuple[Tolerance, ...]] = ("lossless", "equal", "lossy")
+"""From the strictest to the loosest."""
 
 
 @dataclass(frozen=True)
 class PassCall:
-    """A pass by name with parameters, not yet made: what `get_pass` gives and a `Sequence` takes."""
+    """The name of a pass with parameters. `get_pass` returns one; a `Sequence` takes them."""
 
     name: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
 
 
 Item: TypeAlias = "str | PassCall | Pass"
@@ -35,63 +36,66 @@ Item: TypeAlias = "str | PassCall | Pass"
 class Sequence(Pass):
     """Runs passes in order, in one load: `Sequence("name_fix", get_pass("simplify", engine="onnxsim"))`.
 
-    To register one, derive a class and set `items`. It ends as soon as one of them refuses, fails or asks for other
-    parameters; what an item declares (tolerance, touches) holds for the whole.
+    To register one, derive a class and set `items`. The sequence ends at the first pass that refuses, fails or asks
+    for other parameters. What any item declares (tolerance, touches) holds for the whole sequence.
     """
 
-    family: ClassVar[str] = "composed"
     items: ClassVar[tuple[Item, ...]] = ()
+    family: ClassVar[str] = "composed"
 
-    def __init__(self, *items: Item, **params: Any) -> None:
+    def __init__(self, *items: Item, **params: object) -> None:
         super().__init__(**params)
-        self._chosen = items or self.items
+        self._items = items or self.items
 
     def initialize(self) -> None:
-        """Make the passes; the loosest of their tolerances is this run's."""
-        self._passes = [self._made(item) for item in self._chosen]
-        touched: dict[Touch, None] = {}
-        for one in self._passes:
-            if isinstance(one, Sequence):
-                one.context = self.context
-                one.initialize()  # to know what it declares; once more when it runs
-            touched.update(dict.fromkeys(one.touches))
-        looser = max((_LOOSER.index(one.tolerance) for one in self._passes), default=0)
-        self.tolerance, self.touches = _LOOSER[looser], tuple(touched)  # type: ignore[misc]  # of this run
+        """Build the passes and take over the loosest of their tolerances."""
+        self._passes = [self._build(item) for item in self._items]
+        touches: dict[Touch, None] = {}
+        loosest = 0
+        for pass_ in self._passes:
+            if isinstance(pass_, Sequence):
+                # Its declarations are known once it is initialized; running it initializes it again.
+                pass_.context = self.context
+                pass_.initialize()
+            touches.update(dict.fromkeys(pass_.touches))
+            loosest = max(loosest, _TOLERANCES.index(pass_.tolerance))
+        self.tolerance = _TOLERANCES[loosest]  # type: ignore[misc]  # of this run, not of the class
+        self.touches = tuple(touches)  # type: ignore[misc]  # of this run, not of the class
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
-        for one in self._passes:
-            ended = run_on_proto(one, model, self.context)
-            if not ended.outcome.good:
-                raise Refused(f"{type(one).__name__} {ended.outcome}: {ended.message}")
-            if ended.outcome is Outcome.OK and not one.analysis:
-                model = ended.model
+        for pass_ in self._passes:
+            result = run_on_proto(pass_, model, self.context)
+            if not result.outcome.good:
+                raise Refused(f"{type(pass_).__name__} {result.outcome}: {result.message}")
+            if result.outcome is Outcome.OK and not pass_.analysis:
+                model = result.model
         return model
 
-    def _made(self, item: Item) -> Pass:
+    def _build(self, item: Item) -> Pass:
         if isinstance(item, Pass):
             return item
-        call = item if isinstance(item, PassCall) else PassCall(item)
-        context = getattr(self, "context", None)
-        info = registry().info(call.name, context.accelerator if context else None)
+        call = item
+        if isinstance(call, str):
+            call = PassCall(call)
+        accelerator, objects = None, None
+        if hasattr(self, "context"):
+            accelerator, objects = self.context.accelerator, self.context.objects
+        info = registry().info(call.name, accelerator)
         if info.missing:
             raise Refused(info.missing)
-        return build_pass(info, full_config(info, call.params), context.objects if context else None)
+        return build_pass(info, full_config(info, call.params), objects)
 
 
 class Repeat(Sequence):
-    """Runs a sequence again and again until nothing changes, or `limit` rounds are done."""
+    """Runs a sequence until nothing changes, for at most `limit` rounds."""
 
-    limit: Annotated[int, "most rounds"] = 10
+    limit: Annotated[int, "maximum number of rounds"] = 10
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         before = fingerprint(model, self.touches)
         for _ in range(self.limit):
-            copy = type(model)()
-            copy.CopyFrom(model)
-            made = super().run(copy)
-            assert made is not None
-            after = fingerprint(made, self.touches)
-            model = made
+            model = super().run(copy_model(model))
+            after = fingerprint(model, self.touches)
             if after == before:
                 break
             before = after
@@ -99,15 +103,15 @@ class Repeat(Sequence):
 
 
 class SequencePass(Repeat):
-    """Runs other passes, named in order, as one pass; repeated until nothing changes where asked."""
+    """Runs other passes by name, in order, as one pass; optionally until nothing changes."""
 
     aliases = ("apply_ir_pass",)
 
-    passes: Annotated[list[str], "names of passes, in order; they run with their defaults"]
+    passes: Annotated[list[str], "names of the passes, in order; they run with their defaults"]
     until_unchanged: Annotated[bool, "repeat until nothing changes"] = False
 
     def initialize(self) -> None:
-        self._chosen = tuple(self.passes)
+        self._items = tuple(self.passes)
         if not self.until_unchanged:
             self.limit = 1
         super().initialize()

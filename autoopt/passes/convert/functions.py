@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.onnx_tools.graphs import nodes
-from autoopt.passes.onnx_tools.rewriting import apply_ir
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import is_standard, walk_nodes
+from autoopt.passes.onnx_tools.rewriting import apply_ir_passes
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class InlineFunctions(Pass):
-    """Replaces calls of the model's own functions by their bodies, so that other passes see into them."""
+    """Replaces calls of the model's own functions with their bodies, so that other passes can optimize them."""
 
     target_bound = False
     tolerance = "lossless"
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnx-ir")
 
     inliner: Annotated[Literal["onnx-ir", "onnx"], Categorical("onnx-ir", "onnx"), "library that inlines"] = "onnx-ir"
@@ -30,19 +30,18 @@ class InlineFunctions(Pass):
         if self.inliner == "onnx":
             from onnx import inliner
 
-            made: ModelProto = inliner.inline_local_functions(model, True)
-            return made
+            return inliner.inline_local_functions(model, True)
         from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 
-        return apply_ir(model, InlinePass(), RemoveUnusedFunctionsPass())
+        return apply_ir_passes(model, InlinePass(), RemoveUnusedFunctionsPass())
 
 
 class ExpandFunctions(Pass):
-    """Replaces operators that ONNX defines by others (Celu, HardSwish, ...) by those definitions."""
+    """Replaces operators that ONNX defines by other operators (Celu, HardSwish, ...) with their definitions."""
 
     target_bound = False
     needs_ops = ("Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual", "Gelu", "Mish", "ThresholdedRelu")
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     aliases = ("replace_celu", "replace_hardswish", "replace_greater_or_equal", "replace_less_or_equal")
 
     ops: Annotated[
@@ -58,8 +57,7 @@ class ExpandFunctions(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx import inliner
 
-        if not any(node.op_type in self.ops and node.domain in ("", "ai.onnx") for node in nodes(model)):
+        if not any(node.op_type in self.ops and is_standard(node) for node in walk_nodes(model.graph)):
             return None
-        wanted = [("", op) for op in self.ops]
-        made: ModelProto = inliner.inline_selected_functions(model, wanted, False, True)
-        return made
+        functions = [("", op) for op in self.ops]
+        return inliner.inline_selected_functions(model, functions, False, True)

@@ -2,90 +2,98 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.onnx_tools.graphs import graphs, nodes
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import caller_inputs, rename_inputs, replace_items, walk_graphs, walk_nodes
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto
 
 
 class Int64InputsToInt32(Pass):
-    """Makes int64 inputs int32, with a cast behind each: callers hand over half the bytes.
+    """Makes int64 inputs int32, with a cast after each, so that callers pass half the bytes.
 
-    The signature changes; values beyond int32 can no longer be given.
+    Changes the signature: callers can no longer pass values beyond int32.
     """
 
     target_bound = False
     tolerance = "lossless"
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     aliases = ("int64_to_int32",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx import TensorProto, helper
 
-        weights = {tensor.name for tensor in model.graph.initializer}
         casts = []
-        for value in model.graph.input:
-            if value.type.tensor_type.elem_type != TensorProto.INT64 or value.name in weights:
+        for value in caller_inputs(model):
+            if value.type.tensor_type.elem_type != TensorProto.INT64:
                 continue
             value.type.tensor_type.elem_type = TensorProto.INT32
-            wide = _free_name(model, f"{value.name}_int64")
-            for graph in graphs(model.graph):
-                _rename_uses(graph, value.name, wide)
+            wide = _unused_name(model, f"{value.name}_int64")
+            for graph in walk_graphs(model.graph):
+                rename_inputs(graph, value.name, wide)
             casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=TensorProto.INT64))
         if not casts:
             return None
-        kept = list(model.graph.node)
-        del model.graph.node[:]
-        model.graph.node.extend([*casts, *kept])
+        replace_items(model.graph.node, [*casts, *model.graph.node])
         return model
 
 
 class RemoveInputCast(Pass):
-    """Takes inputs in the type that the model casts them to first, and drops the cast.
+    """Takes inputs in the type that the model first casts them to, and removes the cast.
 
-    The signature changes; only casts that are all an input is used for are dropped.
+    Changes the signature. Only inputs whose single use is a cast are affected.
     """
 
     target_bound = False
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     needs_ops = ("Cast",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        uses: dict[str, list[NodeProto]] = {}
-        for node in nodes(model):
-            for name in node.input:
-                uses.setdefault(name, []).append(node)
-        outputs = {value.name for value in model.graph.output}
-        dropped = []
-        for value in model.graph.input:
-            users = uses.get(value.name, [])
-            if len(users) != 1 or users[0].op_type != "Cast" or users[0] not in model.graph.node:
-                continue
-            if users[0].output[0] in outputs or value.name in outputs:
-                continue
-            value.type.tensor_type.elem_type = next(a.i for a in users[0].attribute if a.name == "to")
-            for graph in graphs(model.graph):
-                _rename_uses(graph, users[0].output[0], value.name)
-            dropped.append(users[0])
-        for node in dropped:
-            model.graph.node.remove(node)
-        return model if dropped else None
+        casts = removable_casts(model)
+        for name, cast in casts.items():
+            value = next(value for value in model.graph.input if value.name == name)
+            value.type.tensor_type.elem_type = next(a.i for a in cast.attribute if a.name == "to")
+            for graph in walk_graphs(model.graph):
+                rename_inputs(graph, cast.output[0], name)
+        for cast in casts.values():
+            model.graph.node.remove(cast)
+        if not casts:
+            return None
+        return model
 
 
-def _rename_uses(graph: GraphProto, old: str, new: str) -> None:
-    for node in graph.node:
-        for position, name in enumerate(node.input):
-            if name == old:
-                node.input[position] = new
+def removable_casts(model: ModelProto) -> dict[str, NodeProto]:
+    """Find inputs whose only use is a Cast in the main graph; neither side of it may be a model output.
+
+    Returns:
+        The Cast nodes by input name.
+    """
+    readers: dict[str, list[NodeProto]] = defaultdict(list)
+    for node in walk_nodes(model.graph):
+        for name in node.input:
+            readers[name].append(node)
+    outputs = {value.name for value in model.graph.output}
+    casts = {}
+    for value in model.graph.input:
+        if len(readers[value.name]) != 1 or value.name in outputs:
+            continue
+        reader = readers[value.name][0]
+        if reader.op_type == "Cast" and reader.output[0] not in outputs and reader in model.graph.node:
+            casts[value.name] = reader
+    return casts
 
 
-def _free_name(model: ModelProto, wanted: str) -> str:
-    taken = {name for node in nodes(model) for name in node.output}
-    taken.update(value.name for graph in graphs(model.graph) for value in (*graph.input, *graph.initializer))
-    while wanted in taken:
-        wanted += "_"
-    return wanted
+def _unused_name(model: ModelProto, name: str) -> str:
+    """`name`, with underscores added until nothing in the model has it."""
+    names: set[str] = set()
+    for graph in walk_graphs(model.graph):
+        names.update(value.name for value in (*graph.input, *graph.initializer))
+        for node in graph.node:
+            names.update(node.output)
+    while name in names:
+        name += "_"
+    return name

@@ -1,7 +1,8 @@
-"""Files of `torch.export.save` (`.pt2`), read without unpickling or executing anything that lies in them.
+"""Files of `torch.export.save` (`.pt2`), read without unpickling or executing their contents.
 
-`torch.export.load` unpickles tensors and objects, evaluates size expressions as Python and calls whatever function a
-node names. So a file is never given to it: what a model needs is checked and copied into a new archive, and that is.
+`torch.export.load` unpickles tensors and objects, evaluates size expressions as Python, and calls any function that a
+node names. Files are therefore never loaded directly: the parts that make up a model are checked and copied into a new
+archive, and only that copy is loaded.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from autoopt.json_codec import JsonValue
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
@@ -23,92 +25,30 @@ if TYPE_CHECKING:
 
 
 GRAPH: Final = "models/model.json"
-
-
 CONFIGS: Final = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
-
-
 SAMPLE: Final = "data/sample_inputs/model.pt"
-
-
 _PLAIN: Final = re.compile(
     r"archive_format|archive_version|byteorder|\.data/\w+|data/(weights/weight|constants/tensor)_\d+"
 )
-
-
 _PAYLOAD: Final = re.compile(r"(weight|tensor)_\d+")
-
-
 _TARGET: Final = re.compile(
     r"torch\.ops\.(aten|prims|higher_order|quantized|quantized_decomposed|torchvision)(\.(?!__)\w+){1,2}"
     r"|_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pos|pow|eq|ne|lt|le|gt|ge|and_|or_|not_)"
     r"|math\.[a-z0-9]+|torch\.sym_(int|float|max|min|not|sqrt|ite|sum)"
 )
-"""Functions that a node may call: operators without effects."""
-
-
+"""Functions that a node may call: operators without side effects."""
 _TEXT: Final = re.compile(r"[\w.,:<>=/+*\- ]*")
-"""Every other text: nothing that could be more than a name once it stands in generated code."""
-
-
-_CALLS: Final = frozenset(
-    [
-        "Symbol",
-        "Integer",
-        "Float",
-        "Rational",
-        "Add",
-        "Mul",
-        "Pow",
-        "Mod",
-        "Max",
-        "Min",
-        "Abs",
-        "And",
-        "Or",
-        "Not",
-        "Eq",
-        "Ne",
-        "Equality",
-        "Unequality",
-        "Lt",
-        "Le",
-        "Gt",
-        "Ge",
-        "StrictLessThan",
-        "LessThan",
-        "StrictGreaterThan",
-        "GreaterThan",
-        "ceiling",
-        "floor",
-        "FloorDiv",
-        "ModularIndexing",
-        "Where",
-        "PythonMod",
-        "CleanDiv",
-        "CeilDiv",
-        "CeilToInt",
-        "FloorToInt",
-        "TruncToInt",
-        "TruncToFloat",
-        "RoundToInt",
-        "RoundDecimal",
-        "ToFloat",
-        "LShift",
-        "RShift",
-        "PowByNatural",
-        "FloatPow",
-        "FloatTrueDiv",
-        "IntTrueDiv",
-        "Identity",
-        "IsNonOverlappingAndDenseIndicator",
-    ]
-)
-
-
+"""Every other text. It may end up in generated code, so quotes, brackets and parentheses are not allowed."""
+_CALLS: Final = frozenset({
+    "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Mod", "Max", "Min", "Abs", "And", "Or", "Not",
+    "Eq", "Ne", "Equality", "Unequality", "Lt", "Le", "Gt", "Ge", "StrictLessThan", "LessThan", "StrictGreaterThan",
+    "GreaterThan", "ceiling", "floor", "FloorDiv", "ModularIndexing", "Where", "PythonMod", "CleanDiv", "CeilDiv",
+    "CeilToInt", "FloorToInt", "TruncToInt", "TruncToFloat", "RoundToInt", "RoundDecimal", "ToFloat", "LShift",
+    "RShift", "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv", "Identity",
+    "IsNonOverlappingAndDenseIndicator",
+})  # fmt: skip
+"""Functions in size expressions: those of sympy and of torch's symbolic shapes."""
 _CONTAINERS: Final = (None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
-
-
 _EXPRESSION: Final = (
     ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Load, ast.Constant, ast.UnaryOp, ast.USub, ast.Not,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow,
@@ -117,21 +57,21 @@ _EXPRESSION: Final = (
 
 
 def load_program(path: Path, work: Path) -> torch.export.ExportedProgram:
-    """The exported program in the file `path`; `work` is a folder for the checked copy.
+    """Load the exported program in the file `path`; `work` is a folder for the checked copy.
 
     Raises:
-        Refused: it is no such file, or holds something that is not needed to describe a model.
+        Refused: the file is of another kind, or holds something that a model does not need.
     """
     import torch
 
-    copy = checked_copy(path, work / "checked.pt2")
+    copy = write_checked_copy(path, work / "checked.pt2")
     with _weights_only():
         return torch.export.load(str(copy))
 
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """Let torch unpickle tensors only, whatever its callers ask for."""
+    """Let torch unpickle tensors only, whatever its callers request."""
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
     os.environ[name] = "1"
@@ -144,38 +84,39 @@ def _weights_only() -> Iterator[None]:
             os.environ[name] = before
 
 
-def checked_copy(path: Path, copy: Path) -> Path:
-    """Write what makes up the model in `path` to the new archive `copy`.
+def write_checked_copy(path: Path, copy: Path) -> Path:
+    """Write the parts of `path` that make up the model to the new archive `copy`.
 
     Raises:
         Refused: see `load_program`.
     """
     try:
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as made:
-            for name, entry in _entries(source).items():
-                made.writestr(f"model/{name}", _checked(name, source.read(entry)))
+        with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as target:
+            for name, entry in _select_entries(source).items():
+                target.writestr(f"model/{name}", _check_content(name, source.read(entry)))
     except (zipfile.BadZipFile, UnicodeDecodeError, ValueError, KeyError, AttributeError) as error:
-        raise Refused(f"no readable file of torch.export.save ({error})") from error
+        raise Refused(f"not a readable file of torch.export.save ({error})") from error
     return copy
 
 
-def _entries(source: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """What is taken over, by its name below the archive's one folder."""
-    found: dict[str, zipfile.ZipInfo] = {}
+def _select_entries(source: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Entries to copy, by their names below the archive's single folder."""
+    entries: dict[str, zipfile.ZipInfo] = {}
     for entry in source.infolist():
         name = entry.filename.partition("/")[2]
         if name in (GRAPH, SAMPLE, *CONFIGS) or _PLAIN.fullmatch(name):
-            if name in found or entry.compress_type != zipfile.ZIP_STORED:
-                raise Refused(f"{entry.filename!r} is there twice or compressed, which torch.export.save never does")
-            found[name] = entry
+            # Readers of zip files disagree about which of two entries counts; only one of them would be checked.
+            if name in entries or entry.compress_type != zipfile.ZIP_STORED:
+                raise Refused(f"{entry.filename!r} is duplicated or compressed, which torch.export.save never does")
+            entries[name] = entry
         elif not name.startswith("extra/"):
             raise Refused(f"holds {entry.filename[:80]!r}, which may be code; only tensors and the graph are read")
-    if GRAPH not in found:
+    if GRAPH not in entries:
         raise Refused("holds no exported program; save it with torch.export.save of torch 2.8 or newer")
-    return found
+    return entries
 
 
-def _checked(name: str, content: bytes) -> bytes:
+def _check_content(name: str, content: bytes) -> bytes:
     if name in CONFIGS:
         config = json.loads(content)
         for payload in config["config"].values():
@@ -185,56 +126,69 @@ def _checked(name: str, content: bytes) -> bytes:
     if name == GRAPH:
         graph = json.loads(content)
         graph["guards_code"] = []  # Python source
-        return json.dumps(_clean(graph)).encode()
+        return json.dumps(_check_json(graph)).encode()
     return content
 
 
-def _clean(item: Any, key: str = "") -> Any:
-    """The JSON of a graph without the notes of its nodes, every text in it checked by what it is for."""
+def _check_json(item: JsonValue, key: str = "") -> JsonValue:
+    """Check every text in the JSON of a graph by the key it belongs to, and drop the notes of nodes."""
     if isinstance(item, dict):
-        return {_text(k, "key"): {} if k == "metadata" else _clean(v, k) for k, v in item.items()}
+        checked: dict[str, JsonValue] = {}
+        for name, value in item.items():
+            if name == "metadata":
+                checked[name] = {}
+            else:
+                checked[_check_text(name, "key")] = _check_json(value, name)
+        return checked
     if isinstance(item, list):
-        return [_clean(each, key) for each in item]
-    return _text(item, key) if isinstance(item, str) else item
+        return [_check_json(element, key) for element in item]
+    if isinstance(item, str):
+        return _check_text(item, key)
+    return item
 
 
-def _text(text: str, key: str) -> str:
+def _check_text(text: str, key: str) -> str:
     if key in ("target", "as_operator"):
-        good = _TARGET.fullmatch(text) is not None
+        allowed = _TARGET.fullmatch(text) is not None
     elif key == "expr_str":
-        good = _is_expression(text)
+        allowed = _is_expression(text)
     elif key in ("in_spec", "out_spec"):
         protocol, spec = json.loads(text)
-        good = _is_structure(spec)
+        allowed = _is_structure(spec)
         text = json.dumps([protocol, spec])
     else:
-        good = _TEXT.fullmatch(text) is not None
-    if not good:
-        raise Refused(f"{key} {text[:80]!r} is none that the graph of a model needs; it is not read")
+        allowed = _TEXT.fullmatch(text) is not None
+    if not allowed:
+        raise Refused(f"{key} {text[:80]!r} has no place in the graph of a model; the file is not loaded")
     return text
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a size is an expression of symbols and numbers."""
+    """Tell if a size is an expression of symbols and numbers."""
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, RecursionError, MemoryError):
         return False
-    for node in ast.walk(tree):
-        if not isinstance(node, _EXPRESSION):
-            return False
-        if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _CALLS):
-            return False
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.isidentifier():
-            return False
-        if isinstance(node, ast.Name) and node.id.startswith("__"):
-            return False
-    return True
+    return all(_is_allowed_node(node) for node in ast.walk(tree))
+
+
+def _is_allowed_node(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in _CALLS
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, str) or node.value.isidentifier()
+    if isinstance(node, ast.Name):
+        return not node.id.startswith("__")
+    return isinstance(node, _EXPRESSION)
 
 
 def _is_structure(spec: Mapping[str, Any]) -> bool:
-    """Whether inputs or outputs are nested tuples, lists and dicts with plain keys."""
+    """Tell if inputs or outputs are nested tuples, lists and dicts with plain keys."""
+    if spec["type"] not in _CONTAINERS:
+        return False
     context = spec.get("context")
-    keys = json.loads(context) if context else None
-    plain = keys is None or (isinstance(keys, list) and all(isinstance(k, (str, int)) for k in keys))
-    return plain and spec["type"] in _CONTAINERS and all(_is_structure(child) for child in spec["children_spec"])
+    if context:
+        keys = json.loads(context)
+        if keys is not None and not (isinstance(keys, list) and all(isinstance(key, (str, int)) for key in keys)):
+            return False
+    return all(_is_structure(child) for child in spec["children_spec"])

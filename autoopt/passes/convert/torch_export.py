@@ -1,9 +1,9 @@
-"""From PyTorch to ONNX: a model of the user's script, an exported program, or a model packaged by MLflow."""
+"""PyTorch to ONNX: a model of the user's script, an exported program, or a model packaged by MLflow."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.quiet import quiet
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     import torch
     from onnx import ModelProto
 
+    Source: TypeAlias = torch.nn.Module | torch.export.ExportedProgram
+    Tensors: TypeAlias = tuple[torch.Tensor, ...]
+
 
 class TorchExport(Pass):
-    """Exports a PyTorch model to ONNX; what a run does by itself where its source model is one.
+    """Exports a PyTorch model to ONNX. A run does so by itself if its source model is a PyTorch one.
 
-    The model comes from a function of the user script (which returns the module, the module and its inputs, or an
-    exported program), a file of `torch.export.save` (`.pt2`), or a folder of MLflow with one in it. The source model
-    itself may be any of these; of a script, `model` and `example_inputs` are taken then. Nothing is ever unpickled.
-    Attention fusion finds attention in what the `dynamo` exporter makes.
+    The model comes from a function of the user script (returning the module, the module and its inputs, or an
+    exported program), a file of `torch.export.save` (`.pt2`), or an MLflow folder that holds such a file. The source
+    model itself may be any of these; of a script, `model` and `example_inputs` are then used. Nothing is ever
+    unpickled. Attention fusion recognizes attention in the output of the `dynamo` exporter.
     """
 
-    family = "convert"
     takes = "path"
     makes_model = True
     version = 2
@@ -40,57 +42,62 @@ class TorchExport(Pass):
     opset: Annotated[int, Categorical(18, 21, 23), "version of the ai.onnx operators"] = 18
     input_names: Annotated[list[str], "names of the inputs"] = []
     output_names: Annotated[list[str], "names of the outputs"] = []
-    dynamic_batch: Annotated[bool, "leave the first dimension of every input open; an exported program has its own"] = (
-        False
-    )
+    dynamic_batch: Annotated[
+        bool, "leave the first dimension of every input open; an exported program has its own dimensions"
+    ] = False
 
     def run(self, model: Path) -> ModelProto:
         import torch
 
         from autoopt.model.io import load
 
-        source, inputs = self._source(model)
-        if self.exporter == "torchscript" and isinstance(source, torch.export.ExportedProgram):
+        source, inputs = self._load_source(model)
+        is_program = isinstance(source, torch.export.ExportedProgram)
+        if self.exporter == "torchscript" and is_program:
             raise Refused("exporter torchscript does not take exported programs")
-        made = self.context.work / "model.onnx"
-        options: dict[str, Any] = {
+        target = self.context.work / "model.onnx"
+        options: dict[str, object] = {
             "opset_version": self.opset,
             "input_names": self.input_names or None,
             "output_names": self.output_names or None,
         }
-        if self.dynamic_batch and not isinstance(source, torch.export.ExportedProgram):
+        if self.dynamic_batch and not is_program:
             options |= self._open_batch(inputs)
         with quiet(), torch.no_grad():
-            torch.onnx.export(source, inputs, str(made), dynamo=self.exporter == "dynamo", **options)
+            torch.onnx.export(source, inputs, str(target), dynamo=self.exporter == "dynamo", **options)
             if inputs:
-                self._compare(source, inputs, made)
-        return without_notes(load(made))
+                self._compare_with_source(source, inputs, target)
+        return strip_exporter_notes(load(target))
 
-    def _compare(self, source: Any, inputs: tuple[torch.Tensor, ...], made: Path) -> None:
+    def _compare_with_source(self, source: Source, inputs: Tensors, path: Path) -> None:
         """Compare the ONNX model with the PyTorch one on the example inputs.
 
         Raises:
-            ValueError: they do not agree.
+            ValueError: their outputs differ.
         """
         import torch
 
         from autoopt.model.io import parse
-        from autoopt.passes.verification.equivalence import judge, run_once
+        from autoopt.passes.verification.equivalence import compare_outputs, run_once
 
-        module = source.module() if isinstance(source, torch.export.ExportedProgram) else source
-        wanted = torch.utils._pytree.tree_leaves(module(*inputs))
-        tensors = [t for t in torch.utils._pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor)]
-        names = [value.name for value in parse(made).graph.input]
-        if len(names) != len(tensors) or not all(isinstance(t, torch.Tensor) for t in wanted):
-            return  # a signature of more than tensors: nothing to feed by position
+        module = source
+        if isinstance(source, torch.export.ExportedProgram):
+            module = source.module()
+        leaves = torch.utils._pytree.tree_leaves
+        expected = leaves(module(*inputs))
+        tensors = [leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor)]
+        names = [value.name for value in parse(path).graph.input]
+        if len(names) != len(tensors) or not all(isinstance(leaf, torch.Tensor) for leaf in expected):
+            return  # the signature has more than tensors, so inputs cannot be matched by position
         feeds = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
-        found = judge([t.detach().cpu().numpy() for t in wanted], run_once(made, feeds), self.tolerance)
-        self.context.reports["conversion"] = {"compared_with": "PyTorch, on the example inputs", **found.to_json()}
-        if found.status == "different":
-            raise ValueError(f"the ONNX model differs from the PyTorch one: {found.reason}")
+        arrays = [tensor.detach().cpu().numpy() for tensor in expected]
+        result = compare_outputs(arrays, run_once(path, feeds), self.tolerance)
+        self.context.reports["conversion"] = {"compared_with": "PyTorch, on the example inputs", **result.to_json()}
+        if result.status == "different":
+            raise ValueError(f"the ONNX model differs from the PyTorch one: {result.reason}")
 
-    def _source(self, given: Path) -> tuple[Any, tuple[torch.Tensor, ...]]:
-        """The module or exported program, and its inputs.
+    def _load_source(self, model: Path) -> tuple[Source, Tensors]:
+        """Load the module or exported program, and its example inputs.
 
         Raises:
             Refused: not exactly one source is given, or it holds more than a model.
@@ -98,69 +105,75 @@ class TorchExport(Pass):
         from autoopt.model.mlflow import is_packaged, packaged_model
         from autoopt.passes.convert.torch_archive import load_program
 
-        named = [name for name in ("model", "exported_program", "mlflow_model") if getattr(self, name)]
-        if len(named) > 1:
-            raise Refused(f"{' and '.join(named)} exclude each other")
-        program = Path(self.exported_program) if self.exported_program else None
-        if self.mlflow_model or (not named and is_packaged(given)):
-            program = packaged_model(Path(self.mlflow_model) if self.mlflow_model else given)
-        elif not named and given.suffix == ".pt2":
-            program = given
-        if program is None:
-            return self._of_script()
+        sources = [name for name in ("model", "exported_program", "mlflow_model") if getattr(self, name)]
+        if len(sources) > 1:
+            raise Refused(f"{' and '.join(sources)} exclude each other")
+        if self.exported_program:
+            program = Path(self.exported_program)
+        elif self.mlflow_model:
+            program = packaged_model(Path(self.mlflow_model))
+        elif not sources and is_packaged(model):
+            program = packaged_model(model)
+        elif not sources and model.suffix == ".pt2":
+            program = model
+        else:
+            return self._load_from_script()
         if program.suffix != ".pt2":
-            raise Refused(f"{program.name} is no exported program (.pt2)")
+            raise Refused(f"{program.name} is not an exported program (.pt2)")
         loaded = load_program(program, self.context.work)
         return loaded, _inputs_of(loaded)
 
-    def _of_script(self) -> tuple[Any, tuple[torch.Tensor, ...]]:
+    def _load_from_script(self) -> tuple[Source, Tensors]:
         import torch
         from torch.export import ExportedProgram
 
-        made = self.model or self.context.objects.get("model")
-        inputs = self.example_inputs or self.context.objects.get("example_inputs")
-        if made is None:
+        source: Any = self.model or self.context.objects.get("model")
+        inputs: Any = self.example_inputs or self.context.objects.get("example_inputs")
+        if source is None:
             remedy = "name a function of the user script in model, or a file in exported_program or mlflow_model"
             raise Refused(f"no PyTorch model is given; {remedy}")
-        if not isinstance(made, (torch.nn.Module, ExportedProgram)):
-            made = made()
-        if isinstance(made, ExportedProgram):
-            return made, _inputs_of(made)
-        if isinstance(made, tuple) and len(made) == 2:
-            made, inputs = made[0], inputs or made[1]
-        if not isinstance(made, torch.nn.Module):
-            raise Refused(f"model must give a torch.nn.Module or an exported program, not {type(made).__name__}")
+        if not isinstance(source, (torch.nn.Module, ExportedProgram)):
+            source = source()
+        if isinstance(source, ExportedProgram):
+            return source, _inputs_of(source)
+        if isinstance(source, tuple) and len(source) == 2:
+            source, own_inputs = source
+            inputs = inputs or own_inputs
+        if not isinstance(source, torch.nn.Module):
+            raise Refused(f"model must return a torch.nn.Module or an exported program, not {type(source).__name__}")
         if inputs is None:
-            raise Refused("example_inputs is needed: a function of the user script that returns a tuple of tensors")
-        inputs = inputs() if callable(inputs) else inputs
-        return made.eval(), tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+            raise Refused("example_inputs is required: a function of the user script that returns a tuple of tensors")
+        if callable(inputs):
+            inputs = inputs()
+        if not isinstance(inputs, (tuple, list)):
+            inputs = (inputs,)
+        return source.eval(), tuple(inputs)
 
-    def _open_batch(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+    def _open_batch(self, inputs: Tensors) -> dict[str, object]:
+        """Options of the exporter that leave the first dimension of every input open."""
         import torch
 
         if self.exporter == "dynamo":
             batch = torch.export.Dim("batch")
             return {"dynamic_shapes": tuple({0: batch} for _ in inputs)}
-        names = self.input_names or [f"input_{i}" for i in range(len(inputs))]
+        names = self.input_names or [f"input_{position}" for position in range(len(inputs))]
         return {"input_names": names, "dynamic_axes": {name: {0: "batch"} for name in names}}
 
 
-def _inputs_of(program: torch.export.ExportedProgram) -> tuple[torch.Tensor, ...]:
-    return tuple(program.example_inputs[0]) if program.example_inputs else ()
+def _inputs_of(program: torch.export.ExportedProgram) -> Tensors:
+    if not program.example_inputs:
+        return ()
+    return tuple(program.example_inputs[0])
 
 
-def without_notes(model: ModelProto) -> ModelProto:
-    """`model` without the exporter's notes, which hold paths and lines of the code it came from."""
+def strip_exporter_notes(model: ModelProto) -> ModelProto:
+    """Remove the exporter's notes, in place. They hold paths and lines of the user's code."""
     from autoopt.model.tensors import graphs, nodes, tensors
 
-    for item in (model, *graphs(model), *nodes(model), *tensors(model)):
+    annotated = [model, *graphs(model), *nodes(model), *tensors(model), *model.functions]
+    for graph in graphs(model):
+        annotated += [*graph.input, *graph.output, *graph.value_info]
+    for item in annotated:
         item.ClearField("metadata_props")
         item.ClearField("doc_string")
-    for graph in graphs(model):
-        for value in (*graph.input, *graph.output, *graph.value_info):
-            value.ClearField("metadata_props")
-            value.ClearField("doc_string")
-    for function in model.functions:
-        function.ClearField("metadata_props")
-        function.ClearField("doc_string")
     return model

@@ -1,96 +1,108 @@
-"""The calibration data as feeds of the model at hand."""
+"""Calibration data as inputs of the current model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
 
+    from autoopt.data.config import DataConfig
     from autoopt.data.fit import InputSpec
-
 
 Feed: TypeAlias = "dict[str, np.ndarray]"
 
 
-def calibration_source(config: Any, model: ModelProto, path: Path) -> Callable[[], Iterator[Feed]]:
-    """A function that gives the feeds of the data `config` from the start, fitted to the inputs of `model` (at `path`).
+def calibration_source(config: object, model: ModelProto, path: Path) -> Callable[[], Iterator[Feed]]:
+    """Make a function that returns the calibration data from the start, fitted to the inputs of `model`.
 
-    One item a feed, unless the data or the model's fixed batch size say otherwise; a last feed that is too short for
-    a fixed batch is left out. Recurrent state is what the model itself gives for the item before.
+    A feed holds one item, unless the data or the model's fixed batch size determine another number. A last feed that
+    is too short for a fixed batch is dropped. Recurrent state is the model's own output for the previous item.
+
+    Args:
+        config: configuration of the data, as JSON.
+        model: the model.
+        path: the same model as a file.
     """
     from autoopt.data import DataConfig, open_data
     from autoopt.data.fit import batch_limit
 
     parsed = DataConfig.parse(config)
-    specs = [spec for spec in input_specs(model) if spec.name not in parsed.state.values()]
-    states = [spec for spec in input_specs(model) if spec.name in parsed.state.values()]
+    specs: list[InputSpec] = []
+    states: list[InputSpec] = []
+    for spec in input_specs(model):
+        if spec.name in parsed.state.values():
+            states.append(spec)
+        else:
+            specs.append(spec)
 
     def feeds() -> Iterator[Feed]:
         data = open_data(parsed, path)
-        fixed = batch_limit(specs, data.columns)
-        size = fixed or parsed.batch_size or 1
-        whole = (feed for feed, _ in data.feeds(size) if fixed in (None, 1) or _items(feed) == fixed)
-        return (
-            _fitted(whole, specs)
-            if not states
-            else _recurrent(whole, specs, states, parsed.state, path, parsed.reset_every)
-        )
+        batch = batch_limit(specs, data.columns)
+        size = batch or parsed.batch_size or 1
+        full = (feed for feed, _ in data.feeds(size) if batch in (None, 1) or _item_count(feed) == batch)
+        if states:
+            return _with_state(full, specs, states, parsed, path)
+        return _fit_all(full, specs)
 
     return feeds
 
 
 def input_specs(model: ModelProto) -> list[InputSpec]:
-    """The inputs a caller gives, as onnxruntime would describe them."""
+    """Describe the inputs that a caller gives, in onnxruntime's terms."""
     from onnx import TensorProto
 
     from autoopt.data.fit import InputSpec
 
-    weights = {tensor.name for tensor in model.graph.initializer}
     specs = []
-    for value in model.graph.input:
-        if value.name not in weights and value.type.HasField("tensor_type"):
-            kind = value.type.tensor_type
-            dims = tuple(d.dim_value or d.dim_param or None for d in kind.shape.dim)
-            name = TensorProto.DataType.Name(kind.elem_type).lower()
-            specs.append(InputSpec(value.name, f"tensor({name})", dims if kind.HasField("shape") else None))
+    for value in caller_inputs(model):
+        if not value.type.HasField("tensor_type"):
+            continue
+        tensor = value.type.tensor_type
+        shape = None
+        if tensor.HasField("shape"):
+            shape = tuple(dim.dim_value or dim.dim_param or None for dim in tensor.shape.dim)
+        element = TensorProto.DataType.Name(tensor.elem_type).lower()
+        specs.append(InputSpec(value.name, f"tensor({element})", shape))
     return specs
 
 
-def _items(feed: Mapping[str, Any]) -> int:
+def _item_count(feed: Mapping[str, np.ndarray]) -> int:
     return max((array.shape[0] for array in feed.values() if getattr(array, "ndim", 0)), default=1)
 
 
-def _fitted(feeds: Iterator[Feed], specs: list[InputSpec]) -> Iterator[Feed]:
+def _fit_all(feeds: Iterator[Feed], specs: list[InputSpec]) -> Iterator[Feed]:
     from autoopt.data.fit import fit
 
-    return (fit(feed, specs) for feed in feeds)
+    for feed in feeds:
+        yield fit(feed, specs)
 
 
-def _recurrent(
-    feeds: Iterator[Feed],
-    specs: list[InputSpec],
-    states: list[InputSpec],
-    fed_back: Mapping[str, str],
-    path: Path,
-    reset_every: int | None,
+def _with_state(
+    feeds: Iterator[Feed], specs: list[InputSpec], states: list[InputSpec], config: DataConfig, path: Path
 ) -> Iterator[Feed]:
-    """Feeds with state inputs: zero at first, then what the model at `path` gave. `fed_back`: output -> input."""
+    """Add the state inputs: zeros at first, then the outputs of the model at `path` for the previous item."""
     import numpy as np
 
     from autoopt.data.fit import fit
     from autoopt.model.session import make_session
 
     session = make_session(path)
-    outputs = list(fed_back)
-    zero = {s.name: np.zeros([d if isinstance(d, int) else 1 for d in s.shape or ()], s.dtype) for s in states}
-    state = dict(zero)
+    outputs = list(config.state)  # maps outputs to the inputs that they feed
+    zeros = {}
+    for spec in states:
+        shape = [dim if isinstance(dim, int) else 1 for dim in spec.shape or ()]
+        zeros[spec.name] = np.zeros(shape, spec.dtype)
+    state = dict(zeros)
     for number, feed in enumerate(feeds):
-        if reset_every and number % reset_every == 0:
-            state = dict(zero)
-        whole = {**fit(feed, specs), **state}
-        yield whole
-        state = {fed_back[o]: value for o, value in zip(outputs, session.run(outputs, whole), strict=True)}
+        if config.reset_every and number % config.reset_every == 0:
+            state = dict(zeros)
+        complete = {**fit(feed, specs), **state}
+        yield complete
+        for output, value in zip(outputs, session.run(outputs, complete), strict=True):
+            state[config.state[output]] = value

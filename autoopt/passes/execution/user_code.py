@@ -1,12 +1,12 @@
-"""The passes, metrics and objects of the user's script: read only in a worker, only from where the user names it."""
+"""The user's script: its passes, metrics and objects. Loaded only in workers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from autoopt.json_codec import to_json
 from autoopt.metrics import Metric
 from autoopt.model.files import digest_file
 from autoopt.registry import PassInfo, Registry, registry
@@ -16,67 +16,79 @@ from autoopt.target import Accelerator
 
 @dataclass(frozen=True)
 class UserCode:
-    """A user script that was executed: the sha256 of its source, its objects and the passes it registered, by name."""
+    """A user script that was executed."""
 
     path: str = ""
     digest: str = ""
-    objects: Mapping[str, Any] = field(default_factory=dict)
-    passes: Mapping[str, Any] = field(default_factory=dict)
+    """sha256 of the source."""
+    objects: Mapping[str, object] = field(default_factory=dict)
+    """Its module-level names."""
+    passes: Mapping[str, object] = field(default_factory=dict)
+    """Classes and functions that it registered, by name of the pass."""
 
     def info(self, name: str, accelerator: Accelerator | None = None) -> PassInfo:
-        """The `PassInfo` of any pass; the script's digest is on its own passes and on those that take its objects.
+        """Describe any pass. The script's digest marks its own passes and those with parameters from the script.
 
         Raises:
             InputError: unknown pass.
         """
         info = registry().info(name, accelerator)
-        own = info.name in self.passes or info.user_script
-        return replace(info, source_digest=info.source_digest + self.digest) if own else info
+        if info.name in self.passes or info.user_script:
+            return replace(info, source_digest=info.source_digest + self.digest)
+        return info
 
 
-_loaded: dict[tuple[str, str], UserCode] = {}
+_cache: dict[tuple[str, str], UserCode] = {}
+"""Scripts executed in this process, by path and digest: executing one twice would register its passes twice."""
 
 
 def load(path: str | None) -> UserCode:
-    """Execute the script at `path` (nothing where it is None), once for each content. Passes that other scripts
-    registered in this process are unknown from then on, until those are loaded again.
+    """Execute the script at `path`, once for each content; None stands for no script.
+
+    Passes of scripts loaded earlier in this process become unknown until their script is loaded again.
 
     Raises:
-        InputError: the file is missing or fails; the text says how, in one line.
+        InputError: the file is missing or fails; the text explains it in one line.
     """
-    known = registry()
-    _forget(known)
+    passes = registry()
+    _unregister_user_passes(passes)
     if path is None:
         return UserCode()
     file = Path(path).expanduser().absolute()
-    digest = digest_file(file) if file.is_file() else ""
-    kept = _loaded.get((str(file), digest))
-    if kept is not None:
-        for name, item in kept.passes.items():
-            known.add(name, item, kept.path)
-        return kept
+    digest = ""
+    if file.is_file():
+        digest = digest_file(file)
+    cached = _cache.get((str(file), digest))
+    if cached is not None:
+        for name, item in cached.passes.items():
+            passes.add(name, item, cached.path)
+        return cached
     try:
         objects = vars(load_script(file))
     except BaseException:
-        _forget(known)
+        _unregister_user_passes(passes)
         raise
-    passes = {name: known.loaded[name] for name in _user_names(known)}
-    _loaded[str(file), digest] = made = UserCode(str(file), digest, objects, passes)
-    return made
+    registered = {name: passes.loaded[name] for name in _user_pass_names(passes)}
+    script = UserCode(str(file), digest, objects, registered)
+    _cache[str(file), digest] = script
+    return script
 
 
-def _user_names(known: Registry) -> list[str]:
-    return [name for name, origin in known.origins.items() if not origin.startswith("plug-in ")]
+def _user_pass_names(passes: Registry) -> list[str]:
+    return [name for name, origin in passes.origins.items() if not origin.startswith("plug-in ")]
 
 
-def _forget(known: Registry) -> None:
-    for name in _user_names(known):
-        del known.origins[name]
-        known.loaded.pop(name, None)
+def _unregister_user_passes(passes: Registry) -> None:
+    for name in _user_pass_names(passes):
+        del passes.origins[name]
+        passes.loaded.pop(name, None)
 
 
-def metrics_of(script: UserCode) -> list[dict[str, str]]:
-    """The metrics that the script defines, as JSON: its functions with `autoopt.register_metric`."""
-    own = (getattr(item, "metric", item) for item in script.objects.values())
-    found = {item.name: item for item in own if isinstance(item, Metric)}
-    return [dict(vars(metric)) for metric in found.values()]
+def metrics_of(script: UserCode) -> list[dict[str, object]]:
+    """List the metrics that the script defines with `register_metric`, as JSON, without duplicates."""
+    metrics: dict[str, Metric] = {}
+    for item in script.objects.values():
+        metric = getattr(item, "metric", item)  # `register_metric` leaves it on the function
+        if isinstance(metric, Metric):
+            metrics[metric.name] = metric
+    return [to_json(metric) for metric in metrics.values()]

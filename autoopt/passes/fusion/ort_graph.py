@@ -1,4 +1,4 @@
-"""onnxruntime's own graph optimisation, saved."""
+"""onnxruntime's own graph optimization, saved as a model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from autoopt.target import Accelerator
 
 
 class OrtGraphOptimization(Pass):
-    """Saves the graph as onnxruntime optimises it, so that sessions start with it.
+    """Saves the graph as onnxruntime optimizes it, so that sessions load the optimized form.
 
-    Must be the last pass: fused and layout-bound operators are for this runtime; with level `all` for this CPU too.
+    Must be the last pass: fused and layout-bound operators exist only in this runtime, with level `all` only for this
+    CPU.
     """
 
-    family = "fusion"
     takes = "path"
     host_bound = True
     requires = ("name_fix",)
@@ -31,12 +31,13 @@ class OrtGraphOptimization(Pass):
         Categorical("basic", "extended", "all"),
         "basic: portable rewrites; extended: fused operators; all: also memory layouts of this CPU",
     ] = "extended"
-    disabled_optimizers: Annotated[list[str], "optimizers left out, by onnxruntime's names"] = []
+    disabled_optimizers: Annotated[list[str], "optimizers to skip, by onnxruntime's names"] = []
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
         if parameter.name == "level" and accelerator.device != "cpu":
-            return replace(parameter, search=Categorical("basic", "extended"))  # layouts are the CPU's
+            # Level `all` would add layouts of the CPU that autoopt runs on.
+            return replace(parameter, search=Categorical("basic", "extended"))
         return parameter
 
     def run(self, model: Path) -> Path | None:
@@ -48,15 +49,15 @@ class OrtGraphOptimization(Pass):
         if provider not in ort.get_available_providers():
             raise Refused(f"{provider} is not in the installed onnxruntime")
         check_session_options({"disabled_optimizers": self.disabled_optimizers})
-        made = self.context.work / "model.onnx"
+        target = self.context.work / "model.onnx"
         options = make_options({"graph_optimization_level": self.level})
-        options.optimized_model_filepath = str(made)
+        options.optimized_model_filepath = str(target)
         if model.parent.joinpath("model.onnx.data").exists():
             options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.data")
         try:
             ort.InferenceSession(
                 str(model), options, providers=[provider], disabled_optimizers=self.disabled_optimizers
             )
-        except Exception as error:  # onnxruntime's own exceptions share no class
-            raise Refused(f"onnxruntime does not take the model: {error}") from error
-        return made
+        except Exception as error:  # onnxruntime's exceptions share no class
+            raise Refused(f"onnxruntime rejects the model: {error}") from error
+        return target

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.fusion.weight_folding import QUANTIZED
-from autoopt.passes.onnx_tools.graphs import is_large, nodes
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
+from autoopt.passes.onnx_tools.graphs import copy_model, is_large, is_standard, replace_items, walk_nodes
+from autoopt.passes.onnx_tools.opsets import import_domain
 from autoopt.passes.onnx_tools.quiet import quiet
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
+    from onnxruntime.transformers.fusion_options import FusionOptions
 
-
+ORT_DOMAIN = "com.microsoft"
+"""Domain of onnxruntime's own operators."""
 MODEL_TYPES = Literal[
     "bert", "bert_tf", "gpt2", "bart", "t5", "vit", "swin", "clip", "sam2", "unet", "vae", "conformer", "phi"
 ]
 
 
 class TransformerFusion(Pass):
-    """Fuses attention, layer normalisation and Gelu of transformers into onnxruntime's own operators.
+    """Fuses attention, layer normalization and Gelu of transformers into onnxruntime's own operators.
 
-    `onnxscript` finds attention in models of the current PyTorch exporter, `onnxruntime` that of older exporters.
+    `onnxscript` finds attention in models of the current PyTorch exporter, `onnxruntime` in those of older exporters.
     """
 
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
-    conflicts = (*LAST, *QUANTIZED, "float16")
+    conflicts = (*FUSION_CONFLICTS, "float16")
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
     libraries = ("onnx", "onnx-ir", "onnxscript", "onnxruntime")
     aliases = (
@@ -46,26 +50,26 @@ class TransformerFusion(Pass):
     model_type: Annotated[
         MODEL_TYPES,
         Conditional("engine", {"onnxruntime": Categorical("bert", "gpt2", "vit")}, default=IGNORED),
-        "kind of transformer, where the engine is onnxruntime",
+        "kind of transformer; only with engine onnxruntime",
     ] = "bert"
     opt_level: Annotated[
         Literal[0, 1],
         Conditional("engine", {"onnxruntime": Categorical(0, 1)}, default=IGNORED),
-        "onnxruntime's own optimisation beforehand; 1 needs torch",
+        "onnxruntime's own optimization before the fusion; 1 needs torch",
     ] = 0
     num_heads: Annotated[int, "attention heads; 0: read from the graph"] = 0
     hidden_size: Annotated[int, "hidden size; 0: read from the graph"] = 0
     use_multi_head_attention: Annotated[
-        bool, "MultiHeadAttention instead of Attention, where the engine is onnxruntime; needs torch"
+        bool, "MultiHeadAttention instead of Attention; only with engine onnxruntime, needs torch"
     ] = False
-    enable_gelu: Annotated[bool, "fuse Gelu, where the engine is onnxruntime"] = True
+    enable_gelu: Annotated[bool, "fuse Gelu; only with engine onnxruntime"] = True
     enable_gelu_approximation: Annotated[
         bool,
         Conditional(("engine", "enable_gelu"), {("onnxruntime", True): Boolean()}, default=IGNORED),
-        "the faster tanh form of Gelu; changes results slightly",
+        "use the faster tanh form of Gelu, which changes results slightly",
     ] = False
     disabled_fusions: Annotated[
-        list[str], "fusions left out, by the names of onnxruntime's options without enable_: attention, layer_norm"
+        list[str], "fusions to skip, by the names of onnxruntime's options without enable_: attention, layer_norm"
     ] = []
     use_gpu: Annotated[
         bool,
@@ -86,41 +90,36 @@ class TransformerFusion(Pass):
             self.tolerance = "lossy"  # type: ignore[misc]  # of this run, not of the class
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        return self._by_onnxscript(model) if self.engine == "onnxscript" else self._by_onnxruntime(model)
+        if self.engine == "onnxscript":
+            fused, counts = self._fuse_with_onnxscript(model)
+        else:
+            fused, counts = self._fuse_with_onnxruntime(model)
+        self.context.reports["transformer_fusion"] = {name: int(count) for name, count in counts.items() if count}
+        # The fusers also make changes of their own; only fused operators make the result worth keeping.
+        if count_ort_operators(fused) == count_ort_operators(model):
+            return None
+        import_domain(fused, ORT_DOMAIN)
+        return fused
 
-    def _by_onnxscript(self, model: ModelProto) -> ModelProto | None:
+    def _fuse_with_onnxscript(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+        """Return the fused model and the number of fusions by kind."""
         import onnx_ir
         from onnxscript.rewriter.ort_fusions import optimize_for_ort
 
         with quiet():
-            form, counts = optimize_for_ort(onnx_ir.from_proto(model))
-            made: ModelProto = onnx_ir.to_proto(form)
-        return self._fused(model, made, counts)
+            ir_model, counts = optimize_for_ort(onnx_ir.from_proto(model))
+            return onnx_ir.to_proto(ir_model), counts
 
-    def _fused(self, before: ModelProto, after: ModelProto, counts: dict[str, Any]) -> ModelProto | None:
-        """`after` where it has operators of onnxruntime's own that `before` has not; leaves a report."""
-        self.context.reports["transformer_fusion"] = {name: int(number) for name, number in counts.items() if number}
-        return with_contrib_opset(after) if own_operators(after) != own_operators(before) else None
-
-    def _by_onnxruntime(self, model: ModelProto) -> ModelProto | None:
+    def _fuse_with_onnxruntime(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+        """Return the fused model and the number of fused operators by type."""
         from onnxruntime.transformers import optimizer
-        from onnxruntime.transformers.fusion_options import FusionOptions
 
         if is_large(model):
-            raise Refused("onnxruntime's fusion takes models below 1.5 GB")
-        options = FusionOptions(self.model_type)
-        options.use_multi_head_attention = self.use_multi_head_attention
-        options.enable_gelu = self.enable_gelu
-        options.enable_gelu_approximation = self.enable_gelu_approximation
-        for name in self.disabled_fusions:
-            if not hasattr(options, f"enable_{name}"):
-                raise Refused(f"onnxruntime has no fusion {name!r} to leave out")
-            setattr(options, f"enable_{name}", False)
-        source = type(model)()
-        source.CopyFrom(model)
+            raise Refused("onnxruntime's fusion takes only models below 1.5 GB")
+        options = self._fusion_options()
         with quiet():
-            made = optimizer.optimize_model(
-                source,
+            fused = optimizer.optimize_model(
+                copy_model(model),
                 model_type=self.model_type,
                 num_heads=self.num_heads,
                 hidden_size=self.hidden_size,
@@ -128,29 +127,33 @@ class TransformerFusion(Pass):
                 opt_level=self.opt_level,
                 use_gpu=self.use_gpu,
             )
-            counts = made.get_fused_operator_statistics()
-        return self._fused(model, made.model, counts)
+            return fused.model, fused.get_fused_operator_statistics()
+
+    def _fusion_options(self) -> FusionOptions:
+        from onnxruntime.transformers.fusion_options import FusionOptions
+
+        options = FusionOptions(self.model_type)
+        options.use_multi_head_attention = self.use_multi_head_attention
+        options.enable_gelu = self.enable_gelu
+        options.enable_gelu_approximation = self.enable_gelu_approximation
+        for name in self.disabled_fusions:
+            if not hasattr(options, f"enable_{name}"):
+                raise Refused(f"onnxruntime has no fusion {name!r} to disable")
+            setattr(options, f"enable_{name}", False)
+        return options
 
 
-def own_operators(model: ModelProto) -> int:
-    """How many nodes are onnxruntime's own operators."""
-    return sum(node.domain == "com.microsoft" for node in nodes(model))
-
-
-def with_contrib_opset(model: ModelProto) -> ModelProto:
-    """`model`, in place, importing com.microsoft where it uses it; the fusers may forget that."""
-    domains = {entry.domain for entry in model.opset_import}
-    if "com.microsoft" not in domains and any(node.domain == "com.microsoft" for node in model.graph.node):
-        model.opset_import.add(domain="com.microsoft", version=1)
-    return model
+def count_ort_operators(model: ModelProto) -> int:
+    """Count the nodes with onnxruntime's own operators."""
+    return sum(node.domain == ORT_DOMAIN for node in walk_nodes(model.graph))
 
 
 class GeluApproximation(Pass):
-    """Replaces Gelu by its faster tanh form."""
+    """Replaces Gelu with its faster tanh form."""
 
     tolerance = "lossy"
     needs_ops = ("com.microsoft::Gelu", "com.microsoft::BiasGelu", "Gelu")
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxruntime")
     aliases = ("gelu_approx",)
 
@@ -159,29 +162,27 @@ class GeluApproximation(Pass):
         from onnxruntime.transformers.onnx_model import OnnxModel
 
         for node in model.graph.node:
-            if node.op_type == "Gelu" and node.domain in ("", "ai.onnx"):
-                _approximate(node)
+            if node.op_type == "Gelu" and is_standard(node):
+                _approximate_with_tanh(node)
         wrapped = OnnxModel(model)
         with quiet():
             FusionGeluApproximation(wrapped).apply()
-        made: ModelProto = wrapped.model
-        return with_contrib_opset(made)
+        import_domain(wrapped.model, ORT_DOMAIN)
+        return wrapped.model
 
 
-def _approximate(node: Any) -> None:
-    """Set the standard operator's own attribute for the tanh form."""
-    kept = [attribute for attribute in node.attribute if attribute.name != "approximate"]
-    del node.attribute[:]
-    node.attribute.extend(kept)
-    node.attribute.add(name="approximate", s=b"tanh", type=3)
+def _approximate_with_tanh(node: NodeProto) -> None:
+    """Set the attribute of the standard Gelu, in place."""
+    replace_items(node.attribute, [attribute for attribute in node.attribute if attribute.name != "approximate"])
+    node.attribute.add(name="approximate", s=b"tanh", type=3)  # AttributeProto.STRING
 
 
 class PackingMode(Pass):
-    """Makes fused attention skip padding (PackedAttention); CUDA only, inputs with a mask."""
+    """Makes fused attention skip padding (PackedAttention). CUDA only; the model needs an attention mask."""
 
     accelerators = ("CUDAExecutionProvider",)
     requires = ("transformer_fusion",)
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     needs_ops = ("com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "MatMul")
     libraries = ("onnx", "onnxruntime")
     aliases = ("packed_transformer",)
@@ -193,5 +194,5 @@ class PackingMode(Pass):
         wrapped = OnnxModel(model)
         with quiet():
             Tool(wrapped).convert()
-        made: ModelProto = wrapped.model
-        return with_contrib_opset(made)
+        import_domain(wrapped.model, ORT_DOMAIN)
+        return wrapped.model

@@ -5,28 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.passes.base import Pass
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.onnx_tools.graphs import nodes
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import walk_nodes
 from autoopt.passes.onnx_tools.rewriting import apply_rules
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
-QUANTIZED: Final = ("dynamic_quantization", "static_quantization", "weight_only_quantization")
-
-
-SCRIPT: Final = ("onnx", "onnx-ir", "onnxscript")
+FUSION_CONFLICTS: Final = (
+    *RUNTIME_BOUND,
+    "dynamic_quantization",
+    "static_quantization",
+    "weight_only_quantization",
+)
+"""Passes that must not run before a fusion, because they leave no float patterns to fuse."""
+ONNXSCRIPT_LIBRARIES: Final = ("onnx", "onnx-ir", "onnxscript")
 
 
 class BatchNormFolding(Pass):
-    """Folds batch normalisation into the weights of the convolution or matrix product before it."""
+    """Folds batch normalization into the weights of the preceding convolution or matrix product."""
 
     target_bound = False
     needs_ops = ("BatchNormalization",)
-    conflicts = (*LAST, *QUANTIZED)
-    libraries = SCRIPT
+    conflicts = FUSION_CONFLICTS
+    libraries = ONNXSCRIPT_LIBRARIES
     aliases = ("bn_fold", "fuse_bn_into_conv", "fuse_bn_into_gemm")
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -47,8 +50,8 @@ class ConvAffineFolding(Pass):
 
     target_bound = False
     needs_ops = ("Conv",)
-    conflicts = (*LAST, *QUANTIZED)
-    libraries = SCRIPT
+    conflicts = FUSION_CONFLICTS
+    libraries = ONNXSCRIPT_LIBRARIES
     aliases = ("conv_affine",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -58,19 +61,20 @@ class ConvAffineFolding(Pass):
 
 
 class PadFolding(Pass):
-    """Folds constant zero padding into the convolution after it."""
+    """Folds constant zero padding into the convolution that follows it."""
 
     target_bound = False
     tolerance = "equal"
     needs_ops = ("Pad",)
-    conflicts = (*LAST, *QUANTIZED)
-    libraries = SCRIPT
+    conflicts = FUSION_CONFLICTS
+    libraries = ONNXSCRIPT_LIBRARIES
     aliases = ("pad_fold",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxscript.rewriter.rules import common
 
-        if not any(node.op_type == "Pad" for node in nodes(model)):
+        # The first rule also rewrites convolutions without a Pad, which alone gains nothing.
+        if not any(node.op_type == "Pad" for node in walk_nodes(model.graph)):
             return None
         return apply_rules(model, [common.normalize_pad_format_conv_rule, common.fuse_pad_into_conv_rule])
 
@@ -78,17 +82,17 @@ class PadFolding(Pass):
 class MatMulAddGemm(Pass):
     """Turns MatMul + Add into Gemm, or Gemm into MatMul + Add.
 
-    Attention fusion and weight-only quantisation look for MatMul, mobile kernels prefer Gemm.
+    Attention fusion and weight-only quantization look for MatMul; mobile kernels prefer Gemm.
     """
 
     target_bound = False
     needs_ops = ("MatMul", "Gemm")
-    conflicts = (*LAST, *QUANTIZED)
-    libraries = SCRIPT
+    conflicts = FUSION_CONFLICTS
+    libraries = ONNXSCRIPT_LIBRARIES
 
-    direction: Annotated[Literal["gemm", "matmul_add"], Categorical("gemm", "matmul_add"), "what the result has"] = (
-        "matmul_add"
-    )
+    direction: Annotated[
+        Literal["gemm", "matmul_add"], Categorical("gemm", "matmul_add"), "operators in the result"
+    ] = "matmul_add"
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxscript.rewriter.rules import common

@@ -4,126 +4,166 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+
+DEFAULT_DOMAINS: Final = ("", "ai.onnx")
+"""Both spellings of the domain of standard operators."""
+EXTERNAL_DATA_BYTES: Final = 1_500_000_000
+"""Models of this size need external data. protobuf ends at 2 GiB, and libraries add to a model before they save it."""
 
 
-def graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """The graph and every graph inside its nodes' attributes, outermost first."""
+def copy_model(model: ModelProto) -> ModelProto:
+    """Copy a model."""
+    copy = type(model)()
+    copy.CopyFrom(model)
+    return copy
+
+
+def replace_items(repeated: Any, items: Iterable[object]) -> None:  # noqa: ANN401  protobuf's type has no name
+    """Replace all items of a repeated protobuf field."""
+    replacement = list(items)
+    del repeated[:]
+    repeated.extend(replacement)
+
+
+def walk_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """Iterate over a graph and all graphs in the attributes of its nodes, outermost first."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from graphs(attribute.g)
+                yield from walk_graphs(attribute.g)
             for inner in attribute.graphs:
-                yield from graphs(inner)
+                yield from walk_graphs(inner)
 
 
-def nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """All nodes, those of subgraphs too."""
-    return nodes_of(model.graph)
-
-
-def nodes_of(graph: GraphProto) -> Iterator[NodeProto]:
-    """All nodes of a graph and of the graphs inside it."""
-    for inner in graphs(graph):
+def walk_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Iterate over all nodes of a graph, those of subgraphs included."""
+    for inner in walk_graphs(graph):
         yield from inner.node
 
 
-def op_counts(model: ModelProto) -> Counter[str]:
-    """How often each operator occurs, subgraphs included; keys `Conv` or `domain::Op`."""
-    return Counter(op_key(node) for node in nodes(model))
+def has_subgraphs(model: ModelProto) -> bool:
+    """Tell if any node holds a graph, as If, Loop and Scan do."""
+    return sum(1 for _ in walk_graphs(model.graph)) > 1
+
+
+def is_standard(node: NodeProto) -> bool:
+    """Tell if the node's operator is one of ONNX's own."""
+    return node.domain in DEFAULT_DOMAINS
 
 
 def op_key(node: NodeProto) -> str:
-    """`Conv`, or `domain::Op` outside the default domain."""
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+    """Name an operator: `Conv`, or `domain::Op` outside the default domain."""
+    if is_standard(node):
+        return str(node.op_type)
+    return f"{node.domain}::{node.op_type}"
 
 
-def gained(before: Counter[str], after: ModelProto, ops: Iterable[str]) -> bool:
-    """Whether `after` has more nodes of any of `ops` (type names of any domain) than `before` counted."""
-    wanted = set(ops)
-    now = op_counts(after)
-    return any(now[key] > before[key] for key in now if key.rpartition("::")[2] in wanted)
+def op_counts(model: ModelProto) -> Counter[str]:
+    """Count operators by `op_key`, those of subgraphs included."""
+    return Counter(op_key(node) for node in walk_nodes(model.graph))
 
 
-def constants(model: ModelProto) -> frozenset[str]:
-    """Names of main-graph tensors with a fixed value: initializers and outputs of Constant nodes."""
-    made = {output for node in model.graph.node if node.op_type == "Constant" for output in node.output}
-    return frozenset(made | {tensor.name for tensor in model.graph.initializer})
+def has_more_of(ops: Iterable[str], before: Counter[str], after: ModelProto) -> bool:
+    """Tell if `after` has more nodes of any type in `ops` than `before` counted. Types match in every domain."""
+    types = set(ops)
+    counts = op_counts(after)
+    return any(key.rpartition("::")[2] in types and count > before[key] for key, count in counts.items())
+
+
+def weight_names(model: ModelProto) -> set[str]:
+    """Names of the initializers of the main graph."""
+    return {tensor.name for tensor in model.graph.initializer}
+
+
+def constant_names(model: ModelProto) -> set[str]:
+    """Names of main-graph values that are fixed: initializers and outputs of Constant nodes."""
+    names = weight_names(model)
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            names.update(node.output)
+    return names
+
+
+def caller_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Inputs that a caller has to give: those without an initial value."""
+    weights = weight_names(model)
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def rename_inputs(graph: GraphProto, old: str, new: str) -> None:
+    """Let all nodes of a graph, but not of its subgraphs, read `new` in place of `old`."""
+    for node in graph.node:
+        for position, name in enumerate(node.input):
+            if name == old:
+                node.input[position] = new
+
+
+def rename_value(graph: GraphProto, old: str, new: str) -> None:
+    """Rename a value where nodes of a graph, but not of its subgraphs, read or write it."""
+    rename_inputs(graph, old, new)
+    for node in graph.node:
+        for position, name in enumerate(node.output):
+            if name == old:
+                node.output[position] = new
 
 
 def name_nodes(model: ModelProto) -> None:
-    """Give every node a name of its own, in place; libraries that tell nodes apart by name lose unnamed ones."""
-    taken = {node.name for node in nodes(model)}
-    seen: set[str] = set()
-    for number, node in enumerate(nodes(model)):
+    """Give every node a unique name, in place. Libraries that identify nodes by name lose unnamed ones."""
+    original = {node.name for node in walk_nodes(model.graph)}
+    assigned: set[str] = set()
+    for number, node in enumerate(walk_nodes(model.graph)):
         name = node.name or f"{node.op_type}_{number}"
-        while name in seen or (name in taken and name != node.name):
+        while name in assigned or (name in original and name != node.name):
             name += "_"
         node.name = name
-        seen.add(name)
+        assigned.add(name)
 
 
-def free_weights(model: ModelProto) -> None:
-    """Take initializers out of the model's inputs, in place, as IR version 4 and above allow it."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    kept = [type(v).FromString(v.SerializeToString()) for v in model.graph.input if v.name not in weights]
-    if len(kept) < len(model.graph.input):
-        del model.graph.input[:]
-        model.graph.input.extend(kept)
+def remove_weights_from_inputs(model: ModelProto) -> None:
+    """Make initializers constant: take them out of the model's inputs, in place, as IR version 4 and later allow."""
+    inputs = caller_inputs(model)
+    if len(inputs) < len(model.graph.input):
+        replace_items(model.graph.input, inputs)
         model.ir_version = max(model.ir_version, 4)
 
 
-def forget_weight_types(model: ModelProto) -> None:
-    """Drop inferred types of initializers, in place; their own shape says it all.
+def drop_weight_types(model: ModelProto) -> None:
+    """Drop the recorded types of initializers, in place; the initializers have their own.
 
-    Converters change a weight and leave its inferred type behind, which then contradicts it: the quantiser transposes
-    that of a `Gemm(transB=1)`, the float16 converter changes its type. PyTorch's exporter writes such types.
+    Converters change a weight and leave its recorded type behind, which then contradicts it: the quantizer transposes
+    the weight of a `Gemm(transB=1)`, the float16 converter changes its type. PyTorch's exporter records such types.
     """
-    weights = {tensor.name for tensor in model.graph.initializer}
-    kept = [value for value in model.graph.value_info if value.name not in weights]
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(kept)
+    weights = weight_names(model)
+    replace_items(model.graph.value_info, [value for value in model.graph.value_info if value.name not in weights])
 
 
-def has_subgraphs(model: ModelProto) -> bool:
-    """Whether a node holds a graph of its own."""
-    return sum(1 for _ in graphs(model.graph)) > 1
-
-
-def refuse_invalid(model: ModelProto, why: str) -> None:
-    """Run the full checker over a model that a library is known to get wrong at times.
-
-    Raises:
-        Refused: it is invalid; `why` begins the text.
-    """
-    import onnx
-
-    try:
-        onnx.checker.check_model(model, full_check=True)
-    except Exception as error:  # ValidationError, InferenceError
-        raise Refused(f"{why}: {error}") from error
+def drop_metadata(model: ModelProto, *keys: str) -> ModelProto:
+    """Drop metadata entries, in place."""
+    replace_items(model.metadata_props, [entry for entry in model.metadata_props if entry.key not in keys])
+    return model
 
 
 def is_sorted(graph: GraphProto) -> bool:
-    """Whether every node of the main graph stands after the nodes it reads from."""
-    made = {output for node in graph.node for output in node.output if output}
-    seen: set[str] = set()
+    """Tell if every node of the main graph follows the nodes it reads from."""
+    outputs = {name for node in graph.node for name in node.output if name}
+    available: set[str] = set()
     for node in graph.node:
-        if any(name in made and name not in seen for name in node.input):
+        if any(name in outputs and name not in available for name in node.input):
             return False
-        seen.update(node.output)
+        available.update(node.output)
     return True
 
 
-def sort(model: ModelProto) -> ModelProto:
-    """The model with its nodes in topological order (stable; as it is where they already are)."""
-    if all(is_sorted(graph) for graph in graphs(model.graph)):
+def sort_nodes(model: ModelProto) -> ModelProto:
+    """Return the model with its nodes in topological order; the sort is stable. A sorted model is returned as is."""
+    if all(is_sorted(graph) for graph in walk_graphs(model.graph)):
         return model
     import onnx_ir as ir
     from onnx_ir.passes.common import TopologicalSortPass
@@ -131,14 +171,20 @@ def sort(model: ModelProto) -> ModelProto:
     return ir.to_proto(TopologicalSortPass()(ir.from_proto(model)).model)
 
 
-def drop_metadata(model: ModelProto, *keys: str) -> ModelProto:
-    """The model without these metadata entries, in place."""
-    kept = [entry for entry in model.metadata_props if entry.key not in keys]
-    del model.metadata_props[:]
-    model.metadata_props.extend(kept)
-    return model
+def refuse_invalid(model: ModelProto, reason: str) -> None:
+    """Run the full checker on a model that a library is known to get wrong at times.
+
+    Raises:
+        Refused: the model is invalid; `reason` opens the text.
+    """
+    import onnx
+
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # ValidationError, InferenceError
+        raise Refused(f"{reason}: {error}") from error
 
 
 def is_large(model: ModelProto) -> bool:
-    """Whether the model needs external data: protobuf ends at 2 GiB."""
-    return int(model.ByteSize()) > 1_500_000_000
+    """Tell if the model needs external data."""
+    return int(model.ByteSize()) > EXTERNAL_DATA_BYTES

@@ -8,22 +8,18 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what libraries print and warn away from the worker's pipes."""
+    """Keep prints, warnings and log records of libraries out of the worker's pipes."""
     if "onnxruntime" in sys.modules:
-        sys.modules["onnxruntime"].set_default_logger_severity(4)
-    before = logging.root.manager.disable
+        sys.modules["onnxruntime"].set_default_logger_severity(4)  # fatal errors only
+    previous = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
+        logging.disable(previous)

@@ -1,56 +1,57 @@
-"""Tools for passes built on onnx-ir and onnxscript."""
+"""onnx-ir passes and onnxscript rewrite rules, applied to a ModelProto."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autoopt.passes.onnx_tools.quiet import quiet
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnx_ir.passes import PassBase
+    from onnxscript.rewriter.pattern import RewriteRule
+
+MAX_ROUNDS: Final = 20
+"""Rewriting stops after this many rounds, because rules may undo each other."""
 
 
-MOST_ROUNDS: Final = 20
-"""Rewriting ends after so many rounds even where rules undo each other."""
-
-
-def apply_ir(model: ModelProto, *passes: Any) -> ModelProto:
-    """`model` after onnx-ir passes, run in order on its intermediate form."""
+def apply_ir_passes(model: ModelProto, *passes: PassBase) -> ModelProto:
+    """Run onnx-ir passes on `model`, in order."""
     import onnx_ir
 
     with quiet():
-        form = onnx_ir.from_proto(model)
-        for one in passes:
-            form = one(form).model
-        made: ModelProto = onnx_ir.to_proto(form)
-    return made
+        ir_model = onnx_ir.from_proto(model)
+        for ir_pass in passes:
+            ir_model = ir_pass(ir_model).model
+        return onnx_ir.to_proto(ir_model)
 
 
-def apply_rules(model: ModelProto, rules: Sequence[Any]) -> ModelProto | None:
-    """`model` after onnxscript rewrite rules, as often as they match, or None where none does; what they leave unused
-    is removed.
+def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto | None:
+    """Apply rewrite rules to `model` until none matches, then remove what became unused.
 
-    Shapes are inferred first: rules read them, and some raise where they are missing.
+    Returns:
+        The new model, or None if no rule matched.
     """
     import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.rewriter.pattern import RewriteRuleSet
 
     with quiet():
-        form = onnx_ir.from_proto(model)
-        form = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(form).model
-        wanted = RewriteRuleSet(list(rules))
+        ir_model = onnx_ir.from_proto(model)
+        # Rules read shapes, and some raise if they are missing.
+        infer_shapes = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
+        ir_model = infer_shapes(ir_model).model
+        rule_set = RewriteRuleSet(list(rules))
         rounds = 0
-        while rounds < MOST_ROUNDS and wanted.apply_to_model(form):
+        while rounds < MAX_ROUNDS and rule_set.apply_to_model(ir_model):
             rounds += 1
         if not rounds:
             return None
-        for one in (
+        for ir_pass in (
             common.RemoveUnusedNodesPass(),
             common.RemoveUnusedFunctionsPass(),
             common.RemoveUnusedOpsetsPass(),
         ):
-            form = one(form).model
-        made: ModelProto = onnx_ir.to_proto(form)
-    return made
+            ir_model = ir_pass(ir_model).model
+        return onnx_ir.to_proto(ir_model)

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import FLOATS, LAST, QUANTIZATIONS
+from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, refuse_invalid
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.precision.conversion import has_float32, prepare
+from autoopt.passes.precision.conversion import has_float32, prepare_for_conversion
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
 class BFloat16(Pass):
-    """Converts float32 weights and computation to bfloat16: float32's range with 8 bits of precision.
+    """Converts float32 weights and computation to bfloat16: the range of float32 with 8 bits of precision.
 
-    For GPUs with bfloat16; the CPU provider has few kernels for it. Models with branches, or with operators that ONNX
-    does not define for bfloat16, are refused.
+    For GPUs with bfloat16; the CPU provider has few kernels for it. Refuses models with branches or with operators
+    that ONNX does not define for bfloat16.
     """
 
-    family: ClassVar[str] = "precision"
     tolerance = "lossy"
     requires = ("ir_upgrade", "shape_inference")
-    conflicts = (*LAST, *FLOATS, *QUANTIZATIONS)
+    conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     accelerators = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
     libraries = ("onnx", "onnxsim")
     aliases = ("bf16",)
 
-    keep_io_types: Annotated[bool, "leave the model's inputs and outputs float32"] = True
+    keep_io_types: Annotated[bool, "keep the model's inputs and outputs in float32"] = True
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if not has_float32(model.graph):
@@ -39,10 +38,10 @@ class BFloat16(Pass):
             raise Refused("the model has branches or loops, which the converter leaves in float32")
         import onnxsim
 
-        prepare(model)
-        prepared = at_least_opset(model, 22)
+        prepare_for_conversion(model)
+        prepared = at_least_opset(model, 22)  # many operators take bfloat16 from opset 22 on
         del prepared.graph.value_info[:]
         with quiet():
             converted: ModelProto = onnxsim.quantize_bf16(prepared, keep_io_types=self.keep_io_types)
-        refuse_invalid(converted, "not all of it can be bfloat16")
+        refuse_invalid(converted, "parts of the model cannot be bfloat16")
         return converted

@@ -3,87 +3,91 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, PassContext, Refused
-from autoopt.passes.base.conflicts import FLOATS, LAST, QUANTIZATIONS
-from autoopt.passes.onnx_tools.graphs import has_subgraphs, name_nodes
+from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import copy_model, has_subgraphs, name_nodes
 from autoopt.passes.precision.conversion import has_float32, to_float16
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto
 
 
 class MixedFloat16(Pass):
-    """float16 wherever the outputs stay within a tolerance, float32 elsewhere; found by running the model many times.
+    """Uses float16 wherever the outputs stay within a tolerance, and float32 elsewhere.
 
-    Halves the set of nodes in float32 as long as the outputs on the calibration items allow it.
+    Searches by running the model many times: it converts segments of nodes, and halves a segment that makes the
+    outputs on the calibration items too inaccurate.
     """
 
-    family: ClassVar[str] = "precision"
     tolerance = "lossy"
     needs_data = True
     requires = ("ir_upgrade", "shape_inference")
-    conflicts = (*LAST, *FLOATS, *QUANTIZATIONS)
+    conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     libraries = ("onnx", "onnxruntime")
     aliases = ("mixed_fp16", "float_to_mixed", "OrtMixedPrecision")
 
     rtol: Annotated[
         float, Categorical(1e-3, 1e-2, 5e-2), "error allowed in an output, as a share of its largest magnitude"
     ] = 1e-2
-    keep_io_types: Annotated[bool, "leave the model's inputs and outputs float32"] = True
-    samples: Annotated[int, "calibration items that are compared"] = 4
-    attempts: Annotated[int, "at most so many conversions are tried"] = 64
+    keep_io_types: Annotated[bool, "keep the model's inputs and outputs in float32"] = True
+    samples: Annotated[int, "number of calibration items to compare"] = 4
+    attempts: Annotated[int, "maximum number of conversions to try"] = 64
 
     def run(self, model: ModelProto) -> ModelProto | None:
         if not has_float32(model.graph):
             return None
         if has_subgraphs(model):
-            raise Refused("the model has branches or loops, which mixed precision cannot take; use float16")
+            raise Refused("the model has branches or loops, which mixed precision does not support; use float16")
         name_nodes(model)
         feeds = first_feeds(self.context, self.samples)
-        expected = [_outputs(model, feed) for feed in feeds]
+        expected = [_run_model(model, feed) for feed in feeds]
         best: ModelProto | None = None
-        kept = {node.name for node in model.graph.node}
-        segments = [[node.name for node in model.graph.node]]
-        for _ in range(self.attempts):
-            if not segments:
-                break
+        names = [node.name for node in model.graph.node]
+        in_float32 = set(names)
+        segments = [names]
+        attempts = 0
+        while segments and attempts < self.attempts:
+            attempts += 1
             segment = segments.pop(0)
-            made = self._converted(model, sorted(kept.difference(segment)))
-            if made is not None and self._close(made, feeds, expected):
-                best, kept = made, kept.difference(segment)
+            remaining = in_float32.difference(segment)
+            converted = to_float16(copy_model(model), "ort", [], sorted(remaining), keep_io_types=self.keep_io_types)
+            if converted is not None and self._is_accurate(converted, feeds, expected):
+                best, in_float32 = converted, remaining
             elif len(segment) > 1:
-                segments += [segment[: len(segment) // 2], segment[len(segment) // 2 :]]
+                middle = len(segment) // 2
+                segments += [segment[:middle], segment[middle:]]
         return best
 
-    def _converted(self, model: ModelProto, kept: list[str]) -> ModelProto | None:
-        copy = type(model)()
-        copy.CopyFrom(model)
-        return to_float16(copy, "ort", [], kept, keep_io_types=self.keep_io_types)
-
-    def _close(self, made: ModelProto, feeds: list[dict[str, Any]], expected: list[list[Any]]) -> bool:
-        """Whether the converted model runs and its float outputs are within the tolerance."""
-        import numpy as np
-
+    def _is_accurate(
+        self, model: ModelProto, feeds: list[dict[str, np.ndarray]], expected: list[list[np.ndarray]]
+    ) -> bool:
+        """Tell if the converted model runs and its outputs are within the tolerance."""
         try:
-            found = [_outputs(made, feed) for feed in feeds]
-        except Exception:  # the runtime refuses what the converter made
+            actual = [_run_model(model, feed) for feed in feeds]
+        except Exception:  # the runtime rejects what the converter made
             return False
-        for ours, theirs in zip(found, expected, strict=True):
-            for a, b in zip(ours, theirs, strict=True):
-                if isinstance(b, np.ndarray) and np.issubdtype(b.dtype, np.floating):
-                    limit = self.rtol * float(np.abs(b).max(initial=0.0)) + 1e-7
-                    if not np.abs(a.astype(np.float64) - b).max(initial=0.0) <= limit:
-                        return False
-                elif repr(a) != repr(b):
+        for outputs, expected_outputs in zip(actual, expected, strict=True):
+            for output, expected_output in zip(outputs, expected_outputs, strict=True):
+                if not self._is_close(output, expected_output):
                     return False
         return True
 
+    def _is_close(self, actual: np.ndarray, expected: np.ndarray) -> bool:
+        import numpy as np
 
-def _outputs(model: ModelProto, feed: dict[str, Any]) -> list[Any]:
-    """The outputs on `feed`, its floats brought to the types of the model's inputs."""
+        if not isinstance(expected, np.ndarray) or not np.issubdtype(expected.dtype, np.floating):
+            return repr(actual) == repr(expected)
+        limit = self.rtol * float(np.abs(expected).max(initial=0.0)) + 1e-7
+        error = float(np.abs(actual.astype(np.float64) - expected).max(initial=0.0))
+        return error <= limit  # False if the error is NaN
+
+
+def _run_model(model: ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run the model on `feed`, whose floats are cast to the types of the model's inputs."""
     import numpy as np
     import onnxruntime as ort
 
@@ -91,17 +95,22 @@ def _outputs(model: ModelProto, feed: dict[str, Any]) -> list[Any]:
 
     options = make_options({"graph_optimization_level": "disable"})
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    half = {value.name for value in session.get_inputs() if value.type == "tensor(float16)"}
-    return list(session.run(None, {k: v.astype(np.float16) if k in half else v for k, v in feed.items()}))
+    feed = dict(feed)
+    for value in session.get_inputs():
+        if value.type == "tensor(float16)":
+            feed[value.name] = feed[value.name].astype(np.float16)
+    return list(session.run(None, feed))
 
 
-def first_feeds(context: PassContext, number: int) -> list[dict[str, Any]]:
-    """The first items of the calibration data.
+def first_feeds(context: PassContext, count: int) -> list[dict[str, np.ndarray]]:
+    """Read the first items of the calibration data.
 
     Raises:
-        Refused: there are none.
+        Refused: the run has no calibration data.
     """
-    feeds = list(islice(context.calibration(), number)) if context.calibration is not None else []
+    feeds: list[dict[str, np.ndarray]] = []
+    if context.calibration is not None:
+        feeds = list(islice(context.calibration(), count))
     if not feeds:
         raise Refused("needs calibration data, and the run has none (data: calibration)")
     return feeds

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.passes.base import Pass
-from autoopt.passes.onnx_tools.graphs import gained, name_nodes, op_counts
-from autoopt.passes.onnx_tools.opsets import ensure_domain
+from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
+from autoopt.passes.onnx_tools.opsets import import_domain
 from autoopt.passes.onnx_tools.quiet import quiet
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls
 from autoopt.space import Categorical
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 
 class Bnb4Quantization(Pass):
-    """MatMul weights as 4-bit floats (FP4 or NF4) in blocks, computed in float (MatMulBnb4)."""
+    """Quantizes MatMul weights to 4-bit floats (FP4 or NF4) in blocks; computes in float (MatMulBnb4)."""
 
-    family: ClassVar[str] = "quantize"
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
@@ -26,21 +25,25 @@ class Bnb4Quantization(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("bnb4", "OnnxBnb4Quantization")
 
-    quant_type: Annotated[Literal["FP4", "NF4"], Categorical("NF4", "FP4"), "NF4 suits weights near a normal"] = "NF4"
+    quant_type: Annotated[
+        Literal["FP4", "NF4"], Categorical("NF4", "FP4"), "NF4 suits normally distributed weights"
+    ] = "NF4"
     block_size: Annotated[Literal[16, 32, 64, 128, 256], Categorical(32, 64, 128), "weights that share a scale"] = 64
-    nodes_to_exclude: Annotated[list[str], "nodes left as they are, by name"] = []
+    nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
 
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
         name_nodes(model)
-        if not any(node.name not in self.nodes_to_exclude for node in weighted_matmuls(model)):
+        if all(node.name in self.nodes_to_exclude for node in weighted_matmuls(model)):
             return None
         before = op_counts(model)
         with quiet():
             kind = getattr(MatMulBnb4Quantizer, self.quant_type)
             quantizer = MatMulBnb4Quantizer(model, kind, self.block_size, list(self.nodes_to_exclude))
             quantizer.process()
-        made: ModelProto = quantizer.model.model
-        ensure_domain(made, "com.microsoft")
-        return made if gained(before, made, ("MatMulBnb4",)) else None
+        quantized: ModelProto = quantizer.model.model
+        import_domain(quantized, "com.microsoft")
+        if not has_more_of(("MatMulBnb4",), before, quantized):
+            return None
+        return quantized

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Feeds:
-    """Calibration feeds as onnxruntime reads them (a CalibrationDataReader by shape), from the start each time."""
+class CalibrationReader:
+    """Iterates over the calibration data. Has the methods of onnxruntime's CalibrationDataReader.
+
+    Args:
+        context: the context of the running pass.
+        limit: maximum number of feeds; 0 for all.
+
+    Raises:
+        Refused: the run has no calibration data, or the data has no items.
+    """
 
     def __init__(self, context: PassContext, limit: int = 0) -> None:
-        """`limit`: at most that many feeds; 0 for all.
-
-        Raises:
-            Refused: the run has no calibration data, or none in it.
-        """
         if context.calibration is None:
             raise Refused("needs calibration data, and the run has none (data: calibration)")
         self._open = context.calibration
@@ -36,7 +39,7 @@ class Feeds:
             yield feed
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next feed, or None at the end."""
+        """Return the next feed, or None at the end."""
         return next(self._feeds, None)
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
@@ -46,5 +49,5 @@ class Feeds:
         return next(self._feeds)
 
     def rewind(self) -> None:
-        """Start again."""
+        """Start again from the first feed."""
         self._feeds = self._start()

@@ -1,85 +1,94 @@
-"""What onnxruntime's static quantiser gets wrong on some models, repaired beforehand without changing a result."""
+"""Defects of onnxruntime's static quantizer, avoided by changing the model beforehand without changing its results."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from autoopt.passes.onnx_tools.graphs import walk_nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
+BIAS_OPS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "LayerNormalization", "InstanceNormalization"})
+"""Operators whose third input is a bias that the quantizer reads as one value per channel."""
 
-BIASED = frozenset({"Conv", "ConvTranspose", "Gemm", "LayerNormalization", "InstanceNormalization"})
-"""Operators whose third input is a bias that the quantiser reads as one value per channel."""
 
-
-def repair(model: ModelProto) -> None:
-    """Both repairs, in place."""
-    rename_lookalikes(model)
+def avoid_defects(model: ModelProto) -> None:
+    """Apply all workarounds, in place."""
+    rename_ambiguous_weights(model)
     flatten_biases(model)
 
 
-def rename_lookalikes(model: ModelProto) -> None:
-    """Rename initializers whose name plus digits is another tensor's name.
+def rename_ambiguous_weights(model: ModelProto) -> None:
+    """Rename initializers whose name followed by digits is the name of another tensor, in place.
 
-    The quantiser copies a shared bias `b` to `b2` without looking whether the graph has a `b2` already.
+    The quantizer copies a shared bias `b` to `b2` without checking if the graph already has a `b2`.
     """
     names = {name for node in model.graph.node for name in (*node.input, *node.output)}
-    bases: set[str] = set()
+    prefixes: set[str] = set()
     for name in names:
-        base = name
-        while base and base[-1].isdigit():
-            base = base[:-1]
-            bases.add(base)
-    fixed = {value.name for value in (*model.graph.input, *model.graph.output)}
-    renamed = {t.name: _free(t.name, names) for t in model.graph.initializer if t.name in bases - fixed}
-    _rename(model, renamed)
-
-
-def _free(name: str, names: set[str]) -> str:
-    new = f"{name}/constant"
-    while new in names:
-        new += "_"
-    return new
-
-
-def _rename(model: ModelProto, renamed: dict[str, str]) -> None:
-    from autoopt.passes.onnx_tools.graphs import graphs
-
+        while name and name[-1].isdigit():
+            name = name[:-1]
+            prefixes.add(name)
+    ambiguous = prefixes - {value.name for value in (*model.graph.input, *model.graph.output)}
+    renamed = {}
+    for tensor in model.graph.initializer:
+        if tensor.name in ambiguous:
+            renamed[tensor.name] = _unused_name(tensor.name, names)
     if not renamed:
         return
-    for tensor in model.graph.initializer:
-        tensor.name = renamed.get(tensor.name, tensor.name)
-    for value in model.graph.value_info:
-        value.name = renamed.get(value.name, value.name)
-    for graph in graphs(model.graph):
-        for node in graph.node:
-            for index, name in enumerate(node.input):
-                if name in renamed:
-                    node.input[index] = renamed[name]
+    for item in (*model.graph.initializer, *model.graph.value_info):
+        item.name = renamed.get(item.name, item.name)
+    for node in walk_nodes(model.graph):
+        for index, name in enumerate(node.input):
+            if name in renamed:
+                node.input[index] = renamed[name]
+
+
+def _unused_name(name: str, names: set[str]) -> str:
+    unused = f"{name}/constant"
+    while unused in names:
+        unused += "_"
+    return unused
 
 
 def flatten_biases(model: ModelProto) -> None:
-    """Give biases of shape (1, ..., 1, n) the shape (n); the per-channel quantiser reads them by their first axis."""
-    by_name = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in _biased(model):
-        bias = by_name.get(node.input[2])
+    """Give biases of shape (1, ..., 1, n) the shape (n), in place; the quantizer reads channels along the first axis.
+
+    Skips biases that other nodes read as well.
+    """
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in _nodes_with_bias(model):
+        bias = weights.get(node.input[2])
         if bias is None or len(bias.dims) < 2 or any(dim != 1 for dim in bias.dims[:-1]):
             continue
-        readers = sum(list(other.input).count(bias.name) for other in model.graph.node)
-        if readers == 1:
-            flat = bias.dims[-1]
+        uses = sum(list(other.input).count(bias.name) for other in model.graph.node)
+        if uses == 1:
+            channels = bias.dims[-1]
             del bias.dims[:]
-            bias.dims.append(flat)
+            bias.dims.append(channels)
 
 
-def unquantizable(model: ModelProto, ranges: set[str], excluded: list[str], op_types: list[str]) -> list[str]:
-    """Names of nodes that the quantiser breaks on: a Softmax whose output has no range, since its type is not known,
-    and a bias that is not one value per channel."""
-    dims = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
-    softmax = [n for n in model.graph.node if n.op_type == "Softmax" and n.output[0] not in ranges]
-    biased = [n for n in _biased(model) if dims.get(n.input[2], 1) != 1]
-    return sorted({n.name for n in (*softmax, *biased) if n.op_type in op_types and n.name not in excluded})
+def find_unquantizable(model: ModelProto, ranged: set[str], excluded: list[str], op_types: list[str]) -> list[str]:
+    """Find nodes that make the quantizer fail.
+
+    They are Softmax nodes whose output has no range, because its type is unknown, and nodes whose bias is not one
+    value per channel.
+
+    Args:
+        model: the float model.
+        ranged: names of the tensors with a known range.
+        excluded: names of nodes that are not quantized anyway.
+        op_types: operator types to quantize.
+
+    Returns:
+        Names of the nodes, sorted.
+    """
+    ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
+    failing = [node for node in _nodes_with_bias(model) if ranks.get(node.input[2], 1) != 1]
+    failing += [node for node in model.graph.node if node.op_type == "Softmax" and node.output[0] not in ranged]
+    return sorted({node.name for node in failing if node.op_type in op_types and node.name not in excluded})
 
 
-def _biased(model: ModelProto) -> list[NodeProto]:
-    return [n for n in model.graph.node if n.op_type in BIASED and len(n.input) > 2 and n.input[2]]
+def _nodes_with_bias(model: ModelProto) -> list[NodeProto]:
+    return [node for node in model.graph.node if node.op_type in BIAS_OPS and len(node.input) > 2 and node.input[2]]

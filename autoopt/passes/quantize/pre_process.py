@@ -1,35 +1,35 @@
-"""Preparing a model for quantisation: shapes known, constants folded, batch normalisation merged."""
+"""Models prepared for quantization: shapes inferred, constants folded, batch normalization merged."""
 
 from __future__ import annotations
 
 from contextlib import chdir
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from autoopt.passes.base import Pass, Retry
-from autoopt.passes.base.conflicts import LAST
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import drop_metadata, is_large
 from autoopt.passes.onnx_tools.quiet import quiet
 from autoopt.space import Boolean
 
-_MARKS = ("onnx.infer", "onnx.quant.pre_process")
+_MARKS: Final = ("onnx.infer", "onnx.quant.pre_process")
+"""Metadata keys that the tool leaves behind."""
 
 
 class QuantPreProcess(Pass):
-    """Symbolic shape inference, basic graph optimisation and ONNX shape inference, as the quantisers like it.
+    """Prepares a model for the quantizers: symbolic shape inference, basic graph optimization, ONNX shape inference.
 
-    Symbolic shape inference gives up on most transformer exports: then the pass is tried again without it.
+    Symbolic shape inference fails on most transformer exports; the pass then runs again without it.
     """
 
     target_bound = False
-    family: ClassVar[str] = "quantize"
     requires = ("name_fix", "ir_upgrade")
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     takes: ClassVar[Literal["proto", "path"]] = "path"
     libraries = ("onnx", "onnxruntime", "sympy")
 
-    skip_symbolic_shape: Annotated[bool, "leave symbolic shape inference out"] = False
-    skip_optimization: Annotated[bool, Boolean(), "leave the graph optimisation out"] = False
+    skip_symbolic_shape: Annotated[bool, "skip symbolic shape inference"] = False
+    skip_optimization: Annotated[bool, Boolean(), "skip graph optimization"] = False
 
     def run(self, model: Path) -> Path | Retry:
         import onnx
@@ -37,8 +37,12 @@ class QuantPreProcess(Pass):
 
         target = self.context.work / "model.onnx"
         large = is_large(onnx.load(model))
+        external_data = None
+        if large:
+            external_data = "model.onnx.data"
         try:
-            with quiet(), chdir(self.context.work):  # it leaves a file where it stands
+            # Symbolic shape inference writes a file into the working directory if it fails.
+            with quiet(), chdir(self.context.work):
                 quant_pre_process(
                     str(model.absolute()),
                     str(target.absolute()),
@@ -47,12 +51,12 @@ class QuantPreProcess(Pass):
                     auto_merge=True,
                     save_as_external_data=large,
                     all_tensors_to_one_file=large,
-                    external_data_location="model.onnx.data" if large else None,
+                    external_data_location=external_data,
                 )
         except Exception as error:  # symbolic shape inference raises bare exceptions
             if self.skip_symbolic_shape:
                 raise
             return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
-        made = onnx.load(target, load_external_data=False)
-        onnx.save(drop_metadata(made, *_MARKS), target)
+        prepared = onnx.load(target, load_external_data=False)
+        onnx.save(drop_metadata(prepared, *_MARKS), target)
         return target

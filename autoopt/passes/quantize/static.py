@@ -1,20 +1,21 @@
-"""Static quantisation: weights and activations in integers, their ranges taken from calibration data."""
+"""Static quantization: weights and activations in integers, with ranges from calibration data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.base.conflicts import FLOATS, LAST, QUANTIZATIONS
-from autoopt.passes.onnx_tools.graphs import drop_metadata, gained, is_large, op_counts
+from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import is_large, op_counts
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.quantize.calibration_ranges import calibrate, ranged
-from autoopt.passes.quantize.cpu_support import offer_by_isa
-from autoopt.passes.quantize.ort_quantizer import INFER_MARK, INTEGER_OPS, quant_type
-from autoopt.passes.quantize.ort_workarounds import repair, unquantizable
+from autoopt.passes.quantize.calibration_ranges import calibrate, tensors_in
+from autoopt.passes.quantize.cpu_support import offer_for_cpu
+from autoopt.passes.quantize.ort_workarounds import avoid_defects, find_unquantizable
+from autoopt.passes.quantize.quantized_model import accept_quantized
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
 from autoopt.target import Accelerator
@@ -22,122 +23,136 @@ from autoopt.target import Accelerator
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
 Method = Literal["MinMax", "Entropy", "Percentile", "Distribution"]
-CONFLICTS = (*LAST, *QUANTIZATIONS, *FLOATS)
-NEEDS_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+STATIC_CONFLICTS: Final = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
+QUANTIZABLE_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators with weights that have an integer kernel."""
+
+
+@dataclass(frozen=True)
+class QuantizedTypes:
+    """Names of onnxruntime's QuantFormat and QuantType."""
+
+    quant_format: str
+    activation: str
+    weight: str
 
 
 class Static(Pass):
-    """What all static quantisations have in common; a subclass says the types and formats."""
+    """The common part of all static quantizations; subclasses choose types and formats."""
 
     target_bound = False
-    family: ClassVar[str] = "quantize"
     tolerance = "lossy"
     needs_data = True
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process",)
-    conflicts = CONFLICTS
-    needs_ops = NEEDS_OPS
+    conflicts = STATIC_CONFLICTS
+    needs_ops = QUANTIZABLE_OPS
     libraries = ("onnx", "onnxruntime")
     lowest_opset: ClassVar[int] = 13
 
     calibrate_method: Annotated[
-        Method, Categorical("MinMax", "Entropy", "Percentile"), "how ranges follow from the calibration data"
+        Method, Categorical("MinMax", "Entropy", "Percentile"), "method that derives ranges from the calibration data"
     ] = "MinMax"
-    percentile: Annotated[float, "share of the values kept inside the range, in percent; only Percentile"] = 99.999
+    percentile: Annotated[float, "percentage of values inside the range; only Percentile"] = 99.999
     num_bins: Annotated[int, "bins of the histogram; only Entropy, Percentile and Distribution"] = ConditionalDefault(
         "calibrate_method", {"Entropy": 512}, default=2048
-    )  # type: ignore[assignment]  # resolved before the pass is made
-    moving_average: Annotated[bool, "ranges follow a moving average over the data; only MinMax"] = False
-    per_channel: Annotated[bool, Boolean(), "a scale for each output channel instead of one for the tensor"] = False
-    activation_symmetric: Annotated[bool, "activation ranges centred on 0"] = False
-    weight_symmetric: Annotated[bool | None, "weight ranges centred on 0; null: ORT's choice by type"] = None
+    )  # type: ignore[assignment]  # resolved before the pass is built
+    moving_average: Annotated[bool, "use a moving average of the ranges over the data; only MinMax"] = False
+    per_channel: Annotated[bool, Boolean(), "one scale per output channel instead of one per tensor"] = False
+    activation_symmetric: Annotated[bool, "activation ranges symmetric around 0"] = False
+    weight_symmetric: Annotated[
+        bool | None, "weight ranges symmetric around 0; null: onnxruntime's default by type"
+    ] = None
     op_types: Annotated[
         list[str],
         Categorical([], ["Conv", "Gemm", "MatMul"]),
-        "operator types to quantise; empty: all that have a quantised form",
+        "operator types to quantize; empty: all that have a quantized form",
     ] = []
-    nodes_to_exclude: Annotated[list[str], "nodes left in float32, by name; layer_sensitivity ranks them"] = []
-    samples: Annotated[int, "at most so many calibration items; 0: all"] = 0
+    nodes_to_exclude: Annotated[list[str], "nodes to keep in float32, by name; layer_sensitivity ranks them"] = []
+    samples: Annotated[int, "maximum number of calibration items; 0: all"] = 0
 
-    def types(self) -> tuple[str, str, str]:
-        """Format, activation type and weight type."""
+    def types(self) -> QuantizedTypes:
+        """Format and types of the result."""
         raise TypeError(f"{type(self).__name__} does not define types")
-
-    def extra_options(self) -> dict[str, Any]:
-        """Further options of onnxruntime's quantiser."""
-        options: dict[str, Any] = {"ActivationSymmetric": self.activation_symmetric}
-        if self.weight_symmetric is not None:
-            options["WeightSymmetric"] = self.weight_symmetric
-        return options
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         before = op_counts(model)
-        op_types = self.quantised_types()
+        op_types = self.quantized_op_types()
         if not any(node.op_type in op_types for node in model.graph.node):
             return None
         self.types()
         self._check_settings()
         with quiet():
-            prepared, ranges = self.calibrated(model)
-            broken = unquantizable(prepared, ranged(ranges), self.nodes_to_exclude, op_types)
-            if broken:
-                reason = f"onnxruntime cannot quantise {len(broken)} of the operators ({', '.join(broken[:3])})"
-                return Retry(reason, {"nodes_to_exclude": sorted({*self.nodes_to_exclude, *broken})})
-            made = self.quantized(prepared, ranges)
-        return drop_metadata(made, INFER_MARK) if gained(before, made, INTEGER_OPS) else None
+            prepared, ranges = self.calibrate(model)
+            failing = find_unquantizable(prepared, tensors_in(ranges), self.nodes_to_exclude, op_types)
+            if failing:
+                reason = f"onnxruntime cannot quantize {len(failing)} of the operators ({', '.join(failing[:3])})"
+                return Retry(reason, {"nodes_to_exclude": sorted({*self.nodes_to_exclude, *failing})})
+            quantized = self.quantize(prepared, ranges)
+        return accept_quantized(before, quantized)
 
     def _check_settings(self) -> None:
         if not 0 < self.percentile <= 100:
             raise Refused(f"percentile must be above 0 and at most 100, not {self.percentile}")
         if self.percentile != Static.percentile and self.calibrate_method != "Percentile":
-            raise Refused(f"percentile has no effect with calibrate_method {self.calibrate_method}; leave it out")
+            raise Refused(f"percentile has no effect with calibrate_method {self.calibrate_method}; omit it")
         if self.moving_average and self.calibrate_method != "MinMax":
-            raise Refused(f"moving_average has no effect with calibrate_method {self.calibrate_method}; leave it out")
+            raise Refused(f"moving_average has no effect with calibrate_method {self.calibrate_method}; omit it")
+        # num_bins is still a ConditionalDefault if another pass creates this one, as layer_sensitivity does.
         if (isinstance(self.num_bins, int) and self.num_bins < 1) or self.samples < 0:
             raise Refused("num_bins must be at least 1, and samples at least 0")
 
-    def calibrated(self, model: ModelProto) -> tuple[ModelProto, Path]:
-        """The model as it can be quantised, and the file with the ranges of its activations."""
+    def calibrate(self, model: ModelProto) -> tuple[ModelProto, Path]:
+        """Return the model in quantizable form, and a file with the ranges of its activations."""
         prepared = at_least_opset(model, self.lowest_opset)
-        repair(prepared)
-        op_types, settings = self.quantised_types(), self.settings()
-        return prepared, calibrate(prepared, self.context, self.calibrate_method, op_types, settings, self.samples)
+        avoid_defects(prepared)
+        ranges = calibrate(
+            prepared,
+            self.context,
+            self.calibrate_method,
+            self.quantized_op_types(),
+            self.calibrator_settings(),
+            self.samples,
+        )
+        return prepared, ranges
 
-    def quantized(self, model: ModelProto, ranges: Path, only: Sequence[str] = ()) -> ModelProto:
-        """The quantised form of what `calibrated` gave; `only`: of these nodes, by name."""
+    def quantize(self, model: ModelProto, ranges: Path, only: Sequence[str] = ()) -> ModelProto:
+        """Quantize what `calibrate` returned; `only`: names of the nodes to quantize, empty for all."""
         import onnx
-        from onnxruntime.quantization import CalibrationMethod, QuantFormat, quantize_static
+        from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-        quant_format, activation, weight = self.types()
+        types = self.types()
         target = self.context.work / "static.onnx"
+        extra_options = {"ActivationSymmetric": self.activation_symmetric}
+        if self.weight_symmetric is not None:
+            extra_options["WeightSymmetric"] = self.weight_symmetric
         quantize_static(
             model,
             target,
-            quant_format=QuantFormat[quant_format],
-            op_types_to_quantize=self.quantised_types(),
+            quant_format=QuantFormat[types.quant_format],
+            op_types_to_quantize=self.quantized_op_types(),
             per_channel=self.per_channel,
             reduce_range=getattr(self, "reduce_range", False),
-            activation_type=quant_type(activation),
-            weight_type=quant_type(weight),
+            activation_type=QuantType[types.activation],
+            weight_type=QuantType[types.weight],
             nodes_to_quantize=list(only),
             nodes_to_exclude=list(self.nodes_to_exclude),
             use_external_data_format=is_large(model),
             calibrate_method=CalibrationMethod[self.calibrate_method],
-            extra_options=self.extra_options(),
+            extra_options=extra_options,
             calibration_cache_path=ranges,
         )
         return onnx.load(target)
 
-    def quantised_types(self) -> list[str]:
-        """The operator types that are quantised; sorted, because the library's own set has another order each time."""
+    def quantized_op_types(self) -> list[str]:
+        """Operator types to quantize. Sorted, because the order of the library's own set changes between processes."""
         from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
         return sorted(self.op_types or {*QDQRegistry, *QLinearOpsRegistry})
 
-    def settings(self) -> dict[str, Any]:
-        """Settings of the calibrator: those that have a meaning with the method."""
-        settings: dict[str, Any] = {}
+    def calibrator_settings(self) -> dict[str, object]:
+        """Options of onnxruntime's calibrator that the method uses."""
+        settings: dict[str, object] = {}
         if self.calibrate_method == "MinMax":
             settings["moving_average"] = self.moving_average
         else:
@@ -150,10 +165,10 @@ class Static(Pass):
 
 
 class StaticQuantization(Static):
-    """8-bit integer weights and activations, ranges from calibration data.
+    """Quantizes weights and activations to 8-bit integers, with ranges from calibration data.
 
-    QDQ keeps float operators between QuantizeLinear and DequantizeLinear and lets the runtime fuse them; QOperator
-    writes integer operators. Good for convolutions; transformers often need `op_types: [MatMul]` or nodes left out.
+    QDQ keeps float operators between QuantizeLinear and DequantizeLinear, and the runtime fuses them; QOperator uses
+    integer operators directly. Good for convolutions. Transformers often need `op_types: [MatMul]` or excluded nodes.
     """
 
     accelerators = (
@@ -166,7 +181,9 @@ class StaticQuantization(Static):
     )
     aliases: ClassVar[tuple[str, ...]] = ("static_int8", "OnnxStaticQuantization", "IncStaticQuantization")
 
-    quant_format: Annotated[Literal["QDQ", "QOperator"], Categorical("QDQ", "QOperator"), "how it is written"] = "QDQ"
+    quant_format: Annotated[
+        Literal["QDQ", "QOperator"], Categorical("QDQ", "QOperator"), "representation of quantized operators"
+    ] = "QDQ"
     weight_type: Annotated[Literal["QInt8", "QUInt8"], Categorical("QInt8", "QUInt8"), "type of the weights"] = "QInt8"
     activation_type: Annotated[
         Literal["QInt8", "QUInt8"],
@@ -179,21 +196,21 @@ class StaticQuantization(Static):
             },
             default=INVALID,
         ),
-        "type of the activations; QInt8 with QUInt8 weights exists in no runtime",
-    ] = ConditionalDefault("weight_type", {"QUInt8": "QUInt8"}, default="QInt8")  # type: ignore[assignment]  # resolved before the pass is made
+        "type of the activations; no runtime supports QInt8 with QUInt8 weights",
+    ] = ConditionalDefault("weight_type", {"QUInt8": "QUInt8"}, default="QInt8")  # type: ignore[assignment]  # resolved before the pass is built
     reduce_range: Annotated[
         bool,
         Conditional("weight_type", {"QInt8": Boolean()}, default=IGNORED),
-        "7-bit weights, against overflow on CPUs without VNNI, where it is searched",
+        "7-bit weights, which prevent overflow on CPUs without VNNI; searched only there",
     ] = False
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
-        return offer_by_isa(parameter, accelerator)
+        return offer_for_cpu(parameter, accelerator)
 
-    def types(self) -> tuple[str, str, str]:
+    def types(self) -> QuantizedTypes:
         if self.activation_type == "QInt8" and self.weight_type == "QUInt8":
-            raise Refused("activation_type QInt8 with weight_type QUInt8 is not supported by onnxruntime")
+            raise Refused("onnxruntime does not support activation_type QInt8 with weight_type QUInt8")
         if self.calibrate_method == "Distribution":
             raise Refused("calibrate_method Distribution is for float8 (fp8_quantization); use MinMax or Percentile")
-        return self.quant_format, self.activation_type, self.weight_type
+        return QuantizedTypes(self.quant_format, self.activation_type, self.weight_type)

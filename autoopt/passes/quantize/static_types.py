@@ -1,11 +1,11 @@
-"""Static quantisation to other types than 8-bit integers: 16-bit activations, 4-bit weights, float8."""
+"""Static quantization to types other than 8-bit integers: 16-bit activations, 4-bit weights, float8."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.quantize.static import CONFLICTS, Static
+from autoopt.passes.quantize.static import STATIC_CONFLICTS, QuantizedTypes, Static
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ class Static16Bit(Static):
     ] = "QUInt16"
     weight_type: Annotated[Literal["QInt8", "QUInt8"], Categorical("QInt8", "QUInt8"), "type of the weights"] = "QInt8"
 
-    op_types: Annotated[list[str], "operator types to quantise; empty: all that have a quantised form"] = []
+    op_types: Annotated[list[str], "operator types to quantize; empty: all that have a quantized form"] = []
 
-    def types(self) -> tuple[str, str, str]:
-        return "QDQ", self.activation_type, self.weight_type
+    def types(self) -> QuantizedTypes:
+        return QuantizedTypes("QDQ", self.activation_type, self.weight_type)
 
 
 class StaticW4(Static):
-    """4-bit weights with 8- or 16-bit activations in QDQ format: small; slow on CPUs. Needs opset 21."""
+    """4-bit weights with 8- or 16-bit activations in QDQ format: small, but slow on CPUs. Needs opset 21."""
 
     lowest_opset: ClassVar[int] = 21
     aliases = ("static_int4",)
@@ -40,24 +40,23 @@ class StaticW4(Static):
         Literal["QUInt8", "QInt8", "QUInt16", "QInt16"], Categorical("QUInt8", "QUInt16"), "type of the activations"
     ] = "QUInt8"
 
-    op_types: Annotated[list[str], "operator types to quantise; empty: all that have a quantised form"] = []
+    op_types: Annotated[list[str], "operator types to quantize; empty: all that have a quantized form"] = []
 
-    def types(self) -> tuple[str, str, str]:
-        return "QDQ", self.activation_type, self.weight_type
+    def types(self) -> QuantizedTypes:
+        return QuantizedTypes("QDQ", self.activation_type, self.weight_type)
 
 
 class Fp8Quantization(Pass):
-    """float8 (E4M3FN) weights and activations in QDQ format, ranges from calibration data. Needs opset 19.
+    """float8 (E4M3FN) weights and activations in QDQ format, with ranges from calibration data. Needs opset 19.
 
-    For GPUs. The CPU provider computes it right only without graph optimisation, so on the CPU the candidate's session
-    is pinned to `graph_optimization_level: disable`; passes that would raise it again conflict with this one.
+    For GPUs. The CPU provider computes it correctly only without graph optimization, so on the CPU the candidate's
+    session options get `graph_optimization_level: disable`. Passes that would raise the level conflict with this one.
     """
 
-    family: ClassVar[str] = "quantize"
     tolerance = "lossy"
     needs_data = True
     requires = ("quant_pre_process",)
-    conflicts = (*CONFLICTS, "session_tuning")
+    conflicts = (*STATIC_CONFLICTS, "session_tuning")
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider")
     needs_ops = ("Conv", "Gemm", "MatMul")
     libraries = ("onnx", "onnxruntime")
@@ -66,20 +65,22 @@ class Fp8Quantization(Pass):
     op_types: Annotated[
         list[str],
         Categorical(["Conv", "Gemm", "MatMul"], ["Gemm", "MatMul"]),
-        "operator types to quantise",
+        "operator types to quantize",
     ] = ["Conv", "Gemm", "MatMul"]
     scenario: Annotated[
-        Literal["same", "p3"], Categorical("same", "p3"), "how the scale follows from the values: as they are, or cubed"
+        Literal["same", "p3"],
+        Categorical("same", "p3"),
+        "distribution that determines the scale: the values (same) or their cubes (p3)",
     ] = "same"
-    per_channel: Annotated[bool, Boolean(), "a scale for each output channel instead of one for the tensor"] = False
+    per_channel: Annotated[bool, Boolean(), "one scale per output channel instead of one per tensor"] = False
     num_bins: Annotated[int, "bins of the histogram; at least 512"] = 2048
-    nodes_to_exclude: Annotated[list[str], "nodes left in float32, by name"] = []
-    samples: Annotated[int, "at most so many calibration items; 0: all"] = 0
+    nodes_to_exclude: Annotated[list[str], "nodes to keep in float32, by name"] = []
+    samples: Annotated[int, "maximum number of calibration items; 0: all"] = 0
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         if self.num_bins < 512:
             raise Refused(f"num_bins must be at least 512, not {self.num_bins}")
-        static = _Float8(
+        static = _StaticFloat8(
             calibrate_method="Distribution",
             scenario=self.scenario,
             num_bins=self.num_bins,
@@ -89,18 +90,19 @@ class Fp8Quantization(Pass):
             samples=self.samples,
         )
         static.context = self.context
-        made = static.run(model)
-        if made is not None and not isinstance(made, Retry) and self.context.accelerator.device == "cpu":
+        quantized = static.run(model)
+        changed = quantized is not None and not isinstance(quantized, Retry)
+        if changed and self.context.accelerator.device == "cpu":
             self.context.session_options["graph_optimization_level"] = "disable"
-        return made
+        return quantized
 
 
-class _Float8(Static):
+class _StaticFloat8(Static):
     lowest_opset: ClassVar[int] = 19
     scenario: str = "same"
 
-    def types(self) -> tuple[str, str, str]:
-        return "QDQ", "QFLOAT8E4M3FN", "QFLOAT8E4M3FN"
+    def types(self) -> QuantizedTypes:
+        return QuantizedTypes("QDQ", "QFLOAT8E4M3FN", "QFLOAT8E4M3FN")
 
-    def settings(self) -> dict[str, Any]:
+    def calibrator_settings(self) -> dict[str, object]:
         return {"num_bins": self.num_bins, "scenario": self.scenario}

@@ -1,42 +1,34 @@
-"""Weight-only quantisation: MatMul weights in 2, 4 or 8 bits, activations in float."""
+"""Weight-only quantization: MatMul weights in 2, 4 or 8 bits, activations in float."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.base.conflicts import LAST, QUANTIZATIONS
-from autoopt.passes.onnx_tools.graphs import gained, name_nodes, op_counts
-from autoopt.passes.onnx_tools.opsets import at_least_opset, ensure_domain
+from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
+from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
 from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.quantize.calibration_reader import Feeds
+from autoopt.passes.quantize.calibration_reader import CalibrationReader
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional, ConditionalDefault
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-
-SIZES = (256, 128, 64, 32, 16)
-
-
-WEIGHT_CONFLICTS = (
-    *LAST,
-    "weight_only_quantization",
-    "bnb4_quantization",
-    "nncf_weight_compression",
-    *QUANTIZATIONS,
-)
-"""Passes after which MatMul weights are no float matrices any more."""
+BLOCK_SIZES: Final = (256, 128, 64, 32, 16)
+WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS)
+"""Passes after which MatMul weights are no longer float matrices."""
 
 
 class WeightOnlyQuantization(Pass):
-    """MatMul weights in blocks of 2, 4 or 8 bits (MatMulNBits), computed in float.
+    """Quantizes MatMul weights to 2, 4 or 8 bits in blocks (MatMulNBits); computes in float.
 
-    Only MatMul with a constant second input: Gemm needs `matmul_add_gemm` before. Where the block size does not
-    divide the inner dimension it is tried again with a smaller one, and then without the operators that none divides.
+    Only MatMul with a constant second input; Gemm needs `matmul_add_gemm` first. If the block size does not divide
+    the inner dimension, the pass runs again with a smaller one, then without the operators that none divides.
     """
 
-    family: ClassVar[str] = "quantize"
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")
@@ -47,61 +39,78 @@ class WeightOnlyQuantization(Pass):
     algorithm: Annotated[
         Literal["default", "rtn", "k_quant", "hqq", "gptq"],
         Categorical("default", "rtn", "k_quant"),
-        "gptq needs calibration data and torch, hqq needs torch",
+        "gptq needs calibration data and torch; hqq needs torch",
     ] = "default"
     bits: Annotated[
         Literal[2, 4, 8],
         Conditional("algorithm", {"default": Categorical(4, 8)}, default=IGNORED),
-        "bits of a weight; only default (QOperator), the others use 4",
+        "bits per weight; only default with QOperator, otherwise always 4",
     ] = 4
     block_size: Annotated[Literal[16, 32, 64, 128, 256], Categorical(32, 64, 128), "weights that share a scale"] = 32
     is_symmetric: Annotated[
         bool,
         Conditional("algorithm", {"default": Boolean(), "rtn": Boolean()}, default=IGNORED),
-        "weight ranges centred on 0; k_quant, hqq and gptq never do that",
-    ] = ConditionalDefault("algorithm", {"gptq": False}, default=True)  # type: ignore[assignment]  # resolved before the pass is made
+        "weight ranges symmetric around 0; never with k_quant, hqq and gptq",
+    ] = ConditionalDefault("algorithm", {"gptq": False}, default=True)  # type: ignore[assignment]  # resolved before the pass is built
     accuracy_level: Annotated[
         Literal[0, 1, 2, 3, 4],
         Conditional("algorithm", {"default": Categorical(0, 4)}, default=IGNORED),
-        "lowest precision of the activations: 0 the runtime's choice, 1 float32, 2 float16, 3 bfloat16, 4 int8",
+        "lowest precision of the activations: 0 the runtime's default, 1 float32, 2 float16, 3 bfloat16, 4 int8",
     ] = 0
-    quant_format: Annotated[Literal["QOperator", "QDQ"], "QDQ: DequantizeLinear and MatMul; only default"] = "QOperator"
+    quant_format: Annotated[
+        Literal["QOperator", "QDQ"], "QDQ: DequantizeLinear and MatMul; only with algorithm default"
+    ] = "QOperator"
     channel_wise: Annotated[bool, "one scale per output channel instead of blocks; only QDQ"] = False
-    nodes_to_exclude: Annotated[list[str], "nodes left as they are, by name"] = []
+    nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
     percdamp: Annotated[float, "dampening of the Hessian's diagonal; only gptq"] = 0.01
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
-        self._check()
+        self._check_settings()
         name_nodes(model)
-        work = [node for node in weighted_matmuls(model) if node.name not in self.nodes_to_exclude]
-        if not work:
+        matmuls = [node for node in weighted_matmuls(model) if node.name not in self.nodes_to_exclude]
+        if not matmuls:
             return None
-        if self.algorithm != "default" or self.quant_format == "QDQ":
-            retry = fit_blocks(model, work, self.block_size, self.nodes_to_exclude, pairs=self._packs_pairs())
+        as_qdq = self.quant_format == "QDQ"
+        # MatMulNBits of the default algorithm pads incomplete blocks; everything else fails on them.
+        if self.algorithm != "default" or as_qdq:
+            retry = fit_blocks(model, matmuls, self._block_divisors(), self.nodes_to_exclude)
             if retry is not None:
                 return retry
         before = op_counts(model)
-        prepared = at_least_opset(model, 21) if self.quant_format == "QDQ" else model
+        prepared = model
+        if as_qdq:
+            prepared = at_least_opset(model, 21)  # the first with blocks in DequantizeLinear
         with quiet():
-            made = self._quantizer(prepared)
-        return made if gained(before, made, ("MatMulNBits", "DequantizeLinear")) else None
+            quantized = self._quantize(prepared)
+        if not has_more_of(("MatMulNBits", "DequantizeLinear"), before, quantized):
+            return None
+        return quantized
 
-    def _packs_pairs(self) -> bool:
-        """Whether zero points are packed two to a byte, which needs an even number of blocks."""
-        return self.algorithm == "k_quant" or (self.algorithm in ("rtn", "gptq") and not self.is_symmetric)
+    def _block_divisors(self) -> dict[int, int]:
+        """Block sizes up to `block_size`, largest first, and the number that must divide the inner dimension.
 
-    def _check(self) -> None:
+        Some algorithms pack two zero points into a byte, which requires an even number of blocks.
+        """
+        packs_pairs = self.algorithm == "k_quant" or (self.algorithm in ("rtn", "gptq") and not self.is_symmetric)
+        factor = 1
+        if packs_pairs:
+            factor = 2
+        return {size: factor * size for size in BLOCK_SIZES if size <= self.block_size}
+
+    def _check_settings(self) -> None:
         if self.quant_format == "QDQ" and self.algorithm != "default":
-            raise Refused(f"algorithm {self.algorithm} makes only quant_format QOperator")
+            raise Refused(f"algorithm {self.algorithm} supports only quant_format QOperator")
         if self.channel_wise and self.quant_format != "QDQ":
             raise Refused("channel_wise needs quant_format QDQ")
         if self.algorithm == "gptq" and self.is_symmetric:
-            raise Refused("algorithm gptq with is_symmetric gives wrong weights in onnxruntime; leave it out")
-        if self.bits != 4 and (self.algorithm != "default" or self.quant_format == "QDQ"):
-            what = f"algorithm {self.algorithm}" if self.algorithm != "default" else "quant_format QDQ"
-            raise Refused(f"{what} makes only 4 bits, not {self.bits}")
+            raise Refused("algorithm gptq with is_symmetric gives wrong weights in onnxruntime; omit it")
+        if self.bits != 4:
+            if self.algorithm != "default":
+                raise Refused(f"algorithm {self.algorithm} supports only 4 bits, not {self.bits}")
+            if self.quant_format == "QDQ":
+                raise Refused(f"quant_format QDQ supports only 4 bits, not {self.bits}")
 
-    def _quantizer(self, model: ModelProto) -> ModelProto:
+    def _quantize(self, model: ModelProto) -> ModelProto:
         from onnxruntime.quantization import QuantFormat
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
@@ -115,16 +124,17 @@ class WeightOnlyQuantization(Pass):
             quant_format=QuantFormat[self.quant_format],
             op_types_to_quantize=("MatMul",),
             channel_wised_quantize=self.channel_wise,
-            algo_config=self._algorithm(),
+            algo_config=self._algorithm_config(),
         )
         quantizer.process()
-        made: ModelProto = quantizer.model.model
+        quantized: ModelProto = quantizer.model.model
         if self.algorithm == "gptq":
-            made.graph.initializer.sort(key=lambda tensor: tensor.name)  # it adds them in the order of a hash table
-        ensure_domain(made, "com.microsoft")
-        return made
+            # gptq adds weights in the order of a hash table; sorting makes the result reproducible.
+            quantized.graph.initializer.sort(key=lambda tensor: tensor.name)
+        import_domain(quantized, "com.microsoft")
+        return quantized
 
-    def _algorithm(self) -> Any:
+    def _algorithm_config(self) -> Any:  # noqa: ANN401  onnxruntime's configurations share no public class
         from onnxruntime.quantization import matmul_nbits_quantizer as library
 
         if self.algorithm == "rtn":
@@ -132,35 +142,41 @@ class WeightOnlyQuantization(Pass):
         if self.algorithm == "k_quant":
             return library.KQuantWeightOnlyQuantConfig()
         if self.algorithm == "hqq":
-            _need_torch()
+            if find_spec("torch") is None:
+                raise Refused("algorithm hqq needs torch; pip install 'autoopt[torch]'")
             return library.HQQWeightOnlyQuantConfig(block_size=self.block_size, bits=self.bits)
         if self.algorithm == "gptq":
+            feeds = list(CalibrationReader(self.context))
             return library.GPTQWeightOnlyQuantConfig(
-                calibration_data_reader=list(Feeds(self.context)), percdamp=self.percdamp, block_size=self.block_size
+                calibration_data_reader=feeds, percdamp=self.percdamp, block_size=self.block_size
             )
         return None
 
 
-def _need_torch() -> None:
-    try:
-        import torch  # noqa: F401  # only whether it is there
-    except ImportError as error:
-        raise Refused("algorithm hqq needs torch; pip install 'autoopt[torch]'") from error
-
-
 def weighted_matmuls(model: ModelProto) -> list[NodeProto]:
-    """Main-graph MatMul nodes whose second input is a two-dimensional initializer."""
+    """Find MatMul nodes of the main graph whose second input is a two-dimensional initializer."""
     matrices = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
-    return [n for n in model.graph.node if n.op_type == "MatMul" and n.domain == "" and n.input[1] in matrices]
+    return [
+        node
+        for node in model.graph.node
+        if node.op_type == "MatMul" and node.domain == "" and node.input[1] in matrices
+    ]
 
 
 def fit_blocks(
-    model: ModelProto, work: list[NodeProto], block_size: int, excluded: list[str], pairs: bool = False
+    model: ModelProto, matmuls: Sequence[NodeProto], divisors: dict[int, int], excluded: list[str]
 ) -> Retry | None:
-    """What to try instead where `block_size` does not divide the inner dimension of every MatMul: the largest smaller
-    size that fits as many of them as any does, else the same without the nodes that it does not fit.
+    """Suggest other parameters if the block size does not fit every MatMul.
 
-    `pairs`: the number of blocks must be even too.
+    Suggests the smaller size that fits most of them (the largest, if several do); if no smaller size fits more, the
+    same size without the nodes that it does not fit.
+
+    Args:
+        model: the model.
+        matmuls: the nodes to quantize.
+        divisors: for the current block size and all smaller ones, largest first, the number that has to divide the
+            inner dimension.
+        excluded: names of the nodes that are excluded already.
 
     Raises:
         Refused: no size fits any of them.
@@ -168,18 +184,20 @@ def fit_blocks(
     inner = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if tensor.dims}
 
     def fits(node: NodeProto, size: int) -> bool:
-        return bool(inner[node.input[1]] % (2 * size if pairs else size) == 0)
+        return bool(inner[node.input[1]] % divisors[size] == 0)
 
-    misfits = [node for node in work if not fits(node, block_size)]
+    block_size = max(divisors)
+    misfits = [node.name for node in matmuls if not fits(node, block_size)]
     if not misfits:
         return None
-    names = ", ".join(sorted(node.name for node in misfits)[:3])
-    wanted = f"twice block_size {block_size}" if pairs else f"block_size {block_size}"
-    reason = f"{wanted} does not divide the inner dimension of {len(misfits)} MatMul ({names})"
-    sizes = [size for size in SIZES if size <= block_size]
-    best = max(sizes, key=lambda size: (sum(fits(node, size) for node in work), size))
+    divisor = f"block_size {block_size}"
+    if divisors[block_size] != block_size:
+        divisor = f"twice {divisor}"
+    names = ", ".join(sorted(misfits)[:3])
+    reason = f"{divisor} does not divide the inner dimension of {len(misfits)} MatMul ({names})"
+    best = max(divisors, key=lambda size: (sum(fits(node, size) for node in matmuls), size))
     if best < block_size:
         return Retry(reason, {"block_size": best})
-    if len(misfits) == len(work):
+    if len(misfits) == len(matmuls):
         raise Refused(reason)
-    return Retry(reason, {"nodes_to_exclude": sorted({*excluded, *(node.name for node in misfits)})})
+    return Retry(reason, {"nodes_to_exclude": sorted({*excluded, *misfits})})

@@ -1,8 +1,8 @@
-"""Rules on arithmetic: cheaper forms of the same numbers, up to rounding."""
+"""Rules on arithmetic: cheaper forms that compute the same numbers up to rounding."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -11,147 +11,163 @@ from autoopt.passes.rewrites.rule import (
     Rule,
     attribute,
     constant,
-    int64,
+    int64_tensor,
     is_float,
-    like,
     opset,
     rank,
     scalar,
     static_dim,
+    tensor_like,
 )
+
+if TYPE_CHECKING:
+    from autoopt.passes.rewrites.rule import Builder, Match, Pattern, Tape
 
 
 class DivToMul(Rule):
-    """`x / c` -> `x * (1 / c)`; floats only, and only where every reciprocal is finite and not zero."""
+    """`x / c` -> `x * (1 / c)`."""
 
-    def pattern(self, op: Any, x: Any, c: Any) -> Any:
+    def pattern(self, op: Builder, x: Pattern, c: Pattern) -> Pattern:
         return op.Div(x, c)
 
-    def guard(self, context: Any, *, x: ir.Value, c: ir.Value) -> str:
+    def guard(self, context: Match, *, x: ir.Value, c: ir.Value) -> str:
+        # Integer division truncates, which a product cannot imitate.
         divisor = constant(c)
         if divisor is None or not is_float(c):
-            return "the divisor is no fixed float"
+            return "the divisor is not a fixed float"
         with np.errstate(all="ignore"):
             self._reciprocal = (1.0 / divisor.astype(np.float64)).astype(divisor.dtype)
-        normal = (
-            np.isfinite(self._reciprocal.astype(np.float64))
-            & (self._reciprocal != 0)
-            & np.isfinite(divisor.astype(np.float64))
-        )
-        return "" if normal.all() else "a reciprocal is zero or infinite"
+        finite = np.isfinite(divisor.astype(np.float64)) & np.isfinite(self._reciprocal.astype(np.float64))
+        # The reciprocal of a tiny divisor overflows, that of a huge one underflows; x / c may still be a number.
+        if not (finite & (self._reciprocal != 0)).all():
+            return "a reciprocal is zero or infinite"
+        return ""
 
-    def rewrite(self, op: Any, x: ir.Value, c: ir.Value) -> Any:
+    def rewrite(self, op: Tape, x: ir.Value, c: ir.Value) -> ir.Value:
         return op.Mul(x, op.Constant(value=ir.Tensor(self._reciprocal)))
 
 
 class PowToMul(Rule):
     """`x ** c` -> products, for c of 2, 3 or 4."""
 
-    def pattern(self, op: Any, x: Any, c: Any) -> Any:
+    def pattern(self, op: Builder, x: Pattern, c: Pattern) -> Pattern:
         return op.Pow(x, c)
 
-    def guard(self, context: Any, *, x: ir.Value, c: ir.Value) -> str:
+    def guard(self, context: Match, *, x: ir.Value, c: ir.Value) -> str:
         exponent, fixed = scalar(c), constant(c)
         if exponent not in (2.0, 3.0, 4.0) or fixed is None:
             return "the exponent is not 2, 3 or 4"
         self._exponent = int(exponent)
+        # An exponent of shape (1,) turns a scalar into a vector; the product would not.
         if fixed.ndim > 0 and not rank(x):
             return "the exponent may add a dimension"
-        return "" if is_float(x) else "integers wrap differently"
+        if not is_float(x):
+            return "integers overflow in a different way"
+        return ""
 
-    def rewrite(self, op: Any, x: ir.Value, c: ir.Value) -> Any:
+    def rewrite(self, op: Tape, x: ir.Value, c: ir.Value) -> ir.Value:
         square = op.Mul(x, x)
         if self._exponent == 2:
             return square
-        return op.Mul(square, x if self._exponent == 3 else square)
+        if self._exponent == 3:
+            return op.Mul(square, x)
+        return op.Mul(square, square)
 
 
 class PreScale(Rule):
     """`(q @ k) / c` -> `(q * (1 / c)) @ k`: scales the smaller tensor, and keeps float16 scores in range."""
 
-    def pattern(self, op: Any, q: Any, k: Any, c: Any) -> Any:
+    def pattern(self, op: Builder, q: Pattern, k: Pattern, c: Pattern) -> Pattern:
         return op.Div(op.MatMul(q, k), c)
 
-    def guard(self, context: Any, *, q: ir.Value, k: ir.Value, c: ir.Value) -> str:
+    def guard(self, context: Match, *, q: ir.Value, k: ir.Value, c: ir.Value) -> str:
         divisor, fixed = scalar(c), constant(c)
         if divisor is None or fixed is None or not is_float(c):
-            return "the divisor is no fixed number"
-        if fixed.ndim and (rank(q) or 0) < 1:
+            return "the divisor is not a fixed number"
+        if fixed.ndim and not rank(q):
             return "the divisor may add a dimension"
+        # Scaling q up by more than 10,000 could overflow before the product, even where the quotient does not.
         if not np.isfinite(divisor) or abs(divisor) < 1e-4:
             return "the reciprocal may overflow"
-        self._factor = like(c, np.asarray(1.0 / divisor))
+        self._factor = tensor_like(c, 1.0 / divisor)
         return ""
 
-    def rewrite(self, op: Any, q: ir.Value, k: ir.Value, c: ir.Value) -> Any:
+    def rewrite(self, op: Tape, q: ir.Value, k: ir.Value, c: ir.Value) -> ir.Value:
         return op.MatMul(op.Mul(q, op.Constant(value=self._factor)), k)
 
 
 class HalfReduceMean(Rule):
-    """float16 `ReduceMean(x)` -> `ReduceSum(x * 1/n)`: the sum cannot overflow, as scaling comes first."""
+    """float16 `ReduceMean(x)` -> `ReduceSum(x * 1/n)`: scaling first prevents the sum from overflowing."""
 
-    def pattern(self, op: Any, x: Any) -> Any:
+    def pattern(self, op: Builder, x: Pattern) -> Pattern:
         return op.ReduceMean(x, _allow_other_inputs=True, _allow_other_attributes=True)
 
-    def guard(self, context: Any, *, x: ir.Value) -> str:
-        node = context.root
+    def guard(self, context: Match, *, x: ir.Value) -> str:
         if x.dtype != ir.DataType.FLOAT16:
             return "not float16"
+        # The replacement gives the axes to ReduceSum as an input.
         if opset(context) < 13:
-            return "ReduceSum takes its axes as an input from opset 13 on only"
-        axes = attribute(node, "axes", None)
-        if axes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
-            fixed = constant(node.inputs[1])
-            if fixed is None:
-                return "the axes are computed"
-            axes = fixed.tolist()
-        size = rank(x)
-        if size is None:
-            return "the rank is not known"
-        if not axes:
-            if attribute(node, "noop_with_empty_axes", 0):
-                return "it does nothing"
-            axes = range(size)
-        sizes = [static_dim(x, int(axis)) for axis in axes]
-        if any(not one for one in sizes):
+            return "ReduceSum takes its axes as an input only from opset 13 on"
+        axes = _reduced_axes(context.root)
+        dims = rank(x)
+        if axes is None or dims is None:
+            return "the axes are computed, or the rank is unknown"
+        if not axes and attribute(context.root, "noop_with_empty_axes", 0):
+            return "it has no effect"
+        self._axes = axes or list(range(dims))
+        count = 1
+        for axis in self._axes:
+            count *= static_dim(x, axis) or 0
+        if count == 0:
             return "a reduced dimension is open"
-        self._axes = [int(axis) for axis in axes]
-        self._factor = ir.Tensor(np.asarray(1.0 / np.prod([s for s in sizes if s]), dtype=np.float16))
-        self._keep = attribute(node, "keepdims", 1)
+        self._factor = ir.Tensor(np.asarray(1.0 / count, dtype=np.float16))
+        self._keepdims = attribute(context.root, "keepdims", 1)
         return ""
 
-    def rewrite(self, op: Any, x: ir.Value) -> Any:
+    def rewrite(self, op: Tape, x: ir.Value) -> ir.Value:
         scaled = op.Mul(x, op.Constant(value=self._factor))
-        return op.ReduceSum(scaled, op.Constant(value=int64(self._axes)), keepdims=self._keep)
+        return op.ReduceSum(scaled, op.Constant(value=int64_tensor(self._axes)), keepdims=self._keepdims)
+
+
+def _reduced_axes(node: ir.Node) -> list[int] | None:
+    """The axes of a reduction: an attribute in older opsets, an input in newer ones. None if they are computed."""
+    axes = attribute(node, "axes", None)
+    if axes is not None:
+        return [int(axis) for axis in axes]
+    if len(node.inputs) < 2 or node.inputs[1] is None:
+        return []
+    fixed = constant(node.inputs[1])
+    if fixed is None:
+        return None
+    return [int(axis) for axis in fixed.tolist()]
 
 
 class BatchNormToMulAdd(Rule):
-    """Batch normalisation -> `x * scale + shift`, in inference mode and with fixed statistics."""
+    """Batch normalization -> `x * scale + shift`, in inference mode and with fixed statistics."""
 
-    def pattern(self, op: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
+    def pattern(self, op: Builder, x: Pattern, scale: Pattern, bias: Pattern, mean: Pattern, var: Pattern) -> Pattern:  # noqa: PLR0913  the inputs of BatchNormalization
         return op.BatchNormalization(x, scale, bias, mean, var, _allow_other_attributes=True)
 
-    def guard(
-        self, context: Any, *, x: ir.Value, scale: ir.Value, bias: ir.Value, mean: ir.Value, var: ir.Value
-    ) -> str:
+    def guard(self, context: Match, *, x: ir.Value, scale: ir.Value, **statistics: ir.Value) -> str:
         node = context.root
-        if attribute(node, "training_mode", 0) or len([o for o in node.outputs if o.uses()]) > 1:
+        # In training mode the statistics are those of the batch, and running ones are further outputs.
+        if attribute(node, "training_mode", 0) or sum(bool(output.uses()) for output in node.outputs) > 1:
             return "it is in training mode"
-        fixed = [constant(value) for value in (scale, bias, mean, var)]
-        if any(array is None for array in fixed):
+        arrays = [constant(value) for value in (scale, statistics["bias"], statistics["mean"], statistics["var"])]
+        if any(array is None for array in arrays):
             return "its statistics are not fixed"
-        size = rank(x)
-        if size is None or size < 2:
-            return "the rank is not known"
-        s, b, m, v = (np.asarray(array, dtype=np.float64) for array in fixed)
-        spread = v + attribute(node, "epsilon", 1e-5)
-        if (spread <= 0).any():
+        dims = rank(x)
+        if dims is None or dims < 2:
+            return "the rank is unknown"
+        weight, bias, mean, variance = (np.asarray(array, dtype=np.float64) for array in arrays)
+        variance = variance + attribute(node, "epsilon", 1e-5)
+        if (variance <= 0).any():
             return "a variance is not positive"
-        factor = s / np.sqrt(spread)
-        shape = (-1,) + (1,) * (size - 2)
-        self._factor = like(scale, factor.reshape(shape))
-        self._shift = like(scale, (b - m * factor).reshape(shape))
+        factor = weight / np.sqrt(variance)
+        shape = (-1,) + (1,) * (dims - 2)
+        self._factor = tensor_like(scale, factor.reshape(shape))
+        self._shift = tensor_like(scale, (bias - mean * factor).reshape(shape))
         return ""
 
-    def rewrite(self, op: Any, x: ir.Value, scale: ir.Value, bias: ir.Value, mean: ir.Value, var: ir.Value) -> Any:
+    def rewrite(self, op: Tape, x: ir.Value, **statistics: ir.Value) -> ir.Value:
         return op.Add(op.Mul(x, op.Constant(value=self._factor)), op.Constant(value=self._shift))

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.fusion.weight_folding import SCRIPT
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.rewriting import apply_rules
-from autoopt.passes.rewrites.rule_table import Assumption
+from autoopt.passes.rewrites.rule_table import Assumption, load_rules
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-
-RULE_NAMES = Literal[
+RuleName = Literal[
     "replace_div_with_mul",
     "replace_pow",
     "pre_scale",
@@ -37,46 +35,46 @@ RULE_NAMES = Literal[
     "serialize_matmul",
     "serialize_matmul_add",
 ]
-
-
-CHEAPER: Final[list[RULE_NAMES]] = [
+CHEAPER_FORMS: Final[list[RuleName]] = [
     "replace_div_with_mul",
     "replace_pow",
     "replace_where_mask",
     "fuse_cast_into_onehot",
 ]
-
-
-POSITIVE: Final[list[RULE_NAMES]] = [
+"""Rules that replace operators with cheaper ones."""
+EXPLICIT_FORMS: Final[list[RuleName]] = [
     "cumsum_workaround",
     "topk_workaround",
     "indices_workaround",
     "replace_clip_empty_inputs",
 ]
+"""Rules that write out what a model may leave implicit: axes from the front, positive indices, bounds."""
 
 
 class LocalRewrites(Pass):
-    """Small rewrites of single patterns, each only where it is provably true or the user vouches for it."""
+    """Rewrites single patterns, each only where it is provably correct or the user vouches for it."""
 
     target_bound = False
     family = "fusion"
     requires = ("shape_inference",)
-    conflicts = LAST
-    libraries = SCRIPT
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir", "onnxscript")
     aliases = ("rewrite_local",)
 
-    rules: Annotated[list[RULE_NAMES], Categorical(CHEAPER, [*CHEAPER, "pre_scale"], POSITIVE), "which rewrites"] = (
-        CHEAPER
-    )
+    rules: Annotated[
+        list[RuleName],
+        Categorical(CHEAPER_FORMS, [*CHEAPER_FORMS, "pre_scale"], EXPLICIT_FORMS),
+        "rewrites to apply",
+    ] = CHEAPER_FORMS
     assume: Annotated[
         list[Assumption],
         "what you vouch for: finite activations, exactly one_nonzero element, unmasked_rows in every mask",
     ] = []
-    chunks: Annotated[int, "parts into which the serialize rules split a product"] = 2
+    chunks: Annotated[int, "number of parts into which the serialize rules split a product"] = 2
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from autoopt.passes.rewrites.rule_table import rules
-
         if self.chunks < 2:
             raise Refused(f"chunks must be at least 2, not {self.chunks}")
-        return apply_rules(model, rules(self.rules, self.assume, self.chunks)) if self.rules else None
+        if not self.rules:
+            return None
+        return apply_rules(model, load_rules(self.rules, self.assume, self.chunks))

@@ -1,19 +1,35 @@
-"""What the rules share: constants, types, shapes, opsets as a guard may rely on them."""
+"""The base class of the rules, and the facts about values that guards rely on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 from onnxscript.rewriter.pattern import MatchResult, RewriteRuleClassBase
 
-FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from onnxscript.rewriter import MatchContext
+    from onnxscript.rewriter._pattern_ir import ValuePattern
+    from onnxscript.rewriter.pattern import OpsetPatternBuilder, RewriterContext
+
+    Builder: TypeAlias = OpsetPatternBuilder
+    """Makes the operators of a pattern: `op.Div(x, c)`."""
+    Tape: TypeAlias = RewriterContext
+    """Makes the operators of the replacement, in the same notation."""
+    Pattern: TypeAlias = ValuePattern
+    Match: TypeAlias = MatchContext
+
+FLOAT_TYPES: Final = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 class Rule(RewriteRuleClassBase):  # type: ignore[misc]  # onnxscript is not typed
-    """A rule whose `guard` says why it must not fire, or nothing; `guard` may leave what it found on `self`."""
+    """A rewrite rule: `pattern` is what it matches, `guard` gives reasons not to rewrite, `rewrite` is the replacement.
+
+    One rule object rewrites one match after the other: `guard` may leave on `self` what `rewrite` needs.
+    """
 
     def __init__(self, assume: frozenset[str], chunks: int) -> None:
         super().__init__(type(self).__name__)
@@ -21,27 +37,34 @@ class Rule(RewriteRuleClassBase):  # type: ignore[misc]  # onnxscript is not typ
         self.chunks = chunks
 
     guard: Callable[..., str]
-    """`guard(context, **values of the pattern)`: why the rewrite would not be true here; empty where it is."""
+    """`guard(context, **values)` returns the reason why the rewrite would be incorrect for this match; empty if it is
+    correct. `context.root` is the last node of the match, `values` are the values of the pattern by name."""
 
-    def check(self, context: Any, **values: Any) -> Any:
+    def check(self, context: Match, **values: object) -> MatchResult:
         result = MatchResult()
-        reason = self.guard(context, **{k: v for k, v in values.items() if not k.startswith("_")})
-        return result.fail(reason) if reason else result
+        reason = self.guard(context, **{name: value for name, value in values.items() if not name.startswith("_")})
+        if reason:
+            return result.fail(reason)
+        return result
 
 
 def constant(value: ir.Value | None) -> np.ndarray | None:
-    """The fixed value, or None; a weight that is an input too can be overridden and is not fixed."""
+    """The fixed value, or None. A weight that is also an input is not fixed, because callers can override it."""
     if value is None or value.is_graph_input():
         return None
     node = value.producer()
-    if node is not None and node.op_type == "Constant" and value.const_value is None:
-        attribute = node.attributes.get("value")
-        return None if attribute is None else np.asarray(attribute.as_tensor().numpy())
-    return None if value.const_value is None else np.asarray(value.const_value.numpy())
+    if value.const_value is not None:
+        return np.asarray(value.const_value.numpy())
+    if node is None or node.op_type != "Constant":
+        return None
+    tensor = node.attributes.get("value")
+    if tensor is None:
+        return None
+    return np.asarray(tensor.as_tensor().numpy())
 
 
 def scalar(value: ir.Value | None) -> float | None:
-    """The one number of a fixed value of rank 0, or of one element and rank 1; None otherwise."""
+    """The number in a fixed value of rank 0, or of rank 1 with one element; otherwise None."""
     array = constant(value)
     if array is None or array.size != 1 or array.ndim > 1 or not np.issubdtype(array.dtype, np.number):
         return None
@@ -49,40 +72,46 @@ def scalar(value: ir.Value | None) -> float | None:
 
 
 def is_float(value: ir.Value) -> bool:
-    """Whether the type is known and a float."""
-    return value.dtype in FLOATS
+    """Tell if the type is known and a float."""
+    return value.dtype in FLOAT_TYPES
 
 
-def like(value: ir.Value, array: Any) -> ir.Tensor:
-    """`array` as a tensor of the type of `value` (whose type must be known)."""
+def tensor_like(value: ir.Value, array: ArrayLike) -> ir.Tensor:
+    """`array` as a tensor of the type of `value`, which must be known."""
     assert value.dtype is not None
     return ir.Tensor(np.asarray(array).astype(value.dtype.numpy()))
 
 
-def int64(array: Any) -> ir.Tensor:
+def int64_tensor(array: ArrayLike) -> ir.Tensor:
     """`array` as an int64 tensor."""
     return ir.Tensor(np.asarray(array, dtype=np.int64))
 
 
 def rank(value: ir.Value) -> int | None:
-    """The number of dimensions, where it is known."""
-    return None if value.shape is None else len(value.shape)
+    """The number of dimensions, if known."""
+    if value.shape is None:
+        return None
+    return len(value.shape)
 
 
 def static_dim(value: ir.Value, axis: int) -> int | None:
-    """The size of a dimension, where it is known and fixed."""
+    """The size of a dimension, if known and fixed."""
     if value.shape is None or not -len(value.shape) <= axis < len(value.shape):
         return None
     size = value.shape[axis]
-    return size if isinstance(size, int) else None
+    if isinstance(size, int):
+        return size
+    return None
 
 
-def attribute(node: ir.Node, name: str, default: Any) -> Any:
+def attribute(node: ir.Node, name: str, default: Any) -> Any:  # noqa: ANN401  any attribute type of ONNX
     """The value of an attribute, or `default`."""
-    found = node.attributes.get(name)
-    return default if found is None else found.value
+    present = node.attributes.get(name)
+    if present is None:
+        return default
+    return present.value
 
 
-def opset(context: Any) -> int:
-    """The version of the ai.onnx operators where the match is."""
+def opset(context: Match) -> int:
+    """The version of the ai.onnx operators at the match."""
     return int(context.graph_or_function.opset_imports.get("", 0))

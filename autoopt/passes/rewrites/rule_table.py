@@ -1,17 +1,20 @@
-"""Rule names of `local_rewrites` and the classes behind them.
+"""Names of the rules of `local_rewrites`, and the classes behind them.
 
-The modules with the rules import onnxscript, so only `rules` imports them, when it is called.
+The modules with the rules import onnxscript, so only `load_rules` imports them, when it is called.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from onnxscript.rewriter.pattern import RewriteRule
 
 Assumption: TypeAlias = Literal["finite", "one_nonzero", "unmasked_rows"]
-"""What the user may vouch for where the model cannot prove it: activations hold no infinity or NaN; NonZero always
-finds exactly one element; every row of an attention mask leaves something unmasked."""
+"""What the user may vouch for where the model cannot prove it: activations are never infinite or NaN; NonZero always
+finds exactly one element; every row of an attention mask leaves at least one element unmasked."""
 
 RULES: Final = {
     "replace_div_with_mul": "arithmetic:DivToMul",
@@ -35,14 +38,20 @@ RULES: Final = {
     "serialize_matmul": "matmul:SplitMatMul",
     "serialize_matmul_add": "matmul:SplitMatMulAdd",
 }
-"""Rule name -> class, in modules of this folder."""
+"""Rule name -> `module:class` in this package."""
 
 
-def rules(names: Sequence[str], assume: Sequence[str] = (), chunks: int = 2) -> list[Any]:
-    """The onnxscript rewrite rules of those names. `assume`: see `Assumption`; `chunks`: parts of a split MatMul."""
-    made = []
+def load_rules(names: Sequence[str], assume: Sequence[str] = (), chunks: int = 2) -> list[RewriteRule]:
+    """Build the rewrite rules of those names.
+
+    Args:
+        names: keys of `RULES`.
+        assume: what the user vouches for; see `Assumption`.
+        chunks: number of parts into which the serialize rules split a product.
+    """
+    rules = []
     for name in names:
-        module, _, attribute = RULES[name].partition(":")
-        rule = getattr(importlib.import_module(f"autoopt.passes.rewrites.{module}"), attribute)
-        made.append(rule.rule(assume=frozenset(assume), chunks=chunks))
-    return made
+        module, _, class_name = RULES[name].partition(":")
+        rule_class = getattr(importlib.import_module(f"autoopt.passes.rewrites.{module}"), class_name)
+        rules.append(rule_class.rule(assume=frozenset(assume), chunks=chunks))
+    return rules

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import LAST
-from autoopt.passes.structure.stages import known_values
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.structure.stages import check_values_exist
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto
 
 
 class AddCheckpoints(Pass):
-    """Makes inner values outputs of the model too, to look at them.
+    """Adds inner values to the model's outputs, for inspection.
 
-    Values are given by name or by the operator types that make them.
+    Select values by name or by the operator types that produce them.
     """
 
-    family: ClassVar[str] = "structure"
-    conflicts = LAST
+    conflicts = RUNTIME_BOUND
     requires = ("shape_inference",)
 
     values: Annotated[list[str], "names of the values"] = []
-    op_types: Annotated[list[str], "also all outputs of operators of these types"] = []
+    op_types: Annotated[list[str], "also add all outputs of operators of these types"] = []
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        known_values(model, list(self.values))
+        check_values_exist(model, self.values)
         graph = model.graph
         types = {value.name: value for value in (*graph.value_info, *graph.input)}
-        wanted = list(self.values)
-        wanted += [name for node in graph.node if node.op_type in self.op_types for name in node.output if name]
-        present = {value.name for value in graph.output}
-        for name in dict.fromkeys(wanted):
-            if name in present:
+        names = list(self.values)
+        for node in graph.node:
+            if node.op_type in self.op_types:
+                names += [name for name in node.output if name]
+        outputs = {value.name for value in graph.output}
+        for name in dict.fromkeys(names):
+            if name in outputs:
                 continue
             if name not in types:
-                raise Refused(f"the type of value {name!r} is not known; run shape_inference before")
+                raise Refused(f"the type of value {name!r} is unknown; run shape_inference first")
             graph.output.add().CopyFrom(types[name])
         return model
 
-    def feeds(self, feeds: dict[str, Any]) -> dict[str, Any] | None:
+    def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None

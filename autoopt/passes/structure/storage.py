@@ -10,22 +10,21 @@ from autoopt.space import Categorical
 
 
 class ExternalData(Pass):
-    """Stores large weights in a file beside the graph, so that it loads by memory map and is not bound to 2 GiB."""
+    """Stores large weights in a file beside the graph, which allows memory mapping and models above 2 GiB."""
 
-    family: ClassVar[str] = "structure"
     tolerance = "lossless"
     takes: ClassVar[Literal["proto", "path"]] = "path"
     layout = True
     conflicts = ("ort_format",)
 
-    size_threshold: Annotated[int, Categorical(1024, 1_000_000), "smaller tensors (bytes) stay in the graph"] = 1024
+    size_threshold: Annotated[int, Categorical(1024, 1_000_000), "smaller tensors (in bytes) stay in the graph"] = 1024
 
     def run(self, model: Path) -> Path | None:
         import onnx
 
         from autoopt.model import io
 
-        loaded = io.load(model)  # a copy of its own: onnx.save empties the tensors it moves out
+        loaded = io.load(model)  # a separate copy, because onnx.save_model empties the tensors that it moves out
         target = self.context.work / "model.onnx"
         onnx.save_model(
             loaded,
@@ -36,16 +35,17 @@ class ExternalData(Pass):
             size_threshold=self.size_threshold,
             convert_attribute=False,
         )
-        return target if (self.context.work / "model.onnx.data").exists() else None
+        if not (self.context.work / "model.onnx.data").exists():
+            return None
+        return target
 
 
 class OrtFormat(Pass):
-    """Stores the model in ONNX Runtime's own format, optimised to `level`; must be the last pass.
+    """Stores the model in ONNX Runtime's own format, optimized to `level`. Must be the last pass.
 
-    Loads faster and needs no graph optimiser. Level `all` depends on the CPU it is made on.
+    Loads faster and needs no graph optimizer. The result of level `all` depends on this machine's CPU.
     """
 
-    family: ClassVar[str] = "structure"
     takes: ClassVar[Literal["proto", "path"]] = "path"
     layout = True
     host_bound = True
@@ -57,7 +57,7 @@ class OrtFormat(Pass):
     level: Annotated[
         Literal["disable", "basic", "extended", "all"],
         Categorical("basic", "extended", "all"),
-        "how far the graph is optimised before it is stored",
+        "level of graph optimization before storing",
     ] = "extended"
 
     def run(self, model: Path) -> Path:
@@ -71,6 +71,6 @@ class OrtFormat(Pass):
         options.add_session_config_entry("session.save_model_format", "ORT")
         try:
             ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # the runtime's own kinds
+        except Exception as error:  # onnxruntime's exceptions share no class
             raise Refused(f"onnxruntime cannot store the model: {error}") from error
         return target

@@ -1,10 +1,10 @@
-"""What is checked after every pass: onnx's checker, then the quick equivalence check."""
+"""The checks after every pass: onnx's checker, then a comparison of outputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autoopt.passes.base.lifecycle import describe_error
 from autoopt.passes.verification.equivalence import Reference, compare
@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`problem` is empty where the new model may be used."""
+    """The result of all checks on a new model."""
 
     problem: str
-    details: dict[str, Any]
+    """Reason to reject the model in one line; empty if it is good."""
+    details: dict[str, object]
+    """Findings for the report: `checker` (a complaint, if any) and the fields of `Equivalence`."""
 
 
-def check(path: Path) -> str:
-    """What onnx's checker (full, with shape inference) says against the model at `path`; empty if nothing.
+def find_defect(path: Path) -> str:
+    """Run onnx's checker, shape inference included, on the model at `path`.
 
-    ORT-format files are left to the runtime.
+    Returns:
+        The first complaint in one line; empty for a valid model and for ORT format, which only the runtime can check.
     """
     import onnx
 
@@ -42,17 +45,29 @@ def check(path: Path) -> str:
 def verify(
     before: Reference, after: Path, model: ModelProto | None, pass_: Pass, elsewhere: bool = False
 ) -> tuple[Verdict, Reference]:
-    """Check the new model at `after`; also the reference for the pass that follows. `elsewhere`: see `compare`.
+    """Check the new model of a pass.
 
-    What the checker holds against it counts only where it does not hold it against the input model too.
+    A complaint of the checker counts only if the input model does not give one too.
+
+    Args:
+        before: the input model.
+        after: the new model as a file.
+        model: the new model parsed; None in ORT format.
+        pass_: the pass that made it.
+        elsewhere: the target is not the CPU; see `compare`.
+
+    Returns:
+        The verdict, and the reference that the next pass is compared with.
     """
-    details: dict[str, Any] = {}
-    complaint = check(after)
-    if complaint:
-        details["checker"] = complaint
-        if pass_.makes_model or not check(before.path):
-            return Verdict(f"the checker rejects the new model: {complaint}", details), before
-    found, reference = compare(before, after, model, pass_, elsewhere)
-    details.update(found.to_json())
-    problem = f"not equivalent to its input: {found.reason}" if found.status == "different" else ""
+    details: dict[str, object] = {}
+    defect = find_defect(after)
+    if defect:
+        details["checker"] = defect
+        if pass_.makes_model or not find_defect(before.path):
+            return Verdict(f"the checker rejects the new model: {defect}", details), before
+    equivalence, reference = compare(before, after, model, pass_, elsewhere)
+    details.update(equivalence.to_json())
+    problem = ""
+    if equivalence.status == "different":
+        problem = f"not equivalent to its input: {equivalence.reason}"
     return Verdict(problem, details), reference

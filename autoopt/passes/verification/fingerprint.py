@@ -1,41 +1,47 @@
-"""Whether a pass changed anything: a digest of what a model computes, blind to order of fields, names and notes."""
+"""A digest of what a model computes, blind to the order of fields, to names and to notes."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
+    from hashlib import _Hash
+
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
     from autoopt.passes.base import Touch
 
-
-DERIVED_NOTES = ("pkg.onnxscript.", "onnx_ir.", "pkg.torch.")
-"""Prefixes of metadata keys that libraries leave on nodes and values; they tell nothing of the computation."""
+DERIVED_NOTES: Final = ("pkg.onnxscript.", "onnx_ir.", "pkg.torch.")
+"""Prefixes of metadata keys that libraries leave on nodes and values. They do not describe the computation."""
 
 
 def fingerprint(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
-    """sha256 of the structure of `model`.
+    """Compute the sha256 of the structure of `model`.
 
-    Names of nodes and of inner values, recorded types of inner values and metadata count only where `touches` lists
-    them. Always counted: version, opsets, signature, operators in order with attributes, every initializer.
+    Versions, operator sets, signature, operators in order with their attributes, and initializers always count.
+
+    Args:
+        model: the model, with its external data loaded.
+        touches: what else counts: names of nodes and inner values, recorded types of inner values, metadata.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     kinds = frozenset(touches)
-    opsets = sorted({("" if o.domain == "ai.onnx" else o.domain, o.version) for o in model.opset_import})
-    _put(found, model.ir_version, opsets)
-    _graph(found, model.graph, {}, kinds)
-    for function in sorted(model.functions, key=lambda f: (f.domain, f.name)):
-        _function(found, function, kinds)
+    opsets = sorted({(_domain(entry.domain), entry.version) for entry in model.opset_import})
+    _update(digest, model.ir_version, opsets)
+    _add_graph(digest, model.graph, {}, kinds)
+    for function in sorted(model.functions, key=lambda function: (function.domain, function.name)):
+        _add_function(digest, function, kinds)
     if "metadata" in kinds:
-        _put(found, sorted((e.key, e.value) for e in model.metadata_props))
-    return found.hexdigest()
+        _update(digest, sorted((entry.key, entry.value) for entry in model.metadata_props))
+    return digest.hexdigest()
 
 
 def strip_notes(model: ModelProto, source: ModelProto) -> None:
-    """Remove from `model`, in place, what tells who made it and not what it is; equal graphs then have equal bytes.
+    """Remove notes on who made `model`, in place, so that equal graphs have equal bytes.
 
     Producer, version and documentation become those of `source`.
     """
@@ -47,7 +53,7 @@ def strip_notes(model: ModelProto, source: ModelProto) -> None:
 
 
 def allow_constants(model: ModelProto) -> None:
-    """Raise the IR version to 4, in place, where a weight is no input: below that version every weight has to be."""
+    """Raise the IR version to 4, in place, if a weight is not an input. Earlier versions require all weights to be."""
     inputs = {value.name for value in model.graph.input}
     if model.ir_version < 4 and any(tensor.name not in inputs for tensor in model.graph.initializer):
         model.ir_version = 4
@@ -63,87 +69,114 @@ def _strip_nodes(nodes: Iterable[NodeProto]) -> None:
     for node in nodes:
         _strip_metadata(node)
         for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
+            for inner in _inner_graphs(attribute):
                 _strip_graph(inner)
 
 
-def _strip_metadata(owner: Any) -> None:
-    kept = [e for e in owner.metadata_props if not e.key.startswith(DERIVED_NOTES)]
-    if len(kept) != len(owner.metadata_props):
-        kept = [type(e).FromString(e.SerializeToString()) for e in kept]
-        del owner.metadata_props[:]
-        owner.metadata_props.extend(kept)
+def _inner_graphs(attribute: AttributeProto) -> Iterator[GraphProto]:
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
 
 
-def _put(found: Any, *things: Any) -> None:
-    found.update(repr(things).encode())
+def _strip_metadata(owner: Any) -> None:  # noqa: ANN401  any message with metadata_props
+    entries = [entry for entry in owner.metadata_props if not entry.key.startswith(DERIVED_NOTES)]
+    if len(entries) < len(owner.metadata_props):
+        replace_items(owner.metadata_props, entries)
 
 
-def _graph(found: Any, graph: GraphProto, outer: Mapping[str, str], kinds: frozenset[str]) -> None:
-    """`outer` maps the names visible from outside to their canonical names."""
-    seen = dict(outer)
-    level = len(outer)
+def _domain(domain: str) -> str:
+    if domain == "ai.onnx":
+        return ""
+    return domain
+
+
+def _update(digest: _Hash, *values: object) -> None:
+    digest.update(repr(values).encode())
+
+
+def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], kinds: frozenset[str]) -> None:
+    """Add a graph.
+
+    Values get canonical names: the position of the node that makes them, or the digest of a constant.
+
+    Args:
+        digest: the digest to add to.
+        graph: the main graph or the body of a node.
+        outer: canonical names of the values visible from outside; empty for the main graph, whose signature counts.
+        kinds: see `touches` of `fingerprint`.
+    """
+    is_main = not outer
+    names = dict(outer)
     for number, value in enumerate(graph.input):
-        seen[value.name] = value.name if not outer else f"{level}:in{number}"
-        _put(found, seen[value.name], value.type.SerializeToString(deterministic=True))
-    digests = []
+        names[value.name] = f"{len(outer)}:in{number}"
+        if is_main:
+            names[value.name] = value.name
+        _update(digest, names[value.name], value.type.SerializeToString(deterministic=True))
     inputs = {value.name for value in graph.input}
+    tensor_digests = []
     for tensor in graph.initializer:
-        digest = _tensor(tensor)
-        digests.append(digest)
-        seen[tensor.name] = seen[tensor.name] + digest if tensor.name in inputs else digest
-    _put(found, sorted(digests), len(graph.sparse_initializer))
-    _nodes(found, graph.node, seen, kinds)
+        tensor_digest = _digest_tensor(tensor)
+        tensor_digests.append(tensor_digest)
+        prefix = ""
+        if tensor.name in inputs:
+            prefix = names[tensor.name]  # a default value: the caller may give another
+        names[tensor.name] = prefix + tensor_digest
+    _update(digest, sorted(tensor_digests), len(graph.sparse_initializer))
+    _add_nodes(digest, graph.node, names, kinds)
     for value in graph.output:
-        _put(found, "out", seen.get(value.name, "?"), value.name if not outer else "")
-        _put(found, value.type.SerializeToString(deterministic=True) if not outer else b"")
+        name, kind = "", b""
+        if is_main:
+            name, kind = value.name, value.type.SerializeToString(deterministic=True)
+        _update(digest, "out", names.get(value.name, "?"), name)
+        _update(digest, kind)
     if "types" in kinds:
-        notes = sorted((v.name, v.type.SerializeToString(deterministic=True)) for v in graph.value_info)
-        _put(found, notes)
+        _update(digest, sorted((v.name, v.type.SerializeToString(deterministic=True)) for v in graph.value_info))
     if "names" in kinds:
-        _put(found, graph.name, sorted(t.name for t in graph.initializer))
+        _update(digest, graph.name, sorted(tensor.name for tensor in graph.initializer))
 
 
-def _nodes(found: Any, nodes: Iterable[NodeProto], seen: dict[str, str], kinds: frozenset[str]) -> None:
+def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str], kinds: frozenset[str]) -> None:
     for number, node in enumerate(nodes):
-        _put(found, "" if node.domain == "ai.onnx" else node.domain, node.op_type)
-        _put(found, [seen.get(name, "?" if name else "") for name in node.input])
-        for attribute in sorted(node.attribute, key=lambda a: a.name):
-            _attribute(found, attribute, seen, kinds)
+        _update(digest, _domain(node.domain), node.op_type)
+        # An omitted optional input has an empty name; "?" stands for a value from nowhere in an invalid graph.
+        _update(digest, [names.get(name, "?" if name else "") for name in node.input])
+        for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
+            _add_attribute(digest, attribute, names, kinds)
         for position, name in enumerate(node.output):
             if name:
-                seen[name] = f"{len(seen)}:{number}.{position}"
-        _put(found, [bool(name) for name in node.output])
+                names[name] = f"{len(names)}:{number}.{position}"
+        _update(digest, [bool(name) for name in node.output])
         if "names" in kinds:
-            _put(found, node.name, list(node.output))
+            _update(digest, node.name, list(node.output))
 
 
-def _attribute(found: Any, attribute: AttributeProto, seen: Mapping[str, str], kinds: frozenset[str]) -> None:
-    _put(found, attribute.name, attribute.type, attribute.ref_attr_name)
+def _add_attribute(digest: _Hash, attribute: AttributeProto, names: Mapping[str, str], kinds: frozenset[str]) -> None:
+    _update(digest, attribute.name, attribute.type, attribute.ref_attr_name)
     if attribute.HasField("t"):
-        _put(found, _tensor(attribute.t))
+        _update(digest, _digest_tensor(attribute.t))
     elif attribute.HasField("g"):
-        _graph(found, attribute.g, seen, kinds)
+        _add_graph(digest, attribute.g, names, kinds)
     elif attribute.graphs:
         for graph in attribute.graphs:
-            _graph(found, graph, seen, kinds)
+            _add_graph(digest, graph, names, kinds)
     else:
         plain = type(attribute)()
         plain.CopyFrom(attribute)
         plain.doc_string = ""
-        found.update(plain.SerializeToString(deterministic=True))
+        digest.update(plain.SerializeToString(deterministic=True))
 
 
-def _function(found: Any, function: FunctionProto, kinds: frozenset[str]) -> None:
-    seen = {name: f"arg{i}" for i, name in enumerate(function.input)}
-    _put(found, function.domain, function.name, list(function.attribute), len(function.input))
-    _put(found, sorted((o.domain, o.version) for o in function.opset_import))
-    _nodes(found, function.node, seen, kinds)
-    _put(found, [seen.get(name, "?") for name in function.output])
+def _add_function(digest: _Hash, function: FunctionProto, kinds: frozenset[str]) -> None:
+    names = {name: f"arg{position}" for position, name in enumerate(function.input)}
+    _update(digest, function.domain, function.name, list(function.attribute), len(function.input))
+    _update(digest, sorted((entry.domain, entry.version) for entry in function.opset_import))
+    _add_nodes(digest, function.node, names, kinds)
+    _update(digest, [names.get(name, "?") for name in function.output])
 
 
-def _tensor(tensor: TensorProto) -> str:
-    """sha256 of type, shape and values, however they are stored."""
+def _digest_tensor(tensor: TensorProto) -> str:
+    """sha256 of type, shape and values, whichever field stores them."""
     import onnx
     from onnx import numpy_helper
 
@@ -153,7 +186,7 @@ def _tensor(tensor: TensorProto) -> str:
     elif tensor.HasField("raw_data"):
         digest.update(tensor.raw_data)
     elif tensor.data_location == onnx.TensorProto.EXTERNAL:
-        digest.update(repr([(e.key, e.value) for e in tensor.external_data]).encode())
+        digest.update(repr([(entry.key, entry.value) for entry in tensor.external_data]).encode())
     else:
         digest.update(numpy_helper.tobytes_little_endian(numpy_helper.to_array(tensor)))
     return digest.hexdigest()

@@ -1,74 +1,107 @@
-"""Synthetic feeds made from a model's own inputs, for the quick equivalence check of a pass."""
+"""Synthetic inputs made from a model's signature, for the quick equivalence check."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, ValueInfoProto
-
+    from onnx import ModelProto, NodeProto, ValueInfoProto
 
 SIZES: Final = ((2, 8), (1, 8), (1, 1), (2, 2), (1, 64), (1, 224))
-"""What open dimensions are tried with, in order: (the first one of an input, all others)."""
+"""Sizes tried for open dimensions, in order: (the first dimension of an input, all its other ones)."""
+MAX_ELEMENTS: Final = 1 << 26
+"""Largest number of elements of one input."""
+BYTE_VALUES: Final = 256
+_TRANSPARENT_OPS: Final = frozenset(
+    {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"}
+)
+"""Operators that hand on the values of their first input."""
+_ANY_BYTE_OPS: Final = ("OneHot", "QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger")
+"""Operators that accept any byte as their first input."""
 
 
-_THROUGH: Final = frozenset({"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"})
+def synthetic_feeds(
+    model: ModelProto, narrower: ModelProto | None = None, seed: int = 0
+) -> Iterator[dict[str, np.ndarray]]:
+    """Generate inputs for `model`, one set for each of `SIZES`; only one set if no dimension is open.
 
+    Floats are drawn from a normal distribution. Integers stay below the number of rows of the table that they index,
+    otherwise they are 0 or 1. Texts are words. The same arguments give the same inputs.
 
-_LARGEST: Final = 1 << 26
-"""Most elements of one input."""
-
-
-def candidates(model: ModelProto, narrower: ModelProto | None = None, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
-    """Feeds for `model`, one for each of `SIZES` (one only where no dimension is open).
-
-    `narrower` is another version of the model whose inputs may have fixed some dimensions; those are taken. Floats
-    are normal, integers stay below the rows of the table they index (else 0 or 1), texts are words. The same
-    arguments give the same feeds.
+    Args:
+        model: the model.
+        narrower: another version of the model; dimensions that it fixes are used.
+        seed: of the random generator.
 
     Raises:
-        ValueError: an input is neither a tensor nor of a known type.
+        ValueError: an input is not a tensor, is of an unknown type, or is too large.
     """
-    inputs = _real_inputs(model)
-    fixed = {value.name: _dims(value) for value in _real_inputs(narrower)} if narrower is not None else {}
+    inputs = caller_inputs(model)
+    fixed: dict[str, list[int | str]] = {}
+    if narrower is not None:
+        fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
     limits = _index_limits(model)
-    seen = set()
+    tried: set[tuple[tuple[int, ...], ...]] = set()
     for first, other in SIZES:
-        shapes = {v.name: _shape(_merge(_dims(v), fixed.get(v.name)), first, other) for v in inputs}
-        if tuple(shapes.values()) in seen:
+        shapes = [_shape(_narrow(_dims(value), fixed.get(value.name)), first, other) for value in inputs]
+        if tuple(shapes) in tried:
             continue
-        seen.add(tuple(shapes.values()))
-        yield {v.name: _array(v, shapes[v.name], limits.get(v.name, 2), seed + i) for i, v in enumerate(inputs)}
-
-
-def _real_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    initialized = {t.name for t in model.graph.initializer}
-    return [v for v in model.graph.input if v.name not in initialized]
+        tried.add(tuple(shapes))
+        feeds = {}
+        for number, (value, shape) in enumerate(zip(inputs, shapes, strict=True)):
+            feeds[value.name] = _random_array(value, shape, limits.get(value.name, 2), seed + number)
+        yield feeds
 
 
 def _dims(value: ValueInfoProto) -> list[int | str]:
+    """Dimensions of an input: sizes, or names of open ones."""
     if not value.type.HasField("tensor_type"):
         raise ValueError(f"input {value.name!r} is not a tensor")
-    return [d.dim_value if d.dim_value > 0 else str(d.dim_param) for d in value.type.tensor_type.shape.dim]
+    dims: list[int | str] = []
+    for dim in value.type.tensor_type.shape.dim:
+        if dim.dim_value > 0:
+            dims.append(dim.dim_value)
+        else:
+            dims.append(str(dim.dim_param))
+    return dims
 
 
-def _merge(dims: list[int | str], narrower: list[int | str] | None) -> list[int | str]:
+def _narrow(dims: list[int | str], narrower: list[int | str] | None) -> list[int | str]:
+    """Take over the sizes that `narrower` fixes."""
     if narrower is None or len(narrower) != len(dims):
         return dims
-    return [n if isinstance(n, int) else d for d, n in zip(dims, narrower, strict=True)]
+    merged: list[int | str] = []
+    for dim, size in zip(dims, narrower, strict=True):
+        if isinstance(size, int):
+            merged.append(size)
+        else:
+            merged.append(dim)
+    return merged
 
 
 def _shape(dims: list[int | str], first: int, other: int) -> tuple[int, ...]:
-    return tuple(d if isinstance(d, int) else (first if i == 0 else other) for i, d in enumerate(dims))
+    """Fill in the open dimensions."""
+    sizes = []
+    for position, dim in enumerate(dims):
+        if isinstance(dim, int):
+            sizes.append(dim)
+        elif position == 0:
+            sizes.append(first)
+        else:
+            sizes.append(other)
+    return tuple(sizes)
 
 
-def _array(value: ValueInfoProto, shape: tuple[int, ...], limit: int, seed: int) -> np.ndarray:
+def _random_array(value: ValueInfoProto, shape: tuple[int, ...], limit: int, seed: int) -> np.ndarray:
+    """An array for one input. Integers stay below `limit`."""
     import numpy as np
     from onnx import TensorProto, helper
 
-    if np.prod(shape, dtype=np.int64) > _LARGEST:
+    if np.prod(shape, dtype=np.int64) > MAX_ELEMENTS:
         raise ValueError(f"input {value.name!r} of shape {shape} is too large for a quick check")
     kind = value.type.tensor_type.elem_type
     rng = np.random.default_rng(seed)
@@ -83,54 +116,68 @@ def _array(value: ValueInfoProto, shape: tuple[int, ...], limit: int, seed: int)
 
 
 def _index_limits(model: ModelProto) -> dict[str, int]:
-    """For inputs that index a constant table: the table's rows. Looks through casts and reshapes."""
-    tables = {t.name: tuple(t.dims) for t in model.graph.initializer}
-    origin: dict[str, str] = {v.name: v.name for v in model.graph.input}
+    """Upper bounds of integer inputs: the rows of the constant table that they index, or all bytes.
+
+    Follows inputs through casts and reshapes.
+    """
+    tables = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    origins: dict[str, str] = {value.name: value.name for value in model.graph.input}
     limits: dict[str, int] = {}
-    wide: set[str] = set()
+    any_byte = _byte_inputs(model)
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
             tables[node.output[0]] = tuple(node.attribute[0].t.dims)
-        if node.op_type in _THROUGH and node.input and node.input[0] in origin:
-            origin[node.output[0]] = origin[node.input[0]]
-        elif node.op_type == "Gather" and node.input[0] in tables and node.input[1] in origin:
-            source = origin[node.input[1]]
-            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-            rows = tables[node.input[0]][axis] if tables[node.input[0]] else 1
+        first = next(iter(node.input), "")
+        if node.op_type in _TRANSPARENT_OPS and first in origins:
+            origins[node.output[0]] = origins[first]
+        elif node.op_type == "Gather" and first in tables and node.input[1] in origins:
+            source = origins[node.input[1]]
+            rows = _rows(node, tables[first])
             limits[source] = min(limits.get(source, rows), rows)
-        elif node.op_type in ("OneHot", "QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger"):
-            wide.update(origin[name] for name in node.input[:1] if name in origin)
-    for name in origin.values():
-        if name not in limits and (name in wide or _is_data(model, name)):
-            limits[name] = 256
+        elif node.op_type in _ANY_BYTE_OPS and first in origins:
+            any_byte.add(origins[first])
+    for name in any_byte:
+        limits.setdefault(name, BYTE_VALUES)
     return {name: max(1, rows) for name, rows in limits.items()}
 
 
-def _is_data(model: ModelProto, name: str) -> bool:
-    """Whether an input holds bytes (pixels, codes): any of their values is valid."""
+def _rows(gather: NodeProto, dims: tuple[int, ...]) -> int:
+    """Size of the axis along which a Gather reads a table of shape `dims`."""
+    if not dims:
+        return 1
+    axis = next((attribute.i for attribute in gather.attribute if attribute.name == "axis"), 0)
+    return dims[axis]
+
+
+def _byte_inputs(model: ModelProto) -> set[str]:
+    """Names of inputs that hold bytes (pixels, codes), which may have any value."""
     from onnx import TensorProto
 
-    value: Any = next((v for v in model.graph.input if v.name == name), None)
-    return value is not None and value.type.tensor_type.elem_type in (TensorProto.UINT8, TensorProto.INT8)
+    kinds = (TensorProto.UINT8, TensorProto.INT8)
+    return {value.name for value in model.graph.input if value.type.tensor_type.elem_type in kinds}
 
 
-def cast_to(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, np.ndarray] | None:
-    """`feeds` in the types that `model` wants; None where names or shapes do not fit its inputs."""
+def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, np.ndarray] | None:
+    """Convert `feeds` to the input types of `model`; None if names or shapes do not fit its inputs."""
     import numpy as np
     from onnx import TensorProto, helper
 
-    wanted = _real_inputs(model)
-    if {v.name for v in wanted} != set(feeds):
+    inputs = caller_inputs(model)
+    if {value.name for value in inputs} != set(feeds):
         return None
-    out = {}
-    for value in wanted:
+    converted = {}
+    for value in inputs:
         array = feeds[value.name]
-        dims = _dims(value)
-        if len(dims) != array.ndim or any(
-            isinstance(d, int) and d != s for d, s in zip(dims, array.shape, strict=True)
-        ):
+        if not _fits(array.shape, _dims(value)):
             return None
         kind = value.type.tensor_type.elem_type
-        is_text = kind == TensorProto.STRING
-        out[value.name] = array if is_text else np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(kind))
-    return out
+        if kind != TensorProto.STRING:
+            array = np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(kind))
+        converted[value.name] = array
+    return converted
+
+
+def _fits(shape: tuple[int, ...], dims: list[int | str]) -> bool:
+    if len(shape) != len(dims):
+        return False
+    return all(isinstance(dim, str) or dim == size for dim, size in zip(dims, shape, strict=True))
