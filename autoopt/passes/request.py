@@ -5,11 +5,10 @@ Both cross process borders as JSON, which is written and read only here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoopt.json_codec import from_json, to_json
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
 
@@ -19,7 +18,7 @@ class ModelFile:
     """A model on disk with the session options that it runs with."""
 
     path: Path
-    session_options: Mapping[str, object] = field(default_factory=dict)
+    session_options: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class PassStep:
 
     pass_name: str
     """Name or alias. JSON key: `pass`."""
-    params: Mapping[str, object] = field(default_factory=dict)
+    params: JsonObject = field(default_factory=dict)
     """Parameters that differ from the defaults, or all of them."""
     node: str = ""
     """Node of the pass graph; returned unchanged in the reply."""
@@ -50,16 +49,16 @@ class PassRequest:
     user_script: str | None = None
     check: bool = True
     """Check every new model with onnx's checker and against its input."""
-    reports: Mapping[str, object] = field(default_factory=dict)
+    reports: JsonObject = field(default_factory=dict)
     """Reports of analyses that already ran on the input model, by pass name."""
 
-    def to_json(self) -> dict[str, object]:
-        payload: dict[str, object] = to_json(self)
+    def to_json(self) -> dict[str, JsonValue]:
+        payload: dict[str, JsonValue] = to_json(self)
         payload["steps"] = [_rename(to_json(step), "pass_name", "pass") for step in self.steps]
         return payload
 
     @staticmethod
-    def from_json(payload: Mapping[str, object]) -> PassRequest:
+    def from_json(payload: JsonObject) -> PassRequest:
         """Read a payload.
 
         Raises:
@@ -72,7 +71,7 @@ class PassRequest:
 class Attempt:
     """Parameters that a pass gave up in favour of others."""
 
-    params: Mapping[str, object]
+    params: JsonObject
     reason: str
 
 
@@ -83,13 +82,13 @@ class StepReply:
     pass_name: str
     """Registered name of the pass. JSON key: `pass`."""
     outcome: Outcome
-    params: Mapping[str, object] = field(default_factory=dict)
+    params: JsonObject = field(default_factory=dict)
     """All parameters as finally used."""
     node: str = ""
     message: str = ""
     """Reason in one line, unless the outcome is good."""
     seconds: float = 0.0
-    session_options: Mapping[str, object] = field(default_factory=dict)
+    session_options: JsonObject = field(default_factory=dict)
     """Session options of the candidate after the step."""
     path: Path | None = None
     """Folder of the new model; None if the model did not change."""
@@ -97,13 +96,13 @@ class StepReply:
     """Content digest of that folder."""
     bytes: int | None = None
     """Size of that folder."""
-    reports: Mapping[str, object] = field(default_factory=dict)
+    reports: JsonObject = field(default_factory=dict)
     """Reports that the pass left, by name."""
     attempts: tuple[Attempt, ...] = ()
-    equivalence: Mapping[str, object] = field(default_factory=dict)
+    equivalence: JsonObject = field(default_factory=dict)
     """Findings of the checks; see `verification.checker.Verdict`."""
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, JsonValue]:
         return _rename(to_json(self), "pass_name", "pass")
 
 
@@ -113,11 +112,11 @@ class PassReply:
 
     steps: tuple[StepReply, ...]
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, JsonValue]:
         return {"steps": [step.to_json() for step in self.steps]}
 
     @staticmethod
-    def from_json(value: Mapping[str, object]) -> PassReply:
+    def from_json(value: JsonObject) -> PassReply:
         """Read the value that `autoopt.passes.runner:run` returned.
 
         Raises:
@@ -126,7 +125,7 @@ class PassReply:
         return from_json(PassReply, _with_steps(value))
 
 
-def _with_steps(document: Mapping[str, object]) -> Mapping[str, object]:
+def _with_steps(document: JsonObject) -> JsonObject:
     """Rename the key `pass` of each step, which cannot be a field name in Python."""
     steps = document.get("steps")
     if not isinstance(steps, list | tuple):
@@ -134,7 +133,7 @@ def _with_steps(document: Mapping[str, object]) -> Mapping[str, object]:
     return {**document, "steps": [_rename(step, "pass", "pass_name") for step in steps]}
 
 
-def _rename(document: Mapping[str, object], old: str, new: str) -> dict[str, object]:
+def _rename(document: JsonObject, old: str, new: str) -> dict[str, JsonValue]:
     renamed = dict(document)
     if old in renamed:
         renamed[new] = renamed.pop(old)

@@ -7,12 +7,11 @@ has every intermediate model.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
-from autoopt.json_codec import from_json
+from autoopt.json_codec import JsonObject, JsonValue, from_json
 from autoopt.passes.execution import user_code
 from autoopt.passes.execution.executor import PassExecutor
 from autoopt.passes.request import PassReply, PassRequest, StepReply
@@ -20,7 +19,7 @@ from autoopt.registry import info_to_json, registry
 from autoopt.target import Accelerator
 
 
-def run(payload: Mapping[str, object]) -> dict[str, object]:
+def run(payload: JsonObject) -> dict[str, JsonValue]:
     """Run passes: JSON of a `PassRequest` to JSON of a `PassReply`.
 
     Raises:
@@ -57,7 +56,7 @@ def execute(request: PassRequest) -> PassReply:
     return PassReply(tuple(replies))
 
 
-def describe(payload: Mapping[str, object]) -> dict[str, object]:
+def describe(payload: JsonObject) -> dict[str, JsonValue]:
     """Describe all passes for an accelerator, including those of the user's script.
 
     Args:

@@ -38,7 +38,7 @@ def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) 
     summary, *_ = (inspect.getdoc(code) or "\n").splitlines()
     return PassInfo(
         name=name,
-        family=getattr(code, "family", "") or code.__module__.rpartition(".")[2],
+        family=getattr(code, "family", "") or _family(code.__module__),
         summary=summary,
         parameters=parameters,
         in_memory=getattr(code, "takes", "proto") == "proto",
@@ -46,6 +46,14 @@ def describe(name: str, code: PassCode, accelerator: Accelerator | None = None) 
         missing=_missing_library(attributes["libraries"], getattr(code, "extra", "")),
         **attributes,
     )
+
+
+def _family(module: str) -> str:
+    """The family of a pass that names none: its package below `autoopt.passes`, or the last part of its module."""
+    built_in = module.removeprefix("autoopt.passes.")
+    if built_in != module:
+        return built_in.partition(".")[0]
+    return module.rpartition(".")[2]
 
 
 def _missing_library(libraries: tuple[str, ...], extra: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from autoopt.engine.work.keys import PassRunInput, pass_run_key
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file, split_source
 from autoopt.outcome import Outcome
@@ -37,7 +37,7 @@ class _Conversion:
     name: str
     """The source as the user named it."""
     file: Path
-    config: Mapping[str, object]
+    config: JsonObject
     source: Candidate
     """The artifact that holds the source's bytes."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from autoopt.errors import InputError, did_you_mean
-from autoopt.json_codec import to_json
+from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.model.fetch import fetch, is_url
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
@@ -65,7 +64,7 @@ def get_registered_passes() -> dict[str, PassInfo]:
     return {name: passes.info(name) for name in passes.names()}
 
 
-def get_pass(name: str, **params: object) -> BoundPass:
+def get_pass(name: str, **params: JsonValue) -> BoundPass:
     """Return the pass of that name or alias with parameters; call it with a ModelProto, or put it into a `Sequence`.
 
     Raises:
@@ -100,7 +99,7 @@ def apply_pass(
     name: str,
     model: Path,
     folder: Path,
-    params: Mapping[str, object] | None = None,
+    params: JsonObject | None = None,
     options: PassSettings | None = None,
 ) -> AppliedPass:
     """Run one pass on a model file in a worker.

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from autoopt.json_codec import JsonObject
 from autoopt.passes.base.contract import Refused
 from autoopt.passes.base.optimization_pass import Pass
 from autoopt.registry import PassInfo, registry
@@ -34,7 +35,7 @@ class FunctionPass(Pass):
 
 
 def build_pass(
-    info: PassInfo, config: Mapping[str, object], objects: Mapping[str, object] | None = None, data_root: str = ""
+    info: PassInfo, config: JsonObject, objects: Mapping[str, object] | None = None, data_root: str = ""
 ) -> Pass:
     """Build the pass of `info` with the parameters of `config`.
 
@@ -47,7 +48,7 @@ def build_pass(
     Raises:
         Refused: the user script lacks an object that a parameter names.
     """
-    params = dict(config)
+    params: dict[str, object] = dict(config)
     for parameter in info.parameters:
         value = params.get(parameter.name)
         if not isinstance(value, str):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.registry import REQUIRED, PassInfo
 from autoopt.space import ConditionalDefault, NodeSpace
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-def full_config(info: PassInfo, params: Mapping[str, object]) -> dict[str, object]:
+def full_config(info: PassInfo, params: JsonObject) -> dict[str, JsonValue]:
     """Complete `params` with the defaults of the pass, conditional ones included, and check them.
 
     Returns:
@@ -41,21 +42,16 @@ def config_class(info: PassInfo) -> type[BaseModel]:
     """
     from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-    conditional: dict[str, ConditionalDefault] = {}
-    constant: dict[str, object] = {}
+    conditional = {name: value for name, value in info.defaults.items() if isinstance(value, ConditionalDefault)}
+    constant = {name: value for name, value in info.defaults.items() if not isinstance(value, ConditionalDefault)}
     fields: dict[str, Any] = {}  # as `create_model` declares them
     for parameter in info.parameters:
-        default = parameter.default
-        if isinstance(default, ConditionalDefault):
-            conditional[parameter.name] = default
-            default = None  # the validator below fills it in
-        elif default is REQUIRED:
-            default = ...
-        else:
-            constant[parameter.name] = default
         annotation = parameter.annotation
         if parameter.category == "object":
             annotation = str
+        default: object = constant.get(parameter.name)  # None for a conditional default, which the validator fills in
+        if parameter.default is REQUIRED:
+            default = ...
         fields[parameter.name] = (annotation, Field(default, description=parameter.description or None))
 
     class Base(BaseModel):
@@ -72,7 +68,7 @@ def config_class(info: PassInfo) -> type[BaseModel]:
     return create_model(f"{info.name}_config", __base__=Base, **fields)
 
 
-def _resolve(conditional: Mapping[str, ConditionalDefault], values: Mapping[str, object]) -> dict[str, object]:
+def _resolve(conditional: Mapping[str, ConditionalDefault], values: JsonObject) -> dict[str, JsonValue]:
     """Evaluate conditional defaults for the `values` of all other parameters."""
     fixed = dict(values)
     for default in conditional.values():

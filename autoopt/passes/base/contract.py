@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
 
@@ -27,7 +28,7 @@ class Retry:
     """A request to run the pass again with adjusted parameters."""
 
     reason: str
-    params: Mapping[str, object]
+    params: JsonObject
     """The parameters to change; the others stay as they are."""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
+from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, Refused, Retry, Touch
 from autoopt.passes.base.build import build_pass
@@ -27,7 +27,7 @@ class PassCall:
     """The name of a pass with parameters. `get_pass` returns one; a `Sequence` takes them."""
 
     name: str
-    params: Mapping[str, object] = field(default_factory=dict)
+    params: JsonObject = field(default_factory=dict)
 
 
 Item: TypeAlias = "str | PassCall | Pass"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused, Touch
 from autoopt.passes.base.build import build_pass
@@ -38,7 +39,7 @@ class _PassRun:
     pass_: Pass
     context: PassContext
     result: LifecycleResult
-    params: Mapping[str, object]
+    params: JsonObject
     attempts: tuple[Attempt, ...]
 
 
@@ -48,7 +49,7 @@ class PassExecutor:
 
     path: Path
     """The current model as a file."""
-    session_options: Mapping[str, object]
+    session_options: JsonObject
     accelerator: Accelerator
     script: UserCode
     data: object
@@ -57,7 +58,7 @@ class PassExecutor:
     """Folder for temporary files."""
     check: bool = True
     data_root: str = ""
-    reports: dict[str, object] = field(default_factory=dict)
+    reports: dict[str, JsonValue] = field(default_factory=dict)
     """Reports on the current model. A new model starts without any."""
     _model: ModelProto | None = None
     _fingerprints: dict[tuple[Touch, ...], str] = field(default_factory=dict)
@@ -97,7 +98,7 @@ class PassExecutor:
             shutil.rmtree(folder, ignore_errors=True)
         return replace(self._reply, seconds=time.monotonic() - started)
 
-    def _execute(self, info: PassInfo, params: Mapping[str, object], folder: Path) -> None:
+    def _execute(self, info: PassInfo, params: JsonObject, folder: Path) -> None:
         config = full_config(info, params)
         self._update_reply(params=config)
         self._check_usable(info)
@@ -153,7 +154,7 @@ class PassExecutor:
                 raise Refused(f"analysis {required.name!r} {run.result.outcome}: {run.result.message}")
             self.reports.update(run.context.reports)
 
-    def _run_with_retries(self, info: PassInfo, params: Mapping[str, object]) -> _PassRun:
+    def _run_with_retries(self, info: PassInfo, params: JsonObject) -> _PassRun:
         """Run a pass, again with other parameters each time it asks for them."""
         attempts: list[Attempt] = []
         while True:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoopt.json_codec import to_json
+from autoopt.json_codec import JsonValue, to_json
 from autoopt.metrics import Metric
 from autoopt.model.files import digest_file
 from autoopt.registry import PassInfo, Registry, registry
+from autoopt.registry.describe import PassCode
 from autoopt.script import load_script
 from autoopt.target import Accelerator
 
@@ -23,7 +24,7 @@ class UserCode:
     """sha256 of the source."""
     objects: Mapping[str, object] = field(default_factory=dict)
     """Its module-level names."""
-    passes: Mapping[str, object] = field(default_factory=dict)
+    passes: Mapping[str, PassCode] = field(default_factory=dict)
     """Classes and functions that it registered, by name of the pass."""
 
     def info(self, name: str, accelerator: Accelerator | None = None) -> PassInfo:
@@ -84,7 +85,7 @@ def _unregister_user_passes(passes: Registry) -> None:
         passes.loaded.pop(name, None)
 
 
-def metrics_of(script: UserCode) -> list[dict[str, object]]:
+def metrics_of(script: UserCode) -> list[dict[str, JsonValue]]:
     """List the metrics that the script defines with `register_metric`, as JSON, without duplicates."""
     metrics: dict[str, Metric] = {}
     for item in script.objects.values():
