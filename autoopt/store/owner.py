@@ -1,4 +1,4 @@
-"""Who works: a process, named so that others can tell whether it still lives."""
+"""Owners of claims: processes, named so that others can tell if they still live."""
 
 from __future__ import annotations
 
@@ -7,77 +7,92 @@ import os
 import platform
 from functools import lru_cache
 from pathlib import Path
+from typing import Final, NamedTuple
 
-UNKNOWN = "-"
+UNKNOWN: Final = "-"
+
+
+class _Process(NamedTuple):
+    """The parts of an owner: `host/boot/pid namespace/pid/start`."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: str
+    start: str
 
 
 def this_process() -> str:
-    """`host/boot/pid namespace/pid/start` of this process; more may be appended after another `/`."""
-    return f"{_machine()}/{os.getpid()}/{_start(os.getpid()) or UNKNOWN}"
+    """The owner that stands for this process; more may be appended after another `/`."""
+    return "/".join((*_machine(), str(os.getpid()), _start(os.getpid()) or UNKNOWN))
 
 
 def is_known_alive(owner: str) -> bool:
-    """Whether the process that `owner` names is known to be running, on this machine."""
-    parts = owner.split("/")
-    if len(parts) < 5 or UNKNOWN in parts[1:5] or not parts[3].isdecimal():
+    """True if the process is known to be running on this machine."""
+    process = _parse(owner)
+    if process is None or UNKNOWN in process[1:]:
         return False
-    return parts[1:3] == _machine().split("/")[1:] and _start(int(parts[3])) == parts[4]
+    return process[1:3] == _machine()[1:] and _start(int(process.pid)) == process.start
 
 
 def is_known_dead(owner: str) -> bool:
-    """Whether the process that `owner` names is known to have ended.
+    """True if the process is known to have ended.
 
-    False where that cannot be told from here: another machine or container. Then only the lease's end decides.
+    False if this machine cannot know: the process is on another machine or in another container. Then only the end of
+    its lease decides.
     """
+    process = _parse(owner)
+    host, boot, namespace = _machine()
+    if process is None or UNKNOWN in (process.boot, boot):
+        return False
+    if process.boot != boot:
+        # Either this machine after a reboot, or another machine.
+        return process.host == host and not host.endswith(UNKNOWN)
+    if process.namespace != namespace or UNKNOWN in (namespace, process.start):
+        return False
+    return _has_ended(int(process.pid), process.start)
+
+
+def _parse(owner: str) -> _Process | None:
     parts = owner.split("/")
-    if len(parts) < 5 or not parts[3].isdecimal():
-        return False
-    host, boot, namespace, pid, start = parts[:5]
-    here_host, here_boot, here_namespace = _machine().split("/")
-    if UNKNOWN in (boot, here_boot):
-        return False
-    if boot != here_boot:  # the same machine after a reboot, or another machine
-        return host == here_host and not host.endswith(UNKNOWN)
-    if namespace != here_namespace or UNKNOWN in (namespace, start):
-        return False
-    return _ended(int(pid), start)
+    return _Process(*parts[:5]) if len(parts) >= 5 and parts[3].isdecimal() else None
 
 
 @lru_cache(maxsize=1)
-def _machine() -> str:
-    """`host/boot/pid namespace`; what cannot be read is `-`.
+def _machine() -> tuple[str, str, str]:
+    """Host, boot and pid namespace; `-` for what cannot be read.
 
-    The host is its name and a digest of its machine id: names alone repeat, and then
-    work would be taken from the living.
+    The host is its name with a digest of its machine id: names alone repeat, and then work would be taken from the
+    living.
     """
     machine_id = _read("/etc/machine-id")
-    known = hashlib.sha256(machine_id.encode()).hexdigest()[:8] if machine_id else UNKNOWN
-    host = f"{platform.node().replace('/', '_')}.{known}"
+    digest = hashlib.sha256(machine_id.encode()).hexdigest()[:8] if machine_id else UNKNOWN
+    host = f"{platform.node().replace('/', '_')}.{digest}"
     boot = _read("/proc/sys/kernel/random/boot_id").replace("-", "")
     try:
         namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
     except OSError:
         namespace = ""
-    return "/".join((host, boot or UNKNOWN, namespace or UNKNOWN))
+    return host, boot or UNKNOWN, namespace or UNKNOWN
 
 
-def _ended(pid: int, start: str) -> bool:
-    found = _start(pid)
-    if found is not None:
-        return found != start
+def _has_ended(pid: int, start: str) -> bool:
+    actual_start = _start(pid)
+    if actual_start is not None:
+        return actual_start != start
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # hidden from us, but there
+    except PermissionError:  # it exists, but belongs to another user
         return False
-    return bool(_read(f"/proc/{pid}/stat"))  # a zombie has ended; one that cannot be read at all may live
+    # A zombie has ended. A process whose state cannot be read may live.
+    return bool(_read(f"/proc/{pid}/stat"))
 
 
 def _start(pid: int) -> str | None:
-    """When a process began, in clock ticks since boot; None where there is none or it is a zombie."""
-    stat = _read(f"/proc/{pid}/stat")
-    fields = stat.rpartition(")")[2].split()
+    """The start of a process, in clock ticks since boot; None if it does not exist or is a zombie."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     if len(fields) < 20 or fields[0] in ("Z", "X", "x"):
         return None
     return fields[19]

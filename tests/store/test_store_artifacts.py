@@ -65,7 +65,7 @@ def test_what_was_lost_is_made_again_on_demand(sqlite_store: SqlStore, tmp_path:
     assert requests == [made]
     shutil.rmtree(sqlite_store.files.folder(made))
     sqlite_store.artifacts.restorer = lambda *_: write_model(tmp_path / "wrong", b"other bytes")
-    with pytest.raises(SystemFailure, match="as was said"):
+    with pytest.raises(SystemFailure, match="as expected"):
         sqlite_store.artifacts.path(made)
 
 
@@ -77,7 +77,7 @@ def test_what_is_no_model_folder_is_refused(sqlite_store: SqlStore, tmp_path: Pa
     (linked / "secret.data").symlink_to("/etc/hostname")
     with pytest.raises(InputError, match="not a regular file"):
         sqlite_store.artifacts.put(linked)
-    with pytest.raises(SystemFailure, match="as was said"):
+    with pytest.raises(SystemFailure, match="as expected"):
         sqlite_store.artifacts.put(write_model(tmp_path / "model", b"model"), "0" * 64)
     assert sqlite_store.artifacts.all() == ()
     assert sqlite_store.files.leftovers() == []

@@ -23,7 +23,7 @@ from autoopt.store.maintenance.quota import evict
 from autoopt.store.maintenance.stats import stats
 from autoopt.store.maintenance.transfer import export_run, import_run
 from autoopt.store.maintenance.verify import verify
-from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.store.sql.store import SqlStore
 
 
 def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) -> str:
@@ -150,13 +150,13 @@ def test_gc_spares_what_is_used_at_the_last_moment(sqlite_store: SqlStore) -> No
     assert collect(sqlite_store, dry_run=False).artifacts == ()
 
 
-def test_gc_on_both_databases(store: Store) -> None:
-    finished_run(store, b"old")
-    new = finished_run(store, b"new")
-    before = canonical(store, new)
-    age(require_sql(store))
-    assert len(collect(store, keep_runs=1, dry_run=False).artifacts) == 3
-    assert canonical(store, new) == before
+def test_gc_on_both_databases(database_store: SqlStore) -> None:
+    finished_run(database_store, b"old")
+    new = finished_run(database_store, b"new")
+    before = canonical(database_store, new)
+    age(database_store)
+    assert len(collect(database_store, keep_runs=1, dry_run=False).artifacts) == 3
+    assert canonical(database_store, new) == before
 
 
 # quota
@@ -187,31 +187,31 @@ def test_quota_evicts_the_longest_unused_that_can_be_made_again(sqlite_store: Sq
 # stats
 
 
-def test_stats_count_everything(store: Store) -> None:
-    finished_run(store)
-    store.claims.acquire("pass_run", key("claimed"))
-    found = stats(store)
+def test_stats_count_everything(database_store: SqlStore) -> None:
+    finished_run(database_store)
+    database_store.claims.acquire("pass_run", key("claimed"))
+    found = stats(database_store)
     assert found.rows["artifact"] == 3
     assert (found.pass_runs, found.evaluations) == ({"ok": 2, "claimed": 1}, {"ok": 1})
-    assert found.artifact_bytes == sum(a.bytes for a in store.artifacts.all())
+    assert found.artifact_bytes == sum(a.bytes for a in database_store.artifacts.all())
     assert found.database_bytes > 0
 
 
 # export and import
 
 
-def test_a_run_goes_to_another_machine_as_it_is(store: Store, tmp_path: Path) -> None:
-    finished_run(store, b"another")
-    run = finished_run(store)
-    export_run(store, run[:6], tmp_path / "run.tar")
+def test_a_run_goes_to_another_machine_as_it_is(database_store: SqlStore, tmp_path: Path) -> None:
+    finished_run(database_store, b"another")
+    run = finished_run(database_store)
+    export_run(database_store, run[:6], tmp_path / "run.tar")
     with open_store(None, tmp_path / "elsewhere") as other:
         assert import_run(other, tmp_path / "run.tar") == run
         assert import_run(other, tmp_path / "run.tar") == run, "again changes nothing"
-        assert canonical(other, run) == canonical(store, run)
+        assert canonical(other, run) == canonical(database_store, run)
         assert (len(other.artifacts.all()), len(other.runs.all()), len(other.events.all())) == (3, 1, 1)
         candidate = other.trials.all(run)[0].candidate
-        assert other.lineage.trace(candidate or "").source == store.runs.get(run).model
-        assert other.runs.get(run).created == store.runs.get(run).created
+        assert other.lineage.trace(candidate or "").source == database_store.runs.get(run).model
+        assert other.runs.get(run).created == database_store.runs.get(run).created
         assert other.runs.get(run).owner is None
         assert verify(other).ok
 

@@ -1,10 +1,10 @@
-"""Models as files: content-addressed folders that are whole or not there.
+"""Artifacts as files: content-addressed folders that are either complete or absent.
 
-    <root>/<first two digits>/<digest>/model.onnx      and external data files beside it
-    <root>/.tmp/…                                      what is being written; never read
-    <root>/.lock                                       shared by writers and readers for an instant, alone by deletion
+    <root>/<first two digits>/<digest>/model.onnx      with external data files beside it
+    <root>/.tmp/…                                      folders that are being written; never read
+    <root>/.lock                                       held briefly: shared by users and writers, alone by deletion
 
-A folder's modification time says when it was last used.
+The modification time of a folder is the time of its last use.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from typing import Final, TypeAlias
 from autoopt.errors import SystemFailure
 from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.store.faults import reached
-from autoopt.store.files.filesystem import sync_file, sync_folder
+from autoopt.store.files.filesystem import sync
 from autoopt.store.records import ArtifactRecord
 
-Print: TypeAlias = tuple[tuple[str, int, int, int], ...]
+Fingerprint: TypeAlias = tuple[tuple[str, int, int, int], ...]
+"""Name, size, modification time and inode of each file, which show a change without reading it."""
 TEMPORARY: Final = ".tmp"
 TOUCH_SECONDS: Final = 60.0
-"""How stale the time of last use may become while an artifact is in use."""
+"""Maximum age of the recorded time of last use while an artifact is in use."""
 
 
 class ArtifactLost(SystemFailure):
-    """An artifact's files are missing or are not what was stored; `digest` names it."""
+    """The files of an artifact are missing or damaged; `digest` names it."""
 
     def __init__(self, digest: str, what: str, where: str) -> None:
         self.digest = digest
@@ -40,72 +41,58 @@ class ArtifactLost(SystemFailure):
 
 
 class ArtifactFiles:
-    """The artifact folder. Safe for any number of threads and processes, also when they are killed."""
+    """The artifact folder. Safe for any number of threads and processes, even if they are killed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._verified: dict[str, Print] = {}
+        self._verified: dict[str, Fingerprint] = {}
         self._touched: dict[str, float] = {}
 
     def folder(self, digest: str) -> Path:
+        """The folder of an artifact, which may not exist."""
         return self.root / digest[:2] / digest
 
     def put(self, source: Path, digest: str | None = None, *, consume: bool = False) -> ArtifactRecord:
-        """Store the files of `source`; see `ArtifactStore.put`. What is there already, and intact, stays."""
+        """Store the files of `source`; see `ArtifactStore.put`. An intact artifact that exists already stays."""
         try:
-            found = self._put(source, digest, consume)
+            actual = self._put(source, digest, consume)
         except OSError as error:
             raise SystemFailure(f"the artifact cannot be stored: {error.strerror}", where=str(self.root)) from None
-        files = {name: path.stat().st_size for name, path in files_in(self.folder(found)).items()}
-        return ArtifactRecord(found, sum(files.values()), files)
-
-    def _put(self, source: Path, digest: str | None, consume: bool) -> str:
-        temporary = Path(tempfile.mkdtemp(dir=self._temporary()))
-        try:
-            self._copy(source, temporary, consume)
-            reached("after copy")
-            found = digest_folder(temporary)
-            if digest is not None and digest != found:
-                raise SystemFailure(f"is {found}, not {digest} as was said", where=str(source))
-            self._sync(temporary)
-            reached("after fsync")
-            self._place(temporary, found)
-            reached("after rename")
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return found
+        sizes = {name: path.stat().st_size for name, path in files_in(self.folder(actual)).items()}
+        return ArtifactRecord(actual, sum(sizes.values()), sizes)
 
     def path(self, digest: str) -> Path:
         """The verified model file; marks it as used.
 
         Raises:
-            ArtifactLost: missing, or its bytes are not those of `digest`.
+            ArtifactLost: The files are missing or do not have the digest.
         """
         folder = self.folder(digest)
         self._touch(folder, digest)
         try:
-            seen = fingerprint(folder)
-            if self._verified.get(digest) != seen:
-                if not seen or digest_folder(folder) != digest:
+            fingerprint = fingerprint_of(folder)
+            if self._verified.get(digest) != fingerprint:
+                if not fingerprint or digest_folder(folder) != digest:
                     raise ArtifactLost(digest, "the artifact is damaged", str(folder))
-                self._verified[digest] = seen
+                self._verified[digest] = fingerprint
             return model_in(folder)
         except FileNotFoundError:
             raise ArtifactLost(digest, "the artifact is missing", str(folder)) from None
 
-    def intact(self, digest: str) -> bool:
-        """Whether the files are there and are what they should be, read anew."""
+    def is_intact(self, digest: str) -> bool:
+        """True if the files exist and have the digest; reads all of them."""
         try:
             return digest_folder(self.folder(digest)) == digest
-        except Exception:  # unreadable, empty, not regular: whatever it is, it is not the artifact
+        except Exception:  # unreadable, empty, not regular: in any case it is not the artifact
             return False
 
     def digests(self) -> set[str]:
         """The digests that have a folder."""
-        return {f.name for f in self.root.glob("[0-9a-f][0-9a-f]/*") if len(f.name) == 64}
+        return {folder.name for folder in self.root.glob("[0-9a-f][0-9a-f]/*") if len(folder.name) == 64}
 
     def remove(self, digest: str) -> None:
-        """Take an artifact away. To be called within `alone`."""
+        """Remove an artifact. The caller holds `exclusive`."""
+        # Renaming first keeps an interrupted removal from leaving half an artifact.
         trash = Path(tempfile.mkdtemp(dir=self._temporary()))
         with suppress(FileNotFoundError):
             os.rename(self.folder(digest), trash / digest)
@@ -113,26 +100,24 @@ class ArtifactFiles:
         self._touched.pop(digest, None)
         shutil.rmtree(trash, ignore_errors=True)
 
-    def now(self) -> float:
-        """The file system's own clock, which says when things were used."""
-        with tempfile.TemporaryFile(dir=self._temporary()) as new:
-            return os.fstat(new.fileno()).st_mtime
-
-    def idle(self, paths: Iterable[Path]) -> dict[Path, float]:
-        """Seconds since each of `paths`, or anything in it, was last used or written; what is not there is left out."""
-        now, found = self.now(), {}
+    def idle_seconds(self, paths: Iterable[Path]) -> dict[Path, float]:
+        """Seconds since each of `paths`, or anything in it, was used or written; missing paths are left out."""
+        # The times of files are on the file system's own clock, which only a new file shows.
+        with tempfile.TemporaryFile(dir=self._temporary()) as file:
+            now = os.fstat(file.fileno()).st_mtime
+        seconds: dict[Path, float] = {}
         for path in paths:
             with suppress(FileNotFoundError):
-                found[path] = now - max(p.stat().st_mtime for p in (path, *path.rglob("*")))
-        return found
+                seconds[path] = now - max(part.stat().st_mtime for part in (path, *path.rglob("*")))
+        return seconds
 
     def leftovers(self) -> list[Path]:
-        """What writers that were killed left behind, and what writers are writing now."""
+        """Folders that killed writers left behind or that writers are writing now."""
         return list(self._temporary().iterdir())
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold off everyone who is about to use or store an artifact."""
+    def exclusive(self) -> Iterator[None]:
+        """Block everyone who is about to use or store an artifact."""
         with self._locked(fcntl.LOCK_EX):
             yield
 
@@ -148,58 +133,84 @@ class ArtifactFiles:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _copy(self, source: Path, temporary: Path, consume: bool) -> None:
-        for name, path in files_in(source).items():
-            target = temporary / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if consume and path.stat().st_nlink == 1 and path.stat().st_dev == temporary.stat().st_dev:
-                os.rename(path, target)
-            else:
-                shutil.copyfile(path, target)
-
-    def _sync(self, temporary: Path) -> None:
-        for path in files_in(temporary).values():
-            path.chmod(0o444)
-            sync_file(path)
-        for folder in [f for f in temporary.rglob("*") if f.is_dir()]:
-            sync_folder(folder)
-        temporary.chmod(0o755)
-        sync_folder(temporary)
-
-    def _place(self, temporary: Path, digest: str) -> None:
-        final = self.folder(digest)
-        with self._locked(fcntl.LOCK_SH):
-            new = not final.parent.exists()
-            final.parent.mkdir(parents=True, exist_ok=True)
-            if not self._rename(temporary, final):
-                if self.intact(digest):
-                    os.utime(final)
-                    return
-                self.remove(digest)  # damaged: ours replaces it
-                self._rename(temporary, final)
-            sync_folder(final.parent)
-            if new:
-                sync_folder(self.root)
-
-    @staticmethod
-    def _rename(source: Path, target: Path) -> bool:
+    def _put(self, source: Path, digest: str | None, consume: bool) -> str:
+        temporary = Path(tempfile.mkdtemp(dir=self._temporary()))
         try:
-            os.rename(source, target)
-        except OSError:
-            if not target.exists():
-                raise
-            return False
-        return True
+            _copy(source, temporary, consume)
+            reached("after copy")
+            actual = digest_folder(temporary)
+            if digest is not None and digest != actual:
+                raise SystemFailure(f"has digest {actual}, not {digest} as expected", where=str(source))
+            _make_durable(temporary)
+            reached("after fsync")
+            self._publish(temporary, actual)
+            reached("after rename")
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return actual
+
+    def _publish(self, temporary: Path, digest: str) -> None:
+        """Move a complete folder to its place. An intact artifact there stays, a damaged one is replaced."""
+        folder = self.folder(digest)
+        with self._locked(fcntl.LOCK_SH):
+            is_first = not folder.parent.exists()
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            if not _rename(temporary, folder):
+                if self.is_intact(digest):
+                    os.utime(folder)
+                    return
+                self.remove(digest)
+                _rename(temporary, folder)
+            sync(folder.parent)
+            if is_first:
+                sync(self.root)
 
     def _touch(self, folder: Path, digest: str) -> None:
         if time.monotonic() - self._touched.get(digest, -TOUCH_SECONDS) < TOUCH_SECONDS:
             return
-        with suppress(OSError), self._locked(fcntl.LOCK_SH):  # a store that cannot be written can still be read
+        with suppress(OSError), self._locked(fcntl.LOCK_SH):  # a read-only store can still be read
             os.utime(folder)
         self._touched[digest] = time.monotonic()
 
 
-def fingerprint(folder: Path) -> Print:
-    """Names, sizes, times and inodes: what tells, without reading them, that files are still the same."""
-    stats = [(name, path.stat()) for name, path in files_in(folder).items()] if folder.is_dir() else []
-    return tuple((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in stats)
+def fingerprint_of(folder: Path) -> Fingerprint:
+    """The fingerprint of the files in a folder; empty if there are none."""
+    if not folder.is_dir():
+        return ()
+    stats = [(name, path.stat()) for name, path in files_in(folder).items()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
+
+
+def _copy(source: Path, temporary: Path, consume: bool) -> None:
+    device = temporary.stat().st_dev
+    for name, path in files_in(source).items():
+        target = temporary / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        stat = path.stat()
+        # A file with other names may change under them.
+        if consume and stat.st_nlink == 1 and stat.st_dev == device:
+            os.rename(path, target)
+        else:
+            shutil.copyfile(path, target)
+
+
+def _make_durable(temporary: Path) -> None:
+    for path in files_in(temporary).values():
+        path.chmod(0o444)
+        sync(path)
+    for path in temporary.rglob("*"):
+        if path.is_dir():
+            sync(path)
+    temporary.chmod(0o755)
+    sync(temporary)
+
+
+def _rename(source: Path, target: Path) -> bool:
+    """Rename a folder; False if the target exists."""
+    try:
+        os.rename(source, target)
+    except OSError:
+        if not target.exists():
+            raise
+        return False
+    return True

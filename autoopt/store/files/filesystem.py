@@ -1,52 +1,52 @@
-"""What a folder lies on, and writing so that a power cut cannot undo it."""
+"""File systems: their kinds, and writing so that a power cut cannot undo it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from autoopt.errors import InputError
 
-NETWORK = frozenset(
+NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "fuse.glusterfs", "lustre"}
-) | {
-    "fuse.sshfs",
-    "fuse.s3fs",
-    "beegfs",
-    "ocfs2",
-    "gfs2",
-}
+    | {"fuse.sshfs", "fuse.s3fs", "beegfs", "ocfs2", "gfs2"}
+)
+"""Types of network file systems, as Linux names them."""
 
 
 def filesystem_of(path: Path, mounts: str | None = None) -> str:
-    """The type of file system that `path` lies on, as Linux names it; empty where that cannot be told.
+    """The type of the file system that holds `path`, as Linux names it; empty if it cannot be read.
 
     Args:
-        mounts: text in the form of `/proc/self/mounts`, which it is by default.
+        path: A file or folder, which need not exist.
+        mounts: Text in the form of `/proc/self/mounts`, which is the default.
     """
     if mounts is None:
         try:
             mounts = Path("/proc/self/mounts").read_text()
         except OSError:
             return ""
-    real = os.path.realpath(path)
-    best, kind = "", ""
+    real = Path(os.path.realpath(path))
+    deepest, kind = "", ""
     for line in mounts.splitlines():
         fields = line.split()
         if len(fields) < 3:
             continue
         point = fields[1].replace("\\040", " ")
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, fields[2]
+        # Of mounts at one point, the last one covers the others.
+        if real.is_relative_to(point) and len(point) >= len(deepest):
+            deepest, kind = point, fields[2]
     return kind
 
 
 def refuse_network_filesystem(file: Path, mounts: str | None = None) -> None:
-    """SQLite's write-ahead log needs memory shared between its users, which network file systems do not give.
+    """Refuse a place for SQLite whose write-ahead log its users could not share.
+
+    The log needs shared memory, which network file systems do not provide.
 
     Raises:
-        InputError: `file` would lie on one.
+        InputError: `file` would be on a network file system.
     """
     kind = filesystem_of(file, mounts)
     if kind in NETWORK:
@@ -57,15 +57,10 @@ def refuse_network_filesystem(file: Path, mounts: str | None = None) -> None:
         )
 
 
-def sync_folder(folder: Path) -> None:
-    """Make entries of `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make the bytes of a file, or the entries of a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def sync_file(file: Path) -> None:
-    """Make the bytes of `file` durable."""
-    sync_folder(file)  # the same call: a handle is a handle

@@ -1,6 +1,6 @@
-"""Artifacts on an object store or a shared folder (fsspec), so that machines without a common file system share them.
+"""Artifacts on an object store or a shared folder (fsspec), for machines without a common file system.
 
-<url>/<first two digits>/<digest>/<file>...     and `manifest.json` last: what has none is not there
+<url>/<first two digits>/<digest>/<file>...     and `manifest.json` last: an artifact without one does not exist
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.files import files_in
@@ -24,12 +24,13 @@ _FILE: Final = re.compile(r"/[0-9a-f]{2}/([0-9a-f]{64})/")
 
 
 class RemoteArtifacts:
-    """The copies at `url`. The folder on this machine is the cache in front of it; digests are verified there."""
+    """The copies at a URL. The folder on this machine is the cache in front of it; digests are verified there."""
 
     def __init__(self, url: str) -> None:
-        """
+        """Connect to a file system.
+
         Raises:
-            InputError: no such file system, or what it needs is not installed.
+            InputError: There is no such file system, or its library is not installed.
         """
         self._url = url
         self.safe_url = without_password(url)
@@ -39,18 +40,22 @@ class RemoteArtifacts:
             reason = redacted(str(error), url)
             raise InputError(f"artifacts cannot be kept there ({reason})", where=self.safe_url) from None
         self._root = PurePosixPath(root)
-        self._there: set[str] = set()
+        self._pushed: set[str] = set()
 
     def push(self, digest: str, folder: Path, *, replace: bool = False) -> None:
-        """Copy an artifact's files there, unless it is there already; its manifest says when it was last wanted.
-        `replace`: copy them in any case.
+        """Copy the files of an artifact unless they exist; its manifest records when a machine last wanted it.
+
+        Args:
+            digest: The digest of the artifact.
+            folder: Its files.
+            replace: Copy them even if they exist.
 
         Raises:
-            SystemFailure: it cannot be written.
+            SystemFailure: The copy cannot be written.
         """
-        if digest in self._there and not replace:
+        if digest in self._pushed and not replace:
             return
-        try:
+        with self._failing("written"):
             files = files_in(folder)
             if replace or not self._system.exists(self._at(digest, MANIFEST)):
                 for name, path in files.items():
@@ -59,17 +64,15 @@ class RemoteArtifacts:
                     self._system.put_file(str(path), target)
             sizes = {name: path.stat().st_size for name, path in files.items()}
             self._system.pipe_file(self._at(digest, MANIFEST), json.dumps(sizes).encode())
-        except Exception as error:  # any file system's own family of errors
-            raise self._failed("written", error) from None
-        self._there.add(digest)
+        self._pushed.add(digest)
 
     def pull(self, digest: str, folder: Path) -> bool:
-        """Copy an artifact's files into `folder`; False where it is not there.
+        """Copy the files of an artifact into `folder`; False if there is no such artifact.
 
         Raises:
-            SystemFailure: it cannot be read.
+            SystemFailure: The copy cannot be read.
         """
-        try:
+        with self._failing("read"), suppress(FileNotFoundError):  # another machine may remove it meanwhile
             if not self._system.exists(self._at(digest, MANIFEST)):
                 return False
             for name in json.loads(self._system.cat_file(self._at(digest, MANIFEST))):
@@ -79,63 +82,61 @@ class RemoteArtifacts:
                 target = folder.joinpath(*parts.parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._system.get_file(self._at(digest, name), str(target))
-        except FileNotFoundError:  # taken away meanwhile
-            return False
-        except Exception as error:
-            raise self._failed("read", error) from None
-        return True
+            return True
+        return False
 
     def written(self) -> dict[str, float]:
-        """The artifacts that have anything there, and when a file of each was last written, in seconds since 1970;
-        infinity where the file system does not say.
+        """The artifacts with any file, and the time of the last write of one, in seconds since 1970.
+
+        The time is infinite if the file system has no times.
 
         Raises:
-            SystemFailure: it cannot be read.
+            SystemFailure: The copies cannot be listed.
         """
-        found: dict[str, float] = {}
-        try:
+        times: dict[str, float] = {}
+        with self._failing("listed"), suppress(FileNotFoundError):
             self._system.invalidate_cache()
-            with suppress(FileNotFoundError):
-                for path, entry in self._system.find(str(self._root), detail=True).items():
-                    match = _FILE.search(str(path))
-                    if match is not None:
-                        found[match[1]] = max(found.get(match[1], 0.0), _seconds(entry))
-        except Exception as error:
-            raise self._failed("listed", error) from None
-        return found
+            for path, entry in self._system.find(str(self._root), detail=True).items():
+                match = _FILE.search(str(path))
+                if match is not None:
+                    times[match[1]] = max(times.get(match[1], 0.0), _write_time(entry))
+        return times
 
     def remove(self, digest: str) -> None:
-        """Take an artifact away, its manifest first, so that no half of it is ever taken for whole.
+        """Remove an artifact, its manifest first, so that no half of it ever looks complete.
 
         Raises:
-            SystemFailure: it cannot be written.
+            SystemFailure: The copy cannot be removed.
         """
-        self._there.discard(digest)
-        try:
+        self._pushed.discard(digest)
+        with self._failing("removed"):
             with suppress(FileNotFoundError):
                 self._system.rm_file(self._at(digest, MANIFEST))
             with suppress(FileNotFoundError):
                 self._system.rm(str(self._root / digest[:2] / digest), recursive=True)
-        except Exception as error:
-            raise self._failed("removed", error) from None
 
     def _at(self, digest: str, name: str) -> str:
         return str(self._root / digest[:2] / digest / name)
 
-    def _failed(self, what: str, error: Exception) -> SystemFailure:
-        text = redacted(f"{type(error).__name__}: {error}", self._url)
-        return SystemFailure(f"an artifact cannot be {what} ({text})", where=self.safe_url)
+    @contextmanager
+    def _failing(self, done: str) -> Iterator[None]:
+        """Turn the errors of any file system into `SystemFailure`."""
+        try:
+            yield
+        except Exception as error:  # each file system has its own family of errors
+            text = redacted(f"{type(error).__name__}: {error}", self._url)
+            raise SystemFailure(f"an artifact cannot be {done} ({text})", where=self.safe_url) from None
 
 
-def _seconds(entry: Mapping[str, Any]) -> float:
-    """When a file was last written, in seconds since 1970, as its file system says it."""
+def _write_time(entry: Mapping[str, object]) -> float:
+    """The time of the last write of a file, in seconds since 1970, as its file system gives it."""
     for key in ("LastModified", "mtime", "last_modified", "created", "updated"):
-        said = entry.get(key)
-        if isinstance(said, datetime):
-            return (said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp()
-        if isinstance(said, int | float):
-            return float(said)
-        if isinstance(said, str):
+        value = entry.get(key)
+        if isinstance(value, str):
             with suppress(ValueError):
-                return datetime.fromisoformat(said).timestamp()
+                value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        if isinstance(value, int | float):
+            return float(value)
     return math.inf

@@ -1,4 +1,4 @@
-"""Exported runs of earlier schemas: their rows go through the same migrations as a database does."""
+"""Exported runs of earlier schemas: their rows pass through the same migrations as a database."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from sqlalchemy import Connection, MetaData, Table, insert, select
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.schema import revisions, upgrade
 
-Rows: TypeAlias = dict[str, list[dict[str, Any]]]
+Row: TypeAlias = dict[str, Any]
+Rows: TypeAlias = dict[str, list[Row]]
+"""Rows by table."""
 
 
-def is_older(schema: Any) -> bool:
-    """Whether this autoopt knows how to bring rows of that schema to its own."""
+def is_older(schema: str) -> bool:
+    """True if this autoopt can migrate rows of that schema to its own."""
     return schema in revisions()
 
 
-def migrated(rows: Mapping[str, Any], schema: str) -> Rows:
-    """The rows of an exported run, by table, as the newest schema has them, made in a database of their own.
+def migrated(rows: Rows, schema: str) -> Rows:
+    """The rows of an exported run in the newest schema, made in a temporary database.
 
     Raises:
-        sqlalchemy.exc.SQLAlchemyError: they are no rows of that schema.
-        KeyError: a table that it does not have.
+        sqlalchemy.exc.SQLAlchemyError: They are not rows of that schema.
+        KeyError: A table that the schema does not have.
     """
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite:///{Path(folder) / 'rows.db'}")
@@ -36,35 +38,30 @@ def migrated(rows: Mapping[str, Any], schema: str) -> Rows:
             database.close()
 
 
-def _migrated(connection: Connection, rows: Mapping[str, Any], schema: str) -> Rows:
+def _migrated(connection: Connection, rows: Rows, schema: str) -> Rows:
     upgrade(connection, None, schema)
     before = _tables(connection)
-    written = {name: {column for row in items for column in row} for name, items in rows.items()}
-    for table in before.sorted_tables:
-        for row in rows.get(table.name, []):
+    for name in rows:
+        if name not in before:
+            raise KeyError(name)
+    for name, table in before.items():
+        for row in rows.get(name, []):
             connection.execute(insert(table).values(row))
-    unknown = set(rows) - set(before.tables)
-    if unknown:
-        raise KeyError(min(unknown))
     upgrade(connection, schema)
-    made: Rows = {name: [] for name in rows}
-    for table in _tables(connection).sorted_tables:
-        if columns := _kept(table, before, written):
-            made[table.name] = [dict(row) for row in connection.execute(select(*columns)).mappings()]
-    return made
+    result: Rows = {name: [] for name in rows}
+    for name, table in _tables(connection).items():
+        columns = list(table.c)
+        if name in before:
+            # An export leaves out the numbers of rows, owners and leases, and they stay out.
+            exported = {column for row in rows.get(name, []) for column in row}
+            columns = [column for column in columns if column.name in exported or column.name not in before[name].c]
+        if rows.get(name) or name not in before:
+            result[name] = [dict(row) for row in connection.execute(select(*columns)).mappings()]
+    return result
 
 
-def _tables(connection: Connection) -> MetaData:
-    found = MetaData()
-    found.reflect(connection)
-    found.remove(found.tables["alembic_version"])
-    return found
-
-
-def _kept(table: Table, before: MetaData, written: Mapping[str, set[str]]) -> list[Any]:
-    """The columns that the rows gave, and those that migrations added to them; numbers of rows, owners and leases are
-    not taken over. None where there are no rows."""
-    old, given = before.tables.get(table.name), written.get(table.name, set())
-    if old is None:
-        return list(table.c)
-    return [column for column in table.c if column.name in given or column.name not in old.c] if given else []
+def _tables(connection: Connection) -> Mapping[str, Table]:
+    """The tables of the database, in the order in which rows can be inserted."""
+    metadata = MetaData()
+    metadata.reflect(connection)
+    return {table.name: table for table in metadata.sorted_tables if table.name != "alembic_version"}

@@ -1,19 +1,17 @@
-"""A limit on the bytes of artifacts: the least recently used that can be made again go first.
+"""A limit on the bytes of artifacts: the least recently used of those that can be made again are evicted first.
 
-Their rows stay: lineage still tells how they came to be, and asking for one makes it again.
+Their rows stay: lineage still shows how they were made, and asking for one makes it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import Connection, select, update
 
 from autoopt.store.contracts import Store
-from autoopt.store.maintenance.gc import GRACE, MARGIN, idle
-from autoopt.store.maintenance.references import chosen, living_since, recomputable, sources
+from autoopt.store.maintenance.references import chosen, idle, reproducible, shared_copies
 from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches
 from autoopt.store.sql.store import SqlStore, require_sql
@@ -21,62 +19,61 @@ from autoopt.store.sql.store import SqlStore, require_sql
 
 @dataclass(frozen=True)
 class Evicted:
-    """What was evicted (or would be) and how many bytes of artifacts are left."""
+    """The artifacts that were evicted, or would be in a dry run."""
 
     dry_run: bool
     artifacts: tuple[str, ...]
     bytes: int
+    """The bytes that were freed."""
     left: int
+    """The bytes of all other artifacts."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 def evict(store: Store, limit: int, *, dry_run: bool = True) -> Evicted:
-    """Bring the artifacts down to `limit` bytes, as far as that goes.
+    """Bring the artifacts down to `limit` bytes as far as possible.
 
-    Kept in any case: source models, what a run's result names, and what was used within `GRACE` seconds or since the
-    oldest run under way began.
+    Source models, artifacts that a result names and artifacts in use stay in any case.
     """
     sql = require_sql(store)
-    shared = sql.remote.written() if sql.remote else {}
-    with sql.files.alone():
+    shared = shared_copies(sql)
+    with sql.files.exclusive():
         sizes, candidates = sql.database.read(lambda connection: _candidates(sql, connection, shared))
-        left, gone = sum(sizes.values()), []
+        rest = sum(sizes.values())
+        evicted = []
         for digest in candidates:
-            if left <= limit:
+            if rest <= limit:
                 break
-            gone.append(digest)
-            left -= sizes[digest]
+            evicted.append(digest)
+            rest -= sizes[digest]
         if not dry_run:
-            _mark(sql, gone)
-            for digest in gone:
+            _mark_absent(sql, evicted)
+            for digest in evicted:
                 sql.files.remove(digest)
     if sql.remote is not None and not dry_run:
-        for digest in gone:
+        for digest in evicted:
             sql.remote.remove(digest)
-    return Evicted(dry_run, tuple(gone), sum(sizes[d] for d in gone), left)
+    return Evicted(dry_run, tuple(evicted), sum(sizes.values()) - rest, rest)
 
 
-def _candidates(sql: SqlStore, connection: Connection, shared: Mapping[str, float]) -> tuple[dict[str, int], list[str]]:
-    """Bytes of all present artifacts, and those that may go, the longest unused first."""
+def _candidates(
+    store: SqlStore, connection: Connection, shared: Mapping[str, float]
+) -> tuple[dict[str, int], list[str]]:
+    """The bytes of all present artifacts, and those that may be evicted, the longest unused first."""
     artifact = tables.artifact.c
-    query = select(artifact.digest, artifact.bytes, artifact.created, sql.database.now.label("now"))
-    rows = connection.execute(query.where(artifact.present == 1)).all()
-    sizes: dict[str, int] = {row.digest: row.bytes for row in rows}
-    age = living_since(connection, sql.database)
-    limit = max(GRACE, age + MARGIN) if age else GRACE
-    free = (recomputable(connection, sources(connection)) - chosen(connection)) & set(sizes)
-    now = max((row.now for row in rows), default=0.0)
-    since = idle(sql, free, now, {row.digest: row.created for row in rows}, shared)
-    return sizes, sorted((d for d, seconds in since.items() if seconds >= limit), key=lambda d: (-since[d], d))
+    sizes: dict[str, int] = {}
+    for row in connection.execute(select(artifact.digest, artifact.bytes).where(artifact.present == 1)):
+        sizes[row.digest] = row.bytes
+    free = (reproducible(connection) - chosen(connection)) & sizes.keys()
+    seconds = idle(store, connection, free, shared)
+    return sizes, sorted(seconds, key=lambda digest: (-seconds[digest], digest))
 
 
-def _mark(sql: SqlStore, digests: Sequence[str]) -> None:
-    table = tables.artifact
-
+def _mark_absent(store: SqlStore, digests: Sequence[str]) -> None:
     def work(connection: Connection) -> None:
         for batch in batches(digests):
-            connection.execute(update(table).where(table.c.digest.in_(batch)).values(present=0))
+            connection.execute(update(tables.artifact).where(tables.artifact.c.digest.in_(batch)).values(present=0))
 
-    sql.database.write(work)
+    store.database.write(work)

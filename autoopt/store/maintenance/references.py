@@ -1,63 +1,104 @@
-"""Which artifacts must stay."""
+"""Artifacts that must stay, and artifacts that nobody has used for a while."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from typing import Final
 
 from sqlalchemy import Connection, select
 
 from autoopt.store.leases import is_run_abandoned
 from autoopt.store.sql import tables
-from autoopt.store.sql.database import Database
+from autoopt.store.sql.store import SqlStore
 
-_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+GRACE: Final = 3600.0
+"""Seconds since its last use in which an artifact stays in any case."""
+MARGIN: Final = 600.0
+"""Seconds before the start of the oldest run under way that count as its own: it was being set up."""
+_DIGEST: Final = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def referenced(connection: Connection) -> set[str]:
-    """Artifacts that rows point to: of runs, their trials, pass runs and evaluations."""
-    run, trial, work, judged = tables.run.c, tables.trial.c, tables.pass_run.c, tables.evaluation.c
-    columns = (run.model, trial.artifact, work.input_artifact, work.output_artifact, judged.artifact)
-    found: set[str] = set()
+    """Artifacts that runs, their trials, pass runs and evaluations point to."""
+    run, trial, pass_run, evaluation = tables.run.c, tables.trial.c, tables.pass_run.c, tables.evaluation.c
+    columns = (run.model, trial.artifact, pass_run.input_artifact, pass_run.output_artifact, evaluation.artifact)
+    digests = chosen(connection)
     for column in columns:
-        found |= set(connection.execute(select(column).where(column.is_not(None)).distinct()).scalars())
-    return found | chosen(connection)
+        digests.update(connection.execute(select(column).where(column.is_not(None)).distinct()).scalars())
+    return digests
 
 
 def chosen(connection: Connection) -> set[str]:
-    """Artifacts that users were given: whatever digest the result of a run or a sweep names."""
-    texts = [t for c in (tables.run.c.result, tables.sweep.c.result) for t in connection.execute(select(c)).scalars()]
-    return {digest for text in texts if text for digest in _DIGEST.findall(text)}
+    """Artifacts that users were given: all digests in the results of runs and sweeps."""
+    digests: set[str] = set()
+    for column in (tables.run.c.result, tables.sweep.c.result):
+        for text in connection.execute(select(column).where(column.is_not(None))).scalars():
+            digests.update(_DIGEST.findall(text))
+    return digests
 
 
 def sources(connection: Connection) -> set[str]:
     """Artifacts that cannot be made again: source models."""
-    return {
-        digest
-        for column in (tables.model.c.artifact, tables.run.c.model)
-        for digest in connection.execute(select(column)).scalars()
-    }
+    digests: set[str] = set()
+    for column in (tables.model.c.artifact, tables.run.c.model):
+        digests.update(connection.execute(select(column)).scalars())
+    return digests
 
 
-def living_since(connection: Connection, db: Database) -> float:
-    """For how many seconds the longest of the runs under way has been running; 0 where there is none."""
-    run = tables.run.c
-    query = select(run.created, run.lease, run.owner, db.now.label("now")).where(run.status == "running")
-    ages = [r.now - r.created for r in connection.execute(query) if not is_run_abandoned(r.lease, r.owner, r.now)]
-    return max(ages, default=0.0)
-
-
-def recomputable(connection: Connection, source: Set[str]) -> set[str]:
-    """Artifacts that pass runs lead to from a source that is present."""
-    work, artifact = tables.pass_run.c, tables.artifact.c
-    present = set(connection.execute(select(artifact.digest).where(artifact.present == 1)).scalars())
-    edges: dict[str, set[str]] = {}
-    query = select(work.input_artifact, work.output_artifact).where(work.outcome == "ok")
+def reproducible(connection: Connection) -> set[str]:
+    """Artifacts that pass runs lead to from a source model that is present, without the source models."""
+    pass_run, artifact = tables.pass_run.c, tables.artifact.c
+    outputs: dict[str, set[str]] = {}
+    query = select(pass_run.input_artifact, pass_run.output_artifact).where(pass_run.outcome == "ok")
     for before, after in connection.execute(query.distinct()):
-        edges.setdefault(before, set()).add(after)
-    reached, ahead = set[str](), [digest for digest in source if digest in present]
-    while ahead:
-        new = edges.get(ahead.pop(), set()) - reached
-        reached |= new
-        ahead.extend(new)
-    return reached - set(source)
+        outputs.setdefault(before, set()).add(after)
+    source = sources(connection)
+    present = set(connection.execute(select(artifact.digest).where(artifact.present == 1)).scalars())
+    reached, frontier = set[str](), source & present
+    while frontier:
+        frontier = set().union(*(outputs.get(digest, set()) for digest in frontier)) - reached
+        reached |= frontier
+    return reached - source
+
+
+def idle(store: SqlStore, connection: Connection, digests: Set[str], shared: Mapping[str, float]) -> dict[str, float]:
+    """The seconds since their last use of those artifacts that nobody may be about to use.
+
+    An artifact is in use for `GRACE` seconds, and since the start of the oldest run under way. Its last use is that on
+    this machine, or the wish of another machine for it; the time of its row if its files are at neither place.
+
+    Args:
+        store: The store.
+        connection: The open transaction.
+        digests: The artifacts to look at.
+        shared: `shared_copies`, listed before the transaction because that may take long.
+    """
+    artifact, now = tables.artifact.c, connection.execute(select(store.database.now)).scalar_one()
+    uses: dict[str, list[float]] = {}
+    for path, seconds in store.files.idle_seconds(map(store.files.folder, digests)).items():
+        uses.setdefault(path.name, []).append(seconds)
+    for digest, time in shared.items():
+        uses.setdefault(digest, []).append(now - time)
+    for row in connection.execute(select(artifact.digest, artifact.created)):
+        uses.setdefault(row.digest, [now - row.created])
+    limit = max(GRACE, _age_of_oldest_run(store, connection))
+    idle_seconds = {digest: min(uses.get(digest, [0.0])) for digest in digests}
+    return {digest: seconds for digest, seconds in idle_seconds.items() if seconds >= limit}
+
+
+def shared_copies(store: SqlStore) -> Mapping[str, float]:
+    """The artifacts that machines share, with the time at which one last wanted them."""
+    return {} if store.remote is None else store.remote.written()
+
+
+def _age_of_oldest_run(store: SqlStore, connection: Connection) -> float:
+    """Seconds since the oldest run under way was being set up; 0 without one."""
+    run = tables.run.c
+    query = select(run.created, run.lease, run.owner, store.database.now.label("now")).where(run.status == "running")
+    ages = [
+        row.now - row.created + MARGIN
+        for row in connection.execute(query)
+        if not is_run_abandoned(row.lease, row.owner, row.now)
+    ]
+    return max(ages, default=0.0)

@@ -1,11 +1,10 @@
-"""How much is in the store."""
+"""Statistics of a store."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Table, func, select
 
 from autoopt.store.contracts import Store
 from autoopt.store.sql import tables
@@ -15,41 +14,57 @@ from autoopt.store.sql.tables import HEAD, metadata
 
 @dataclass(frozen=True)
 class Stats:
-    """Rows by table, outcomes of pass runs and evaluations, bytes of artifacts (present ones) and of the database."""
+    """Numbers of rows and bytes."""
 
     database: str
     schema: str
     rows: dict[str, int]
+    """Rows by table."""
     pass_runs: dict[str, int]
+    """Pass runs by outcome; `claimed` is without one."""
     evaluations: dict[str, int]
+    """Evaluations by outcome."""
     artifact_bytes: int
+    """Bytes of the artifacts that are present."""
     evicted: int
+    """Number of the others."""
     database_bytes: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 def stats(store: Store) -> Stats:
-    """Count everything."""
+    """Count the rows and bytes of a store."""
     sql = require_sql(store)
+    artifact = tables.artifact.c
 
-    def query(connection: Connection) -> Stats:
-        rows = {
-            t.name: connection.execute(select(func.count()).select_from(t)).scalar_one() for t in metadata.sorted_tables
-        }
-        artifact = tables.artifact.c
+    def work(connection: Connection) -> Stats:
+        rows = {}
+        for table in metadata.sorted_tables:
+            rows[table.name] = connection.execute(select(func.count()).select_from(table)).scalar_one()
         size = connection.execute(select(func.sum(artifact.bytes)).where(artifact.present == 1)).scalar()
-        evicted = connection.execute(select(func.count()).where(artifact.present == 0)).scalar_one()
-        if sql.database.sqlite:
-            pages, page = (connection.exec_driver_sql(f"PRAGMA {p}").scalar_one() for p in ("page_count", "page_size"))
-            taken = pages * page
-        else:
-            taken = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
-        outcomes = []
-        for table in (tables.pass_run, tables.evaluation):
-            name = func.coalesce(table.c.outcome, "claimed")
-            outcomes.append({r[0]: r[1] for r in connection.execute(select(name, func.count()).group_by(name))})
-        return Stats(sql.safe_url, HEAD, rows, outcomes[0], outcomes[1], int(size or 0), evicted, int(taken))
+        return Stats(
+            database=sql.safe_url,
+            schema=HEAD,
+            rows=rows,
+            pass_runs=_count_by_outcome(connection, tables.pass_run),
+            evaluations=_count_by_outcome(connection, tables.evaluation),
+            artifact_bytes=int(size or 0),
+            evicted=connection.execute(select(func.count()).where(artifact.present == 0)).scalar_one(),
+            database_bytes=_database_bytes(connection),
+        )
 
-    return sql.database.read(query)
+    return sql.database.read(work)
+
+
+def _count_by_outcome(connection: Connection, table: Table) -> dict[str, int]:
+    outcome = func.coalesce(table.c.outcome, "claimed")
+    return {row[0]: row[1] for row in connection.execute(select(outcome, func.count()).group_by(outcome))}
+
+
+def _database_bytes(connection: Connection) -> int:
+    if connection.dialect.name == "postgresql":
+        return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+    pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    return int(pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one())

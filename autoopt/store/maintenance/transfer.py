@@ -1,7 +1,9 @@
-"""One run with its artifacts as one file, for another machine: a tar of JSON rows and model files, nothing that runs.
+"""Export and import: one run with its artifacts as one file, for another machine. Nothing in it is executed.
+
+The file is a tar archive:
 
 rows.json                      {"format": 1, "schema": …, "run": id, "tables": {table: [row, …]}}
-artifacts/<digest>/<file>      every present artifact that the rows point to
+artifacts/<digest>/<file>      all present artifacts that the rows point to
 """
 
 from __future__ import annotations
@@ -13,19 +15,19 @@ import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, String, Table, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 
 from autoopt.errors import InputError
-from autoopt.model.files import digest_folder
+from autoopt.model.files import digest_folder, files_in
 from autoopt.store import codec
 from autoopt.store.contracts import Store
-from autoopt.store.maintenance.older_exports import is_older, migrated
+from autoopt.store.maintenance.older_exports import Row, Rows, is_older, migrated
 from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches, insert_if_absent
 from autoopt.store.sql.store import SqlStore, require_sql
@@ -33,49 +35,62 @@ from autoopt.store.sql.tables import HEAD, metadata
 
 FORMAT: Final = 1
 MAX_ROWS_BYTES: Final = 1 << 30
-_MEMBER = re.compile(r"artifacts/([0-9a-f]{64})/([^/\x00]+(?:/[^/\x00]+)*)")
-_PRIVATE = frozenset({"number", "owner", "lease"})
-"""Columns that mean something only where they were written (`number` in tables that count their own rows)."""
+_ARTIFACT_FILE: Final = re.compile(r"artifacts/([0-9a-f]{64})/([^/\x00]+(?:/[^/\x00]+)*)")
+_LOCAL_COLUMNS: Final = ("number", "owner", "lease")
+"""Columns that mean something only in the database that they were written to."""
+
+
+class _Document(NamedTuple):
+    """The content of `rows.json`, in the newest schema."""
+
+    run: str
+    rows: Rows
 
 
 def export_run(store: Store, run: str, file: Path) -> None:
-    """Write a run (by id, beginning of it, or `latest`) and everything it points to into `file`.
+    """Write a run and everything it points to into a file.
+
+    Args:
+        store: The store that has the run.
+        run: Its id, the beginning of it, or `latest`.
+        file: The file to write.
 
     Raises:
-        InputError: no such run, or `file` is a folder or lies in none.
-        ArtifactLost: an artifact is damaged.
+        InputError: There is no such run, `file` is a folder, or its folder does not exist.
+        ArtifactLost: An artifact is damaged.
     """
     if file.is_dir() or not file.absolute().parent.is_dir():
         raise InputError("must be a file in a folder that exists", where=str(file))
     sql = require_sql(store)
     name = sql.runs.get(run).id
     rows = sql.database.read(lambda connection: _rows_of(connection, name))
-    document = {"format": FORMAT, "schema": HEAD, "run": name, "tables": rows}
+    content = codec.dumps({"format": FORMAT, "schema": HEAD, "run": name, "tables": rows}).encode()
     temporary = Path(f"{file}.{os.getpid()}.tmp")
     try:
         with tarfile.open(temporary, "w") as archive:
-            _add_bytes(archive, "rows.json", codec.dumps(document).encode())
+            _add(archive, "rows.json", io.BytesIO(content), len(content))
             for row in rows["artifact"]:
                 if row["present"]:
-                    folder = sql.artifacts.path(row["digest"]).parent
-                    for part in sorted(p for p in folder.rglob("*") if p.is_file()):
-                        _add_file(archive, f"artifacts/{row['digest']}/{part.relative_to(folder).as_posix()}", part)
+                    _add_artifact(archive, sql, row["digest"])
         os.replace(temporary, file)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def import_run(store: Store, file: Path) -> str:
-    """Take over a run written by `export_run`; returns its id. What is there already stays as it is.
+    """Import a run written by `export_run`. Existing rows and artifacts stay as they are.
+
+    Returns:
+        The id of the run.
 
     Raises:
-        InputError: not such a file, of another version, or its artifacts are not what they claim to be.
+        InputError: The file is not an export or has a newer format, or its artifacts do not have their digests.
     """
     sql = require_sql(store)
     try:
         with tarfile.open(file, "r:") as archive:
-            document = _document(archive, file)
-            rows = {t: [_checked(t, row, file) for row in items] for t, items in document["tables"].items()}
+            run, exported = _read_document(archive, file)
+            rows = {table: [_checked(table, row, file) for row in items] for table, items in exported.items()}
             with _unpacked(sql, archive, file) as folders:
                 for digest, folder in folders.items():
                     if digest_folder(folder) != digest:
@@ -85,146 +100,155 @@ def import_run(store: Store, file: Path) -> str:
         raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
     except SQLAlchemyError:
         raise InputError("its rows are not of the schema that it names", where=str(file)) from None
-    have = {a.digest for a in sql.artifacts.all()}
+    existing = {record.digest for record in sql.artifacts.all()}
     for row in rows["artifact"]:
-        row["present"] = int(row["digest"] in have)
+        row["present"] = int(row["digest"] in existing)
     try:
-        sql.database.write(lambda connection: _insert(sql, connection, rows))
+        sql.database.write(lambda connection: _insert(connection, rows))
     except (IntegrityError, StatementError):
         raise InputError("its rows do not fit together", where=str(file)) from None
-    return sql.runs.get(str(document["run"])).id
+    return sql.runs.get(run).id
 
 
-def _rows_of(connection: Connection, run: str) -> dict[str, list[dict[str, Any]]]:
-    """All rows that belong to a run, by table, in the order in which they can be inserted."""
-
-    def rows(table: Table, column: str, values: set[str]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for batch in batches(sorted(values)):
-            query = select(table).where(table.c[column].in_(batch))
-            found += [dict(row) for row in connection.execute(query).mappings()]
-        return found
-
-    def named(table: list[dict[str, Any]], *columns: str) -> set[str]:
-        return {row[column] for row in table for column in columns if row[column] is not None}
-
-    runs = rows(tables.run, "id", {run}) + rows(tables.run, "parent", {run})  # the whole before its parts
-    ids = {row["id"] for row in runs}
-    if runs[0]["parent"] is not None:
-        runs[0]["parent"] = None  # a part travels alone
-    trials = rows(tables.trial, "run", ids)
-    keys = {c: {k for t in trials for k in codec.loads(t[c])} for c in ("pass_runs", "evaluations")}
-    own = {t: set(connection.execute(select(t.c.key).where(t.c.run.in_(ids))).scalars()) for t in _WORK}
-    passes = _finished(rows(tables.pass_run, "key", keys["pass_runs"] | own[tables.pass_run]))
-    judged = _finished(rows(tables.evaluation, "key", keys["evaluations"] | own[tables.evaluation]))
-    digests = named(runs, "model") | named(trials, "artifact") | named(judged, "artifact")
-    digests |= named(passes, "input_artifact", "output_artifact")
-    found = {
-        "artifact": rows(tables.artifact, "digest", digests),
-        "model": rows(tables.model, "artifact", digests),
-        "environment": rows(tables.environment, "digest", named(passes + judged, "environment")),
-        "plan": rows(tables.plan, "digest", named(runs, "plan")),
-        "chain": rows(tables.chain, "plan", named(runs, "plan")),
-        "sweep": rows(tables.sweep, "id", named(runs, "sweep")),
+def _rows_of(connection: Connection, run: str) -> Rows:
+    """All rows that belong to a run, by table, as they travel."""
+    runs = _select(connection, tables.run, "id", {run})
+    runs[0]["parent"] = None  # a part of a run over several targets travels alone
+    runs += _select(connection, tables.run, "parent", {run})
+    ids = _values(runs, "id")
+    trials = _select(connection, tables.trial, "run", ids)
+    pass_runs = _results(connection, tables.pass_run, ids, _keys(trials, "pass_runs"))
+    evaluations = _results(connection, tables.evaluation, ids, _keys(trials, "evaluations"))
+    digests = _values(runs, "model") | _values(trials, "artifact") | _values(evaluations, "artifact")
+    digests |= _values(pass_runs, "input_artifact", "output_artifact")
+    environments = _values(pass_runs + evaluations, "environment")
+    plans = _values(runs, "plan")
+    rows = {
+        "artifact": _select(connection, tables.artifact, "digest", digests),
+        "model": _select(connection, tables.model, "artifact", digests),
+        "environment": _select(connection, tables.environment, "digest", environments),
+        "plan": _select(connection, tables.plan, "digest", plans),
+        "chain": _select(connection, tables.chain, "plan", plans),
+        "sweep": _select(connection, tables.sweep, "id", _values(runs, "sweep")),
         "run": runs,
         "trial": trials,
-        "pass_run": passes,
-        "evaluation": judged,
-        "metric_value": rows(tables.metric_value, "evaluation", named(judged, "key")),
-        "event": rows(tables.event, "run", ids),
+        "pass_run": pass_runs,
+        "evaluation": evaluations,
+        "metric_value": _select(connection, tables.metric_value, "evaluation", _values(evaluations, "key")),
+        "event": _select(connection, tables.event, "run", ids),
     }
-    return {table: [_public(table, row, ids) for row in items] for table, items in found.items()}
+    for table, items in rows.items():
+        for row in items:
+            _remove_local_values(table, row, ids)
+    return rows
 
 
-_WORK = (tables.pass_run, tables.evaluation)
+def _select(connection: Connection, table: Table, column: str, values: Set[str]) -> list[Row]:
+    rows: list[Row] = []
+    for batch in batches(sorted(values)):
+        query = select(table).where(table.c[column].in_(batch))
+        rows += map(dict, connection.execute(query).mappings())
+    return rows
 
 
-def _finished(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _values(rows: Iterable[Row], *columns: str) -> set[str]:
+    values = {row[column] for row in rows for column in columns}
+    return values - {None}
+
+
+def _keys(trials: Iterable[Row], column: str) -> set[str]:
+    keys: set[str] = set()
+    for trial in trials:
+        keys.update(codec.loads(trial[column]))
+    return keys
+
+
+def _results(connection: Connection, table: Table, runs: Set[str], keys: Set[str]) -> list[Row]:
+    """The finished results of runs, and those of others that their trials used."""
+    own = connection.execute(select(table.c.key).where(table.c.run.in_(runs))).scalars()
+    rows = _select(connection, table, "key", keys | set(own))
     return [row for row in rows if row["outcome"] is not None]
 
 
-def _public(table: str, row: dict[str, Any], runs: Set[str]) -> dict[str, Any]:
-    """A row without what is private; pass runs that another run executed come without that run."""
-    private = _PRIVATE - ({"number"} if table == "trial" else set())
-    kept = {name: value for name, value in row.items() if name not in private}
+def _remove_local_values(table: str, row: Row, runs: Set[str]) -> None:
+    for column in _LOCAL_COLUMNS:
+        # The number of a trial counts within its run; in other tables it counts the rows of the database.
+        if (table, column) != ("trial", "number"):
+            row.pop(column, None)
     if table in ("pass_run", "evaluation") and row["run"] not in runs:
-        kept["run"] = None
-    return kept
+        row["run"] = None
 
 
-def _checked(table: str, row: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """A row from a file as it may go into the database: known columns, right types, clean text."""
-    schema = metadata.tables[table].c
-    clean: dict[str, Any] = {}
-    for name, value in row.items():
-        column = schema.get(name)
-        kinds = (str,) if column is not None and isinstance(column.type, String) else (int, float)
-        if column is None or isinstance(value, bool) or (value is not None and not isinstance(value, kinds)):
-            raise InputError(f"table {table!r} has a wrong field {name!r}", where=str(file))
-        if isinstance(value, str):
-            value = codec.dumps(json.loads(value)) if column.info.get("json") else codec.text(value)
-        clean[name] = value
-    return clean
-
-
-def _insert(sql: SqlStore, connection: Connection, rows: Mapping[str, list[dict[str, Any]]]) -> None:
-    for table in metadata.sorted_tables:
-        for row in rows.get(table.name, []):
-            if table.name != "event" or row.get("id"):
-                insert_if_absent(connection, table, row)
-
-
-def _document(archive: tarfile.TarFile, file: Path) -> dict[str, Any]:
+def _read_document(archive: tarfile.TarFile, file: Path) -> _Document:
     member = archive.next()
     if member is None or member.name != "rows.json" or not member.isreg() or member.size > MAX_ROWS_BYTES:
         raise ValueError("it does not begin with rows.json")
     stream = archive.extractfile(member)
     assert stream is not None  # it is a regular file
     document: dict[str, Any] = json.load(stream)
-    schema = document["schema"]
-    if document["format"] != FORMAT or (schema != HEAD and not is_older(schema)):
+    version, schema, rows = document["format"], document["schema"], document["tables"]
+    if version != FORMAT or (schema != HEAD and not is_older(schema)):
         raise InputError(
-            f"has format {document['format']!r}, schema {schema!r}; this autoopt reads {FORMAT}, up to {HEAD}",
+            f"has format {version!r}, schema {schema!r}; this autoopt reads {FORMAT}, up to {HEAD}",
             where=str(file),
             remedy="it was made by a newer version: upgrade autoopt",
         )
     if schema != HEAD:
-        document["tables"] = migrated(document["tables"], schema)
-    if set(document["tables"]) - set(metadata.tables) or "artifact" not in document["tables"]:
+        rows = migrated(rows, schema)
+    if set(rows) - set(metadata.tables) or "artifact" not in rows:
         raise ValueError("unknown tables")
-    return document
+    return _Document(str(document["run"]), rows)
+
+
+def _checked(table: str, row: Row, file: Path) -> Row:
+    """A row from a file as it may go into the database: known columns, right types, clean text."""
+    checked: Row = {}
+    for name, value in row.items():
+        column = metadata.tables[table].c.get(name)
+        types = (str,) if column is not None and isinstance(column.type, String) else (int, float)
+        if column is None or isinstance(value, bool) or not isinstance(value, (*types, type(None))):
+            raise InputError(f"table {table!r} has a wrong field {name!r}", where=str(file))
+        if isinstance(value, str):
+            value = codec.dumps(json.loads(value)) if column.info.get("json") else codec.text(value)
+        checked[name] = value
+    return checked
+
+
+def _insert(connection: Connection, rows: Rows) -> None:
+    for table in metadata.sorted_tables:
+        for row in rows.get(table.name, []):
+            insert_if_absent(connection, table, row)
 
 
 @contextmanager
-def _unpacked(sql: SqlStore, archive: tarfile.TarFile, file: Path) -> Iterator[dict[str, Path]]:
-    """The artifacts of an archive as folders, written by us: regular files with plain names, nothing else is taken."""
-    root = Path(tempfile.mkdtemp(dir=sql.home))
+def _unpacked(store: SqlStore, archive: tarfile.TarFile, file: Path) -> Iterator[dict[str, Path]]:
+    """The artifacts of an archive as folders by digest. Only regular files with plain names are unpacked."""
+    root = Path(tempfile.mkdtemp(dir=store.home))
     try:
         folders: dict[str, Path] = {}
         while (member := archive.next()) is not None:
-            match = _MEMBER.fullmatch(member.name)
-            if match is None or not member.isreg() or set(match[2].split("/")) & {".", ".."}:
+            match = _ARTIFACT_FILE.fullmatch(member.name)
+            if match is None or not member.isreg() or {".", ".."} & set(match[2].split("/")):
                 raise InputError(f"has an entry that does not belong there: {member.name!r}", where=str(file))
-            target = root / match[1] / match[2]
+            folder = folders.setdefault(match[1], root / match[1])
+            target = folder / match[2]
             target.parent.mkdir(parents=True, exist_ok=True)
             stream = archive.extractfile(member)
             assert stream is not None  # it is a regular file
             with open(target, "xb") as out:
                 shutil.copyfileobj(stream, out)
-            folders[match[1]] = root / match[1]
         yield folders
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+def _add(archive: tarfile.TarFile, name: str, stream: io.BufferedIOBase, size: int) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size = len(content)
-    archive.addfile(entry, io.BytesIO(content))
+    entry.size = size
+    archive.addfile(entry, stream)
 
 
-def _add_file(archive: tarfile.TarFile, name: str, path: Path) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size = path.stat().st_size
-    with open(path, "rb") as stream:
-        archive.addfile(entry, stream)
+def _add_artifact(archive: tarfile.TarFile, store: SqlStore, digest: str) -> None:
+    for name, path in files_in(store.artifacts.path(digest).parent).items():
+        with open(path, "rb") as stream:
+            _add(archive, f"artifacts/{digest}/{name}", stream, path.stat().st_size)

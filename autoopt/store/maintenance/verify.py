@@ -1,83 +1,88 @@
-"""Reading every artifact anew: is what the database promises there, and is it what it was?"""
+"""Verification: reading every artifact and comparing it with its digest."""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 from autoopt.errors import AutooptError, one_line
 from autoopt.store.contracts import Restorer, Store
+from autoopt.store.records import ArtifactRecord
 from autoopt.store.sql.store import SqlStore, require_sql
 
 
 @dataclass(frozen=True)
 class Problem:
-    """An artifact that is not what it should be. `kind`: missing or damaged."""
+    """An artifact that is missing or damaged."""
 
     digest: str
-    kind: str
+    kind: Literal["missing", "damaged"]
     repaired: bool = False
     reason: str = ""
-    """Why it could not be repaired."""
+    """The reason why it could not be repaired."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found. Orphans are artifact folders that no row knows and what killed writers left: harmless, `gc`
-    takes them away."""
+    """The findings of a verification."""
 
     checked: int
     problems: tuple[Problem, ...]
     orphans: tuple[str, ...]
+    """Artifact folders without a row, and leftovers of killed writers: harmless, garbage collection removes them."""
 
     @property
     def ok(self) -> bool:
-        """Whether everything that is promised is there now."""
+        """True if all artifacts that should exist do now."""
         return all(problem.repaired for problem in self.problems)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {**asdict(self), "ok": self.ok}
 
 
 def verify(store: Store, repair: Restorer | None = None) -> Verification:
-    """Check every artifact's bytes.
+    """Check the bytes of every artifact.
 
     Args:
-        repair: makes a lost artifact again; what it makes counts only if its digest is the same.
+        store: The store to check.
+        repair: Makes a lost artifact again; the result counts only if it has the same digest.
     """
     sql = require_sql(store)
-    known = sql.artifacts.all()
-    lost = [a.digest for a in known if a.present and not sql.files.intact(a.digest) and not _elsewhere(sql, a.digest)]
-    problems = [Problem(digest, "damaged" if sql.files.folder(digest).is_dir() else "missing") for digest in lost]
+    records = sql.artifacts.all()
+    present = [record for record in records if record.present]
+    problems = []
+    for record in present:
+        if not _is_whole(sql, record):
+            exists = sql.files.folder(record.digest).is_dir()
+            problems.append(Problem(record.digest, "damaged" if exists else "missing"))
     if repair is not None:
-        problems = [
-            _repaired(sql, problem, repair) for problem in sorted(problems, key=lambda p: _steps(sql, p.digest))
-        ]
-    folders = sql.files.digests() - {a.digest for a in sql.artifacts.all()}
-    orphans = [*sorted(folders), *sorted(path.name for path in sql.files.leftovers())]
-    return Verification(sum(a.present for a in known), tuple(problems), tuple(orphans))
+        # The nearest to the source first: the others are made from them.
+        problems.sort(key=lambda problem: len(sql.lineage.trace(problem.digest).steps))
+        problems = [_repaired(sql, problem, repair) for problem in problems]
+    folders = sql.files.digests() - {record.digest for record in sql.artifacts.all()}
+    leftovers = [path.name for path in sql.files.leftovers()]
+    return Verification(len(present), tuple(problems), (*sorted(folders), *sorted(leftovers)))
 
 
-def _elsewhere(store: SqlStore, digest: str) -> bool:
-    """Whether an artifact that is not on this machine is, whole, where machines share theirs."""
-    folder = None if store.files.folder(digest).exists() else store.artifacts.fetch(digest)
-    if folder is None:
+def _is_whole(store: SqlStore, record: ArtifactRecord) -> bool:
+    """True if the files are intact on this machine, or absent here and intact where machines share artifacts."""
+    if store.files.is_intact(record.digest):
+        return True
+    if store.files.folder(record.digest).exists():
         return False
-    shutil.rmtree(folder, ignore_errors=True)
+    copy = store.artifacts.fetch(record.digest)
+    if copy is None:
+        return False
+    shutil.rmtree(copy, ignore_errors=True)
     return True
-
-
-def _steps(store: SqlStore, digest: str) -> int:
-    """Sources first: everything else is made from them."""
-    return len(store.lineage.trace(digest).steps)
 
 
 def _repaired(store: SqlStore, problem: Problem, repair: Restorer) -> Problem:
     try:
-        folder = store.artifacts.fetch(problem.digest)
-        made = folder or repair(problem.digest)
-        store.artifacts.put_back(problem.digest, made, replace_remote=folder is None)
+        copy = store.artifacts.fetch(problem.digest)
+        folder = copy or repair(problem.digest)
+        store.artifacts.put_back(problem.digest, folder, replace_remote=copy is None)
     except (AutooptError, OSError) as error:
-        return Problem(problem.digest, problem.kind, False, one_line(str(error)))
-    return Problem(problem.digest, problem.kind, True)
+        return replace(problem, reason=one_line(str(error)))
+    return replace(problem, repaired=True)

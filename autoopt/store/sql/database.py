@@ -1,4 +1,4 @@
-"""One database: connections, transactions and what to do when they fail."""
+"""One database: connections, transactions, and the handling of their failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
 from sqlalchemy import Connection, Double, Engine, create_engine, event, func, literal_column
@@ -23,16 +23,25 @@ from autoopt.store.files.filesystem import refuse_network_filesystem
 Result = TypeVar("Result")
 
 BUSY_SECONDS: Final = 60.0
-"""How long a SQLite writer waits for the others."""
-_PASSING_STATES = frozenset({"57P01", "57P02", "57P03", "40001", "40P01", "53300", "08000", "08003", "08006"})
+"""Time that a SQLite writer waits for the others."""
+CONNECT_ATTEMPTS: Final = 3
+"""Failed first connections after which the address counts as wrong."""
+_TRANSIENT_STATES: Final = frozenset({"57P01", "57P02", "57P03", "40001", "40P01", "53300", "08000", "08003", "08006"})
 """PostgreSQL: shutting down or starting up, serialisation, deadlock, too many or lost connections."""
+_EXAMPLES: Final = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
+_REMEDIES: Final = {
+    "is full": "free some space ('autoopt store gc' may), or move the store with AUTOOPT_HOME",
+    "no space left": "free some space on the database's server",
+    "readonly database": "the store is on something that cannot be written to; move it with AUTOOPT_HOME",
+}
+"""Remedies by words in the message of a database that cannot write."""
 
 
 def read_url(url: str) -> URL:
-    """The address with the driver autoopt uses.
+    """The address with the driver that autoopt uses.
 
     Raises:
-        InputError: not an address of SQLite or PostgreSQL; the address itself, which may hold a password, is not shown.
+        InputError: Not an address of SQLite or PostgreSQL. The message does not show it: it may hold a password.
     """
     try:
         parsed = make_url(url)
@@ -41,40 +50,38 @@ def read_url(url: str) -> URL:
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
-    if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
-        return parsed.set(drivername="sqlite", database=str(Path(parsed.database).absolute()))
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).absolute()))
     raise InputError(f"databases of kind {backend!r} without a file or server are not supported", remedy=_EXAMPLES)
 
 
-_EXAMPLES = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
+def without_secrets(url: URL) -> str:
+    """An address without password, options and driver, fit for messages."""
+    return url.set(query={}, drivername=url.get_backend_name()).render_as_string(hide_password=True)
 
 
 class Database:
     """Connections to one database. Thread-safe; after a fork each process gets connections of its own.
 
-    `read` and `write` run a function in a transaction and return its result. Both repeat it on a fresh connection when
-    the connection or the server fails, for at most `patience` seconds: what a `write` function does must be right also
-    when it was done already, as the answer to a commit can be lost.
+    `read` and `write` run a function in a transaction and return its result. If the connection or the server fails,
+    they repeat it on a fresh connection for at most `patience` seconds. The answer to a commit can be lost, so a
+    function that writes must also be right if its changes have already been made.
     """
 
     def __init__(self, url: str, patience: float = 90.0) -> None:
         self.url = read_url(url)
+        self.safe_url = without_secrets(self.url)
         self.patience = patience
         self.sqlite = self.url.get_backend_name() == "sqlite"
-        self.frozen = False
-        """Whether it can only be read, as its folder cannot be written to."""
+        self.read_only = False
+        """True if its folder cannot be written to."""
         if self.sqlite:
             file = Path(str(self.url.database))
             refuse_network_filesystem(file)
             _make_folder(file.parent)
-            self.frozen = file.exists() and not os.access(file.parent, os.W_OK)
-        self._engine = _engine(_read_only(self.url) if self.frozen else self.url)
+            self.read_only = file.exists() and not os.access(file.parent, os.W_OK)
+        self._engine = _engine(_read_only_url(self.url) if self.read_only else self.url)
         self._process = os.getpid()
-
-    @property
-    def safe_url(self) -> str:
-        """The address fit to be shown: no password, no options."""
-        return safe(self.url)
 
     @property
     def now(self) -> ColumnElement[float]:
@@ -84,149 +91,138 @@ class Database:
         return func.cast(func.extract("epoch", func.clock_timestamp()), Double)
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
-        """`work` in a transaction that only reads and sees one state of the database."""
-        return self._carry_out(work, writing=False)
+        """Run `work` in a transaction that only reads and sees one state of the database."""
+        return self._repeat(work, writing=False)
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
-        """`work` in a transaction that is committed as a whole or not at all."""
-        return self._carry_out(work, writing=True)
+        """Run `work` in a transaction that is committed as a whole or not at all."""
+        return self._repeat(work, writing=True)
 
-    def once(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `write`, but where connecting fails thrice it is taken for a mistake in the address.
+    def write_first(self, work: Callable[[Connection], Result]) -> Result:
+        """Like `write`, for the first transaction: if connecting keeps failing, the address counts as wrong.
 
         Raises:
-            InputError: there is no such server, database, user or password.
+            InputError: There is no such server, database, user or password.
         """
-        for attempt in range(3):
+        for attempt in range(1, CONNECT_ATTEMPTS + 1):
             try:
                 with self.transaction(writing=True) as connection:
                     return work(connection)
             except DBAPIError as error:
-                known = self.sqlite or error.connection_invalidated or _state(error)  # it was reached before
-                if _passing(error, self.sqlite) and known:
-                    return self.write(work)
-                if self._remedy(error):
+                if _remedy(error):
                     raise self._failure(error) from None
-                if attempt == 2 or not _passing(error, self.sqlite):
-                    raise InputError(self._say(error), where=self.safe_url, remedy="see AUTOOPT_DB_URL") from None
+                is_transient = self._is_transient(error)
+                if is_transient and (self.sqlite or error.connection_invalidated or _state(error)):
+                    break  # the database was reached
+                if attempt == CONNECT_ATTEMPTS or not is_transient:
+                    raise InputError(self._message(error), where=self.safe_url, remedy="see AUTOOPT_DB_URL") from None
             time.sleep(0.1 * random.random())
-        raise AssertionError("unreachable")
+        return self.write(work)
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        """One transaction, without repeating. On SQLite a writing one begins IMMEDIATE, so that it never finds out
-        half-way that another process is writing."""
+        """One transaction that is not repeated.
+
+        On SQLite a writing one begins IMMEDIATE, so that it never finds out half-way that another process is writing.
+        """
         if self._process != os.getpid():
             self._engine.dispose(close=False)
             self._process = os.getpid()
         with self._engine.connect() as connection:
-            connection = connection.execution_options(writing=writing and not self.frozen)
+            connection = connection.execution_options(writing=writing and not self.read_only)
             with connection.begin():
                 yield connection
 
-    def settle(self) -> None:
-        """Make all that is committed outlast a power cut; PostgreSQL does so at each commit.
+    def make_durable(self) -> None:
+        """Make all commits outlast a power cut; PostgreSQL does so at each commit.
 
         Raises:
-            SystemFailure: the disk is full or broken.
+            SystemFailure: The disk is full or broken.
         """
-        if self.sqlite:
-            with self._engine.connect() as connection:
-                driver = connection.connection.driver_connection
-                assert driver is not None  # it is checked out
-                try:
-                    driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
-                except sqlite3.Error as error:
-                    remedy = self._remedy(error)
-                    raise SystemFailure(one_line(str(error)), where=self.safe_url, remedy=remedy) from None
+        if not self.sqlite:
+            return
+        with self._engine.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert driver is not None  # it is checked out
+            try:
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+            except sqlite3.Error as error:
+                raise SystemFailure(one_line(str(error)), where=self.safe_url, remedy=_remedy(error)) from None
 
     def close(self) -> None:
+        """Close all connections; later calls open new ones."""
         self._engine.dispose()
 
-    def _carry_out(self, work: Callable[[Connection], Result], *, writing: bool) -> Result:
-        until = time.monotonic() + self.patience
-        attempt = 0
+    def _repeat(self, work: Callable[[Connection], Result], *, writing: bool) -> Result:
+        deadline = time.monotonic() + self.patience
+        pause = 0.02
         while True:
             try:
                 with self.transaction(writing=writing) as connection:
                     return work(connection)
             except DBAPIError as error:
-                if not _passing(error, self.sqlite):
-                    if _is_bug(error):
-                        raise
+                if _is_bug(error):
+                    raise
+                if not self._is_transient(error):
                     raise self._failure(error) from None
-                if time.monotonic() >= until:
-                    raise SystemFailure(
-                        self._say(error), where=self.safe_url, remedy=f"tried for {self.patience:.0f} s; is it running?"
-                    ) from None
-            time.sleep(min(2.0, 0.02 * 2**attempt) * (0.5 + random.random() / 2))
-            attempt += 1
+                if time.monotonic() >= deadline:
+                    remedy = f"tried for {self.patience:.0f} s; is it running?"
+                    raise SystemFailure(self._message(error), where=self.safe_url, remedy=remedy) from None
+            # Random pauses keep processes that failed together from retrying together.
+            time.sleep(pause * (0.5 + random.random() / 2))
+            pause = min(2.0, 2 * pause)
+
+    def _is_transient(self, error: DBAPIError) -> bool:
+        """True if trying again on a fresh connection may help."""
+        if self.sqlite:
+            return any(word in str(error.orig) for word in ("locked", "busy"))
+        if error.connection_invalidated or _state(error) in _TRANSIENT_STATES:
+            return True
+        # A server that cannot be reached gives no state.
+        return not _state(error) and type(error).__name__ in ("OperationalError", "InterfaceError")
 
     def _failure(self, error: DBAPIError) -> SystemFailure:
-        return SystemFailure(self._say(error), where=self.safe_url, remedy=self._remedy(error.orig))
+        return SystemFailure(self._message(error), where=self.safe_url, remedy=_remedy(error))
 
-    def _remedy(self, error: BaseException | None) -> str:
-        """What to do about a disk that does not take any more; empty for other errors."""
-        if isinstance(error, DBAPIError):
-            error = error.orig
-        said = str(error).lower()
-        return next((remedy for word, remedy in _DISK.items() if word in said), "")
-
-    def _say(self, error: DBAPIError) -> str:
-        said = one_line(str(error.orig or error).strip())
-        named = [value for name, value in self.url.query.items() if "pass" in name.lower()]
-        for secret in (str(text) for text in (self.url.password, *named) if text):
-            for written in (secret, unquote(secret), quote(secret, safe="")):
-                said = said.replace(written, "***")
-        return said
-
-
-_DISK: Final = {
-    "is full": "free some space ('autoopt store gc' may), or move the store with AUTOOPT_HOME",
-    "no space left": "free some space on the database's server",
-    "readonly database": "the store is on something that cannot be written to; move it with AUTOOPT_HOME",
-}
-"""What a database says when it cannot write, and what to do."""
-
-
-def _read_only(url: URL) -> URL:
-    """The address of a SQLite file whose folder cannot be written to. Where no unwritten changes lie beside it, nobody
-    writes it, and it needs no lock files."""
-    file = Path(str(url.database))
-    log = file.with_name(file.name + "-wal")
-    how = {"mode": "ro"} if log.exists() and log.stat().st_size else {"immutable": "1"}
-    return url.set(database=f"file:{quote(str(file))}", query={**how, "uri": "true"})
-
-
-def safe(url: URL) -> str:
-    """An address without password, options and driver."""
-    return url.set(query={}, drivername=url.get_backend_name()).render_as_string(hide_password=True)
+    def _message(self, error: DBAPIError) -> str:
+        """The message of the driver on one line, without passwords in any spelling."""
+        message = one_line(str(error.orig or error).strip())
+        secrets = [value for name, value in self.url.query.items() if "pass" in name.lower()]
+        for secret in (self.url.password, *secrets):
+            text = str(secret or "")
+            for spelling in {text, unquote(text), quote(text, safe="")} - {""}:
+                message = message.replace(spelling, "***")
+        return message
 
 
 def _engine(url: URL) -> Engine:
-    sqlite = url.get_backend_name() == "sqlite"
-    options: dict[str, Any] = {"hide_parameters": True}
-    if sqlite:
-        options["connect_args"] = {"timeout": BUSY_SECONDS}
-    else:
-        options |= {"connect_args": {"connect_timeout": 10}, "pool_pre_ping": False}
-    try:
-        engine = create_engine(url, **options)
-    except ImportError:
-        raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
-    if sqlite:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
-    return engine
+        return engine
+    try:
+        return create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
+    except ImportError:
+        raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
 
 
-def _prepare_sqlite(connection: Any, _: Any) -> None:
+def _read_only_url(url: URL) -> URL:
+    """The address of a SQLite file whose folder cannot be written to.
+
+    Without changes in a log beside it, nobody is writing it, and it can be read without lock files.
+    """
+    file = Path(str(url.database))
+    log = file.with_name(file.name + "-wal")
+    query = {"mode": "ro"} if log.exists() and log.stat().st_size else {"immutable": "1"}
+    return url.set(database=f"file:{quote(str(file))}", query={**query, "uri": "true"})
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # the driver's own BEGIN would be a deferred one
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = NORMAL")  # a power cut undoes the last commits, never half of one
-    cursor.close()
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # a power cut undoes the last commits, never half of one
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -241,17 +237,15 @@ def _make_folder(folder: Path) -> None:
         raise InputError(f"cannot be created: {error.strerror}", where=str(folder), remedy="see AUTOOPT_HOME") from None
 
 
+def _remedy(error: BaseException) -> str:
+    """The remedy for a disk that accepts no more data; empty for other errors."""
+    message = str(error).lower()
+    return next((remedy for words, remedy in _REMEDIES.items() if words in message), "")
+
+
 def _state(error: DBAPIError) -> str:
+    """The SQLSTATE code that PostgreSQL gave."""
     return str(getattr(error.orig, "sqlstate", None) or "")
-
-
-def _passing(error: DBAPIError, sqlite: bool) -> bool:
-    """Whether trying again on a fresh connection may help."""
-    if sqlite:
-        return any(word in str(error.orig) for word in ("locked", "busy"))
-    if error.connection_invalidated or _state(error) in _PASSING_STATES:
-        return True
-    return not _state(error) and type(error).__name__ in ("OperationalError", "InterfaceError")
 
 
 def _is_bug(error: DBAPIError) -> bool:

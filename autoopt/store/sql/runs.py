@@ -74,7 +74,7 @@ class SqlRuns(RunStore):
             return connection.execute(end).rowcount == 1 or connection.execute(same).first() is not None
 
         ended = self._database.write(work)
-        self._database.settle()
+        self._database.make_durable()
         return ended
 
     def get(self, name: str) -> RunRecord:

@@ -1,52 +1,95 @@
-"""Making and upgrading the tables."""
+"""Creating and upgrading the tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
 
 from autoopt.errors import InputError
-from autoopt.store.sql.database import Database, safe
+from autoopt.store.sql.database import Database, without_secrets
 from autoopt.store.sql.tables import HEAD, metadata
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-_version = Table(
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_version: Final = Table(
     "alembic_version",
     MetaData(),
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-_LOCK = 0x6175746F  # any number that nobody else locks
+_LOCK: Final = 0x6175746F
+"""The key of PostgreSQL's advisory lock: any number that nobody else uses."""
 
 
 def prepare(database: Database) -> None:
-    """Leave the database with the newest schema: made where there is none, upgraded where it is older.
+    """Bring the database to the newest schema: create the tables if there are none, upgrade older ones.
 
-    Alembic is imported only for an upgrade; at the newest version this is one query.
+    Alembic is imported only for an upgrade. At the newest version this is one query.
 
     Raises:
-        InputError: the database is newer than this autoopt, or holds tables of something else.
+        InputError: The database is newer than this autoopt, or holds tables of something else.
     """
-    if database.once(_version_of) == HEAD:
-        return
-    database.once(_make_or_upgrade)
+    if database.write_first(_version_of) != HEAD:
+        database.write_first(_create_or_upgrade)
 
 
-def _make_or_upgrade(connection: Connection) -> None:
+def upgrade(connection: Connection, current: str | None, target: str = HEAD) -> None:
+    """Upgrade the schema within the open transaction.
+
+    Args:
+        connection: The open transaction.
+        current: The revision of the schema; None for an empty database.
+        target: The revision to upgrade to.
+
+    Raises:
+        InputError: This autoopt does not know the current revision.
+    """
+    from alembic import command
+
+    if current is not None and current not in revisions():
+        raise InputError(
+            f"the database has schema {current}, which this autoopt (schema {HEAD}) does not know",
+            where=without_secrets(connection.engine.url),
+            remedy="it was made by a newer version: upgrade autoopt",
+        )
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, target)
+
+
+def revisions() -> frozenset[str]:
+    """All schemas that were ever released."""
+    from alembic.script import ScriptDirectory
+
+    return frozenset(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _create_or_upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets in one at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    found = _version_of(connection)
-    if found == HEAD:
+    current = _version_of(connection)
+    if current == HEAD:  # another process was faster
         return
-    if found is not None:
-        upgrade(connection, found)
+    if current is not None:
+        upgrade(connection, current)
         return
-    strangers = set(inspect(connection).get_table_names()) & set(metadata.tables)
-    if strangers:
+    foreign = set(inspect(connection).get_table_names()) & set(metadata.tables)
+    if foreign:
         raise InputError(
-            f"the database has a table {min(strangers)!r} that autoopt did not make",
-            where=_name(connection),
+            f"the database has a table {min(foreign)!r} that autoopt did not make",
+            where=without_secrets(connection.engine.url),
             remedy="give autoopt a database or schema of its own",
         )
     metadata.create_all(connection)
@@ -57,36 +100,5 @@ def _make_or_upgrade(connection: Connection) -> None:
 def _version_of(connection: Connection) -> str | None:
     if not inspect(connection).has_table(_version.name):
         return None
-    found: str | None = connection.execute(select(_version.c.version_num)).scalar()
-    return found
-
-
-def upgrade(connection: Connection, found: str | None, to: str = HEAD) -> None:
-    """Bring the schema from revision `found` (None: an empty database) to `to`, in the open transaction."""
-    from alembic import command
-    from alembic.config import Config
-
-    if found is not None and found not in revisions():
-        raise InputError(
-            f"the database has schema {found}, which this autoopt (schema {HEAD}) does not know",
-            where=_name(connection),
-            remedy="it was made by a newer version: upgrade autoopt",
-        )
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, to)
-
-
-def revisions() -> frozenset[str]:
-    """Every schema that was ever released."""
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return frozenset(script.revision for script in ScriptDirectory.from_config(config).walk_revisions())
-
-
-def _name(connection: Connection) -> str:
-    return safe(connection.engine.url)
+    version: str | None = connection.execute(select(_version.c.version_num)).scalar()
+    return version
