@@ -1,4 +1,4 @@
-"""The `autoopt` command: which command lives where, and what becomes of an error."""
+"""The `autoopt` command: the table of commands, global options, and exit codes of errors."""
 
 from __future__ import annotations
 
@@ -7,80 +7,53 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import typer
 
 from autoopt.errors import EXIT_INTERRUPTED, AutooptError, one_line
 
-# name -> (module, function or Typer object in it, one line of help). Order of the help page.
-COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
-    "init": ("autoopt.cli.init", "init", "Propose a dag.yaml for a model."),
-    "plan": ("autoopt.cli.plan", "plan", "Show the chains of a DAG, and what was pruned and why."),
-    "run": ("autoopt.cli.run", "run", "Search the DAG for a model and leave the best one in out/."),
-    "resume": ("autoopt.cli.resume", "resume", "Continue a run that was interrupted."),
-    "sweep": ("autoopt.cli.sweep", "sweep", "Run over a zoo of models."),
-    "serve": ("autoopt.cli.serve", "serve", "Bring up the Prefect server, a worker and the deployments."),
-    "passes": ("autoopt.cli.passes", "app", "List the passes, show one, write a new one."),
-    "apply": ("autoopt.cli.apply", "apply", "Run one pass on a model."),
-    "compare-models": ("autoopt.cli.compare_models", "compare_models", "Compare the outputs of two models."),
-    "runs": ("autoopt.cli.runs", "runs", "List the runs."),
-    "best": ("autoopt.cli.runs", "best", "Show the result of a run: best model and Pareto front."),
-    "lineage": ("autoopt.cli.lineage", "lineage", "Show how a model came to be."),
-    "replay": ("autoopt.cli.replay", "replay", "Make a model again from its recipe."),
-    "report": ("autoopt.cli.report", "report", "Write a run as an HTML page."),
-    "compare": ("autoopt.cli.compare", "compare", "Compare the best models of two runs."),
-    "store": ("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),
-    "doctor": ("autoopt.cli.doctor", "doctor", "Check the installation and say what to do."),
+
+class Command(NamedTuple):
+    """A command; only the one that is called is imported."""
+
+    module: str
+    attribute: str
+    """A function, or a Typer object for a group of commands."""
+    help: str
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "init": Command("autoopt.cli.init", "init", "Propose a dag.yaml for a model."),
+    "plan": Command("autoopt.cli.plan", "plan", "Show the chains of a DAG, and what was pruned and why."),
+    "run": Command("autoopt.cli.run", "run", "Search a DAG for the best model and write it to out/."),
+    "resume": Command("autoopt.cli.run", "resume", "Resume interrupted runs."),
+    "sweep": Command("autoopt.cli.sweep", "sweep", "Run over a zoo of models and compare with the last sweep."),
+    "serve": Command("autoopt.cli.serve", "serve", "Start a Prefect server, workers and deployments."),
+    "passes": Command("autoopt.cli.passes", "app", "List passes, show one, or create one from a template."),
+    "apply": Command("autoopt.cli.apply", "apply", "Apply one pass to a model."),
+    "compare-models": Command("autoopt.cli.compare_models", "compare_models", "Compare two models layer by layer."),
+    "runs": Command("autoopt.cli.runs", "runs", "List runs."),
+    "best": Command("autoopt.cli.runs", "best", "Show the result of a run: best model and Pareto front."),
+    "lineage": Command("autoopt.cli.lineage", "lineage", "Show how a model was made."),
+    "replay": Command("autoopt.cli.lineage", "replay", "Rebuild a model from its recipe."),
+    "report": Command("autoopt.cli.runs", "report", "Write a run as an HTML page."),
+    "compare": Command("autoopt.cli.runs", "compare", "Compare the best models of two runs."),
+    "store": Command("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),
+    "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes."),
 }
+"""By name, in the order of the help page."""
 EXIT_PIPE, EXIT_BUG = 141, 3
 UsageError: Any = typer.BadParameter.__base__
-"""The parser's own error, of which `BadParameter` is one; typer does not export it under a name of its own."""
-
-
-def build(wanted: str | None) -> typer.Typer:
-    """The application, with the implementation of `wanted` alone; the other commands are names with their help."""
-    app = typer.Typer(
-        name="autoopt",
-        help="Find out by measuring which sequence of ONNX passes makes a model best on your hardware.",
-        rich_markup_mode=None,
-        add_completion=False,
-        no_args_is_help=False,
-    )
-
-    @app.callback()
-    def options(
-        version: bool = typer.Option(False, "--version", is_eager=True, callback=_version, help="Print the version."),
-    ) -> None: ...
-
-    for name, (module, attribute, text) in COMMANDS.items():
-        if name == wanted:
-            item = getattr(import_module(module), attribute)
-            if isinstance(item, typer.Typer):
-                app.add_typer(item, name=name, help=text)
-            else:
-                app.command(name)(item)
-        elif find_spec(module) is not None:
-            app.command(name, help=text)(_elsewhere)
-    return app
-
-
-def _elsewhere() -> None:
-    raise AssertionError("a command that was not asked for is never called")
-
-
-def _version(value: bool) -> None:
-    if value:
-        from importlib.metadata import version
-
-        typer.echo(version("autoopt"))
-        raise typer.Exit
+"""The parser's base error, which typer does not export."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 done, 1 fell short, 2 wrong input, 3 the system failed."""
-    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    """Run the command line; returns the exit code.
+
+    0 success, 1 the result falls short (see the command), 2 wrong input, 3 failure of the system or a bug.
+    """
+    arguments = list(argv if argv is not None else sys.argv[1:]) or ["--help"]
     try:
         code = _call(arguments)
         sys.stdout.flush()
@@ -93,12 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AutooptError as error:
         return _fail(str(error), error.exit_code)
     except UsageError as error:
-        context = error.ctx
-        where = context.command_path if context else "autoopt"
-        return _fail(f"{where}: {error.format_message().rstrip('.')}; '{where} --help' shows what it takes", 2)
+        command = "autoopt"
+        if error.ctx:
+            command = error.ctx.command_path
+        return _fail(f"{command}: {error.format_message().rstrip('.')}; see '{command} --help'", 2)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}", EXIT_BUG)
+        return _fail(_describe(error), EXIT_BUG)
     except Exception as error:
         if os.environ.get("AUTOOPT_DEBUG"):
             raise
@@ -106,12 +79,71 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{text}; please report it (AUTOOPT_DEBUG=1 shows the traceback)", EXIT_BUG)
 
 
+def build(name: str | None) -> typer.Typer:
+    """Create the application with the implementation of one command; the others have only their names and help."""
+    app = typer.Typer(
+        name="autoopt",
+        help="Find the best form of an ONNX model on your hardware by measuring sequences of optimization passes.",
+        rich_markup_mode=None,
+        add_completion=False,
+        no_args_is_help=False,
+    )
+    app.callback()(_global_options)
+    for command_name, command in COMMANDS.items():
+        if command_name != name:
+            app.command(command_name, help=command.help)(_not_called)
+            continue
+        item = getattr(import_module(command.module), command.attribute)
+        if isinstance(item, typer.Typer):
+            app.add_typer(item, name=name, help=command.help)
+        else:
+            app.command(name)(item)
+    return app
+
+
+def _show_version(requested: bool) -> None:
+    if requested:
+        from importlib.metadata import version
+
+        typer.echo(version("autoopt"))
+        raise typer.Exit
+
+
+def _global_options(
+    version: bool = typer.Option(False, "--version", is_eager=True, callback=_show_version, help="Print the version."),
+    verbose: bool = typer.Option(False, "--verbose", help="Log what happens to standard error."),
+    debug: bool = typer.Option(False, "--debug", help="Log in detail, and show the traceback of an internal error."),
+) -> None:
+    if debug:
+        os.environ["AUTOOPT_DEBUG"] = "1"
+    if verbose or debug:
+        # Imported only now: `logging` would slow down `autoopt --help`.
+        from autoopt.cli.logs import show_logs
+
+        show_logs(debug)
+
+
+def _not_called() -> None:
+    raise AssertionError("only the implementation of the given command is called")
+
+
 def _call(arguments: list[str]) -> int:
-    wanted = next((a for a in arguments if not a.startswith("-")), None)
-    module = COMMANDS[wanted][0] if wanted in COMMANDS else ""
-    app = build(wanted if module and find_spec(module) is not None else None)
-    code = typer.main.get_command(app).main(args=arguments, prog_name="autoopt", standalone_mode=False)
-    return code if isinstance(code, int) else 0
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    name = None
+    if words and words[0] in COMMANDS:
+        name = words[0]
+    command = typer.main.get_command(build(name))
+    code = command.main(args=arguments, prog_name="autoopt", standalone_mode=False)
+    if isinstance(code, int):
+        return code
+    return 0
+
+
+def _describe(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.filename:
+        return f"{error.filename}: {reason}"
+    return reason
 
 
 def _fail(text: str, code: int) -> int:
@@ -121,7 +153,7 @@ def _fail(text: str, code: int) -> int:
 
 
 def _silence_stdout() -> None:
-    """So that the interpreter's own flush at exit does not fail once more."""
+    """Redirect standard output to nowhere, so that the interpreter's flush at exit does not fail once more."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

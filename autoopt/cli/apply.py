@@ -1,4 +1,4 @@
-"""`autoopt apply`: one pass on one model."""
+"""`autoopt apply`: one pass applied to one model."""
 
 from __future__ import annotations
 
@@ -11,38 +11,42 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json
+from autoopt.cli.output import AsJson, parse_assignments, print_json
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
-from autoopt.errors import InputError, one_line
+from autoopt.errors import one_line
 
 if TYPE_CHECKING:
     from autoopt.passes.request import StepReply
 
 
-def apply(
+def apply(  # noqa: PLR0913, PLR0917  options of the command
     name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.")],
     model: Annotated[Path, typer.Argument(help="The model (.onnx).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the new model.")],
     param: Annotated[
-        list[str] | None, typer.Option("--param", "-p", help="NAME=VALUE; the value as JSON or plain text.")
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter; the value is JSON or plain text."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Calibration data.")] = None,
     data_root: Annotated[
-        str | None, typer.Option(help="Folder or URL that relative paths of `data` parameters start from.")
+        str | None, typer.Option(help="Folder or URL that relative paths in `data` parameters start from.")
     ] = None,
-    user_script: Annotated[str | None, typer.Option(help="Python file (path or URL) that registers passes.")] = None,
+    user_script: Annotated[str | None, typer.Option(help="Python file or URL that registers passes.")] = None,
     device: TargetDevice = None,
     ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one pass on a model."""
+    """Apply one pass to a model.
+
+    Exit code 1 if the pass refuses the model or fails.
+    """
     from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, copy_out
 
     accelerator = accelerator_of(device, ep)
     with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
         try:
             options = PassSettings(data, user_script, accelerator, data_root)
-            applied = apply_pass(name, model, Path(folder), parse_params(param or []), options)
+            applied = apply_pass(name, model, Path(folder), parse_assignments(param, "--param"), options)
         except PassFailed as error:
             sys.stderr.write(one_line(str(error)) + "\n")
             raise typer.Exit(1) from error
@@ -53,26 +57,6 @@ def apply(
         print_json({**document, "files": [str(file) for file in files]})
     else:
         _show(applied.step, files)
-
-
-def parse_params(given: list[str]) -> dict[str, Any]:
-    """`["a=1", "b=text"]` -> `{"a": 1, "b": "text"}`.
-
-    Raises:
-        InputError: no `=`, or a name given twice.
-    """
-    params: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputError(f"--param {text!r}: must be NAME=VALUE")
-        if name in params:
-            raise InputError(f"--param {name!r} is given twice")
-        try:
-            params[name] = json.loads(value)
-        except ValueError:
-            params[name] = value
-    return params
 
 
 def _checked(found: Mapping[str, Any]) -> str:

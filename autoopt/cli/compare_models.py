@@ -2,86 +2,133 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.errors import InputError, SystemFailure, one_line
+from autoopt.errors import InputError, one_line
 
-METRICS = {
+FIGURES = {
     "cosine": "cosine {:.6f}",
     "relative_l2": "relative L2 {:.3g}",
     "max_abs_error": "largest error {:.3g}",
     "top1_agreement": "top-1 agreement {:.3f}",
     "kl": "KL {:.3g}",
 }
-SECONDS = 600.0
-"""Time limit of the comparison."""
+TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class OutputComparison:
+    """One output of both models; metrics without a meaning for it are None."""
+
+    name: str
+    shape: tuple[int, ...]
+    cosine: float | None
+    relative_l2: float | None
+    max_abs_error: float | None
+    top1_agreement: float | None
+    kl: float | None
+    note: str = ""
+    """The reason why it cannot be compared as numbers."""
+
+
+@dataclass(frozen=True)
+class LayerComparison:
+    """One tensor that both models compute."""
+
+    name: str
+    op: str
+    shape: tuple[int, ...]
+    cosine: float
+    relative_l2: float
+    max_abs_error: float
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """The value of `autoopt.measure.layerwise:compare_models`."""
+
+    outputs: tuple[OutputComparison, ...]
+    tensors: tuple[LayerComparison, ...]
+    only_source: int
+    only_candidate: int
+    first_different: str | None
 
 
 def compare_models(
-    first: Annotated[Path, typer.Argument(metavar="A.onnx", help="The model to compare with.")],
+    first: Annotated[Path, typer.Argument(metavar="A.onnx", help="The reference model.")],
     second: Annotated[Path, typer.Argument(metavar="B.onnx", help="The model made from it.")],
-    data: Annotated[str | None, typer.Option(help="Data to run; made up from the model's inputs otherwise.")] = None,
-    items: Annotated[int, typer.Option(min=1, help="Items to run.")] = 4,
-    every: Annotated[bool, typer.Option("--all", help="Show every layer, not only those that differ.")] = False,
+    data: Annotated[
+        str | None, typer.Option(help="Data to run on [default: generated from the model's inputs].")
+    ] = None,
+    items: Annotated[int, typer.Option(min=1, help="Number of items to run.")] = 4,
+    every: Annotated[bool, typer.Option("--all", help="Show all layers, not only those that differ.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two models output by output and layer by layer."""
-    from autoopt.outcome import Outcome
+    from autoopt.json_codec import from_json
     from autoopt.workers import call_once
 
     for path in (first, second):
         if not path.is_file():
             raise InputError("no such model", where=str(path))
-    payload: dict[str, Any] = {
+    if data and Path(data).exists():
+        data = str(Path(data).absolute())
+    payload: dict[str, object] = {
         "source": {"path": str(first.absolute())},
         "candidate": {"path": str(second.absolute())},
-        "data": str(Path(data).absolute()) if data and Path(data).exists() else data,
+        "data": data,
         "metrics": [],
         "settings": {"samples": items},
     }
-    called = call_once("autoopt.measure.layerwise:compare_models", payload, SECONDS)
-    if called.value is None:
-        kind = SystemFailure if called.outcome is Outcome.FAILED and "SystemFailure" in called.message else InputError
-        said = called.message.removeprefix("InputError: ") or str(called.outcome)
-        named = any(str(given) in said for given in (first.absolute(), second.absolute(), data) if given is not None)
-        raise kind(said, where="" if named else f"{first} and {second}")
+    result = call_once("autoopt.measure.layerwise:compare_models", payload, TIMEOUT_SECONDS)
+    if result.value is None:
+        places = (str(first.absolute()), str(second.absolute()), data)
+        named = any(place and place in result.message for place in places)
+        where = f"{first} and {second}"
+        if named:
+            where = ""
+        raise result.to_exception(where)
     if as_json:
-        print_json(called.value)
+        print_json(result.value)
     else:
-        _show(called.value, every)
+        _show(from_json(ModelComparison, result.value), every)
 
 
-def _show(found: dict[str, Any], every: bool) -> None:
-    for output in found["outputs"]:
-        print(_output(output))
-    shown = [t for t in found["tensors"] if every or t["relative_l2"] > 0]
-    common = len(found["tensors"])
-    print(f"{common} common layers; {found['only_source']} only in the first, {found['only_candidate']} in the second")
-    for tensor in shown:
-        print(f"  {_line(tensor)}")
-    if found["first_different"] is not None:
-        print(f"first layer that differs: {one_line(found['first_different'])}")
-    elif common:
-        equal = all(t["relative_l2"] == 0 for t in found["tensors"])
-        print("all common layers are equal" if equal else "no common layer has a cosine below 0.999")
+def _show(comparison: ModelComparison, every: bool) -> None:
+    for output in comparison.outputs:
+        print(_output_line(output))
+    layers = comparison.tensors
+    extra = f"{comparison.only_source} only in the first, {comparison.only_candidate} only in the second"
+    print(f"{len(layers)} common layers; {extra}")
+    for layer in layers:
+        if every or layer.relative_l2 > 0:
+            print(
+                f"  {one_line(layer.name)} ({layer.op}, {_shape(layer.shape)}): cosine {layer.cosine:.6f}, "
+                f"relative L2 {layer.relative_l2:.3g}, largest error {layer.max_abs_error:.3g}"
+            )
+    if comparison.first_different is not None:
+        print(f"first layer that differs: {one_line(comparison.first_different)}")
+    elif all(layer.relative_l2 == 0 for layer in layers) and layers:
+        print("all common layers are equal")
+    elif layers:
+        print("no common layer has a cosine below 0.999")
 
 
-def _output(output: dict[str, Any]) -> str:
-    shape = "x".join(map(str, output["shape"])) or "scalar"
-    shown = [text.format(output[key]) for key, text in METRICS.items() if output[key] is not None]
-    if output["note"]:
-        equal = output["top1_agreement"]
-        shown = [output["note"]] + ([f"equal in {100 * equal:.0f} % of the items"] if equal is not None else [])
-    return f"output {one_line(output['name'])} ({shape}): {', '.join(shown)}"
+def _output_line(output: OutputComparison) -> str:
+    values = vars(output)
+    texts = [text.format(values[key]) for key, text in FIGURES.items() if values[key] is not None]
+    if output.note:
+        texts = [output.note]
+        if output.top1_agreement is not None:
+            texts.append(f"equal in {100 * output.top1_agreement:.0f} % of the items")
+    return f"output {one_line(output.name)} ({_shape(output.shape)}): {', '.join(texts)}"
 
 
-def _line(tensor: dict[str, Any]) -> str:
-    shape = "x".join(map(str, tensor["shape"])) or "scalar"
-    return (
-        f"{one_line(tensor['name'])} ({tensor['op']}, {shape}): cosine {tensor['cosine']:.6f}, "
-        f"relative L2 {tensor['relative_l2']:.3g}, largest error {tensor['max_abs_error']:.3g}"
-    )
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"

@@ -1,4 +1,4 @@
-"""`autoopt doctor`: what is wrong with the installation, and what to do."""
+"""`autoopt doctor`: problems of the installation, and their remedies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from autoopt.cli.output import AsJson, print_json
 
 
 def doctor(as_json: AsJson = False) -> int:
-    """Check versions, CPU, disk, database, runtime and Prefect; exit code 3 where something does not work."""
+    """Check versions, CPU, disk, database, runtime and Prefect, and suggest fixes.
+
+    Exit code 3 if something does not work.
+    """
     from autoopt.engine.tools.doctor import examine
     from autoopt.settings import settings
 
@@ -17,6 +20,10 @@ def doctor(as_json: AsJson = False) -> int:
         print_json([finding.to_json() for finding in findings])
     else:
         for finding in findings:
-            remedy = f"; {finding.remedy}" if finding.remedy else ""
-            typer.echo(f"{finding.status:8} {finding.check:9} {finding.message}{remedy}")
-    return 3 if any(finding.status == "problem" for finding in findings) else 0
+            line = f"{finding.status:8} {finding.check:9} {finding.message}"
+            if finding.remedy:
+                line += f"; {finding.remedy}"
+            typer.echo(line)
+    if any(finding.status == "problem" for finding in findings):
+        return 3
+    return 0

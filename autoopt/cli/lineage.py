@@ -1,4 +1,4 @@
-"""`autoopt lineage`: how a model came to be."""
+"""`autoopt lineage` and `autoopt replay`: how a model was made, and making it again."""
 
 from __future__ import annotations
 
@@ -10,34 +10,65 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.runs import TargetName
-from autoopt.cli.store_access import existing_store, result_of, target_of
-from autoopt.errors import InputError
+from autoopt.cli.run import exit_code
+from autoopt.cli.store_access import TargetName, best_of, existing_store
+from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
     from autoopt.store import Store
 
-What = Annotated[str, typer.Argument(help="A model file, an artifact's digest or the beginning of one, or a run.")]
 
+def lineage(
+    what: Annotated[
+        str, typer.Argument(help="A model file, an artifact's digest or the beginning of one, or a run.")
+    ] = "latest",
+    target: TargetName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all passes from the source model to a model, with parameters and environment.
 
-def lineage(what: What = "latest", target: TargetName = None, as_json: AsJson = False) -> None:
-    """Show every pass from the source model to a model, with parameters and environment.
-
-    For a run (its id, or 'latest') that is the run's best model; of a run over several targets the best single one, or
+    A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best single model, or
     with --target the best for that target.
     """
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
-        document = store.lineage.trace(_meant(store, what, target)).to_json()
+        document = store.lineage.trace(_resolve(store, what, target)).to_json()
     if as_json:
         print_json(document)
     else:
         write_lineage(document, sys.stdout)
 
 
-def _meant(store: Store, what: str, target: str | None) -> Candidate | str:
+def replay(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe.json that a run wrote.")],
+    model: Annotated[str, typer.Option(help="The source model of the recipe.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("replayed"),
+    data: Annotated[str | None, typer.Option(help="Calibration data; overrides the recipe's.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Rebuild a model from its recipe.
+
+    Exit code 1 if its bytes differ from the original's.
+    """
+    from autoopt.engine.tools.maintenance import replay as rebuild
+
+    result = rebuild(recipe, model, out, data)
+    if as_json:
+        print_json(to_json(result))
+    else:
+        verdict = "different bytes"
+        if result.same:
+            verdict = "identical bytes"
+        typer.echo(f"wrote {result.path}: {verdict}")
+        for name, (before, now) in result.changed.items():
+            typer.echo(f"  {name} was {before}, is {now}")
+    return exit_code(result.same)
+
+
+def _resolve(store: Store, what: str, target: str | None) -> Candidate | str:
+    """The candidate, or the digest, that the user names."""
     if target is not None:
         return best_of(store, what, target)
     if Path(what).is_file():
@@ -48,34 +79,26 @@ def _meant(store: Store, what: str, target: str | None) -> Candidate | str:
 
 
 def _of_file(store: Store, path: Path) -> Candidate | str:
-    """A model file by its digest; with the recipe beside it where that is of this model or the digest says nothing,
-    because the model has external data."""
+    """The candidate of a model file: the result of the recipe beside it, or the file's digest.
+
+    The recipe counts if it belongs to this file, or if the digest is unknown because the model has external data.
+    """
     from autoopt.model.candidate import Candidate
     from autoopt.model.files import digest_file
 
-    own, recipe = digest_file(path), _recipe(path.with_name("recipe.json"))
-    known = any(artifact.digest == own for artifact in store.artifacts.all())
-    if recipe and (recipe.get("result") == own or not known):
+    digest = digest_file(path)
+    recipe = _read_recipe(path.with_name("recipe.json"))
+    known = any(artifact.digest == digest for artifact in store.artifacts.all())
+    if recipe and (recipe.get("result") == digest or not known):
         return Candidate(str(recipe.get("result", "")), dict(recipe.get("session_options") or {}))
-    return own
+    return digest
 
 
-def _recipe(path: Path) -> dict[str, Any]:
+def _read_recipe(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        recipe = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
-
-
-def best_of(store: Store, run: str, target: str | None = None) -> Candidate:
-    """The best candidate of a run, for one of its targets where that is named.
-
-    Raises:
-        InputError: no such run, not finished, or it found none.
-    """
-    result = result_of(store.runs.get(run))
-    best = result.best if target is None else target_of(result, target).result.best
-    if best is None:
-        raise InputError(f"run {run} found no model that meets the constraints")
-    return best.candidate
+    if isinstance(recipe, dict):
+        return recipe
+    return {}

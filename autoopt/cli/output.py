@@ -1,4 +1,4 @@
-"""What commands write: one JSON document, or text for people."""
+"""Output of commands: one JSON document, or text for people."""
 
 from __future__ import annotations
 
@@ -8,39 +8,83 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+
+if TYPE_CHECKING:
+    from autoopt.json_codec import JsonValue
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
-def print_json(value: Any, stream: TextIO | None = None) -> None:
-    """Write one JSON document; numbers that JSON cannot hold become null."""
+def print_json(value: object, stream: TextIO | None = None) -> None:
+    """Write one JSON document; numbers that JSON cannot express become null."""
     text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
     (stream or sys.stdout).write(text + "\n")
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
     return value
 
 
+def print_result(document: object, text: str, as_json: bool) -> None:
+    """Write a document or the text that says the same."""
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(text)
+
+
+def parse_assignments(options: list[str] | None, option: str) -> dict[str, JsonValue]:
+    """`["a=1", "b=text"]` -> `{"a": 1, "b": "text"}`; a value is JSON, or text if it is not.
+
+    Args:
+        options: values of the option.
+        option: its name, for errors.
+
+    Raises:
+        InputError: there is no `=`, or a name is given twice.
+    """
+    from autoopt.errors import InputError
+
+    values: dict[str, JsonValue] = {}
+    for text in options or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"must be NAME=VALUE, not {text!r}", where=option)
+        if name in values:
+            raise InputError(f"{name!r} is given twice", where=option)
+        try:
+            values[name] = json.loads(value)
+        except ValueError:
+            values[name] = value
+    return values
+
+
 @contextmanager
-def stdout_kept() -> Iterator[TextIO]:
-    """The real standard output; what anything else writes there meanwhile goes to standard error, also native code."""
+def document_stream(as_json: bool) -> Iterator[TextIO]:
+    """The stream for a command's result.
+
+    With `--json`, it is the real standard output, and whatever else writes there meanwhile, even native code, goes to
+    standard error.
+    """
+    if not as_json:
+        yield sys.stdout
+        return
     sys.stdout.flush()
-    kept = os.dup(sys.stdout.fileno())
+    real = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with os.fdopen(kept, "w", encoding="utf-8") as stream:
+    with os.fdopen(real, "w", encoding="utf-8") as stream:
         try:
             yield stream
         finally:
             sys.stdout.flush()
             stream.flush()
-            os.dup2(kept, sys.stdout.fileno())
+            os.dup2(real, sys.stdout.fileno())

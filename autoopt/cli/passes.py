@@ -1,22 +1,23 @@
-"""`autoopt passes`: list the passes, show one, answer for other products' names, write a new one."""
+"""`autoopt passes`: list passes, show one, translate names of other products, create one from a template."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json
+from autoopt.cli.output import AsJson, print_json, print_result
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
+from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
-    from autoopt.target import Accelerator
+    from autoopt.registry import PassInfo
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
-UserScript = Annotated[str | None, typer.Option(help="Python file (path or URL) that registers passes.")]
+UserScript = Annotated[str | None, typer.Option(help="Python file or URL that registers passes.")]
 
 
 @app.command("list")
@@ -26,15 +27,16 @@ def list_passes(
     ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all passes by family, unavailable ones and broken plug-ins with the reason."""
+    """List all passes by family, with the reason why a pass or plug-in is unavailable."""
+    from autoopt.passes.catalogue.document import pass_entry
     from autoopt.report.table import Table, write_table
 
-    entries = _entries(user_script, device, ep)
+    infos = _infos(user_script, device, ep)
     if as_json:
-        print_json(entries)
+        print_json([pass_entry(info) for info in infos])
         return
-    rows = tuple((e["name"], e["family"], _state(e), e["summary"]) for e in entries)
-    write_table(Table(("pass", "family", "searched", "what it does"), rows), sys.stdout)
+    rows = tuple((info.name, info.family, _search_text(info), info.summary) for info in infos)
+    write_table(Table(("pass", "family", "searched", "description"), rows), sys.stdout)
 
 
 @app.command()
@@ -45,116 +47,114 @@ def show(
     ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one pass: parameters, what it needs and excludes."""
+    """Show one pass: its parameters, requirements and conflicts."""
+    from autoopt.passes.catalogue.document import pass_entry
     from autoopt.registry import registry
 
-    entries = {entry["name"]: entry for entry in _entries(user_script, device, ep)}
-    entry = entries[name] if name in entries else entries[registry().resolve(name)]
+    infos = {info.name: info for info in _infos(user_script, device, ep)}
+    if name not in infos:
+        name = registry().resolve(name)
     if as_json:
-        print_json(entry)
+        print_json(pass_entry(infos[name]))
     else:
-        _write_entry(entry)
+        _write_info(infos[name])
 
 
 @app.command()
 def compat(
-    name: Annotated[str | None, typer.Argument(help="Name of a pass of PopRT or Olive; all without it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A PopRT or Olive pass [default: list all].")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what does here what a pass of PopRT or Olive does."""
+    """Show the autoopt equivalent of an Olive or PopRT pass."""
     from autoopt.registry.compat import answer, answers
     from autoopt.report.table import Table, write_table
 
-    found = [answer(name)] if name else list(answers().values())
+    if name:
+        entry = answer(name)
+        print_result(entry.to_json(), f"{entry.name} ({entry.product}): {entry.text}", as_json)
+        return
+    entries = answers().values()
     if as_json:
-        print_json(found[0].to_json() if name else [each.to_json() for each in found])
-    elif name:
-        print(f"{found[0].name} ({found[0].product}): {found[0].text}")
+        print_json([entry.to_json() for entry in entries])
     else:
-        rows = tuple((each.name, each.product, each.text) for each in found)
-        write_table(Table(("pass", "of", "here"), rows), sys.stdout)
+        rows = tuple((entry.name, entry.product, entry.text) for entry in entries)
+        write_table(Table(("pass", "product", "equivalent"), rows), sys.stdout)
 
 
 @app.command()
 def new(
     name: Annotated[str, typer.Argument(help="Name of the pass, as in dag.yaml.")],
-    folder: Annotated[Path, typer.Option(help="Where to write the two files.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Write a working pass with its test, to start from."""
+    """Create a pass and its test from a template."""
     from autoopt.passes.catalogue.scaffold import new_pass
 
     files = [str(path) for path in new_pass(name, folder)]
-    if as_json:
-        print_json({"pass": name, "files": files})
-    else:
-        print("\n".join(f"wrote {file}" for file in files))
+    print_result({"pass": name, "files": files}, "\n".join(f"wrote {file}" for file in files), as_json)
 
 
-def _entries(user_script: str | None, device: str | None, ep: str | None) -> list[dict[str, Any]]:
-    """All passes as documents; those of a user script are asked of a worker."""
-    from autoopt.passes.catalogue.document import failure_entry, pass_entry
-    from autoopt.registry import registry
+def _infos(user_script: str | None, device: str | None, ep: str | None) -> list[PassInfo]:
+    """All passes, and plug-ins that could not be loaded as unavailable passes.
 
-    accelerator = accelerator_of(device, ep)
-    if user_script:
-        return _asked(user_script, accelerator)
-    known = registry()
-    entries = [pass_entry(known.info(name, accelerator)) for name in known.names()]
-    return entries + [failure_entry(failure) for failure in known.failures]
-
-
-def _asked(user_script: str, accelerator: Accelerator) -> list[dict[str, Any]]:
-    from autoopt.errors import InputError
-    from autoopt.json_codec import to_json
+    A worker describes the passes of a user script, because the script is not trusted.
+    """
     from autoopt.model.fetch import fetch, is_url
-    from autoopt.passes.catalogue.document import failure_entry, pass_entry
-    from autoopt.registry import Failure, info_from_json
+    from autoopt.registry import Failure, PassInfo, info_from_json, registry
     from autoopt.settings import settings
     from autoopt.workers import call_once
 
-    if is_url(user_script):
-        user_script = str(fetch(user_script, settings().home / "downloads"))
-    payload = {"user_script": str(Path(user_script).resolve()), "accelerator": to_json(accelerator)}
-    told = call_once("autoopt.passes.runner:describe", payload)
-    if told.value is None:
-        raise InputError(told.message, where="" if user_script in told.message else user_script)
-    entries = [pass_entry(info_from_json(info)) for info in told.value["passes"]]
-    return entries + [failure_entry(Failure(**failure)) for failure in told.value["failures"]]
+    accelerator = accelerator_of(device, ep)
+    if user_script:
+        if is_url(user_script):
+            user_script = str(fetch(user_script, settings().home / "downloads"))
+        payload = {"user_script": str(Path(user_script).resolve()), "accelerator": to_json(accelerator)}
+        result = call_once("autoopt.passes.runner:describe", payload)
+        if result.value is None:
+            raise result.to_exception(user_script)
+        infos = [info_from_json(info) for info in result.value["passes"]]
+        failures = [Failure(**failure) for failure in result.value["failures"]]
+    else:
+        passes = registry()
+        infos = [passes.info(name, accelerator) for name in passes.names()]
+        failures = list(passes.failures)
+    for failure in failures:
+        info = PassInfo(failure.origin, "plug-in", "could not be loaded", missing=failure.reason, origin=failure.origin)
+        infos.append(info)
+    return infos
 
 
-def _state(entry: dict[str, Any]) -> str:
-    """What is searched by default, or why the pass is not available."""
-    if not entry["available"]:
-        return f"unavailable: {entry['missing']}"
-    return ", ".join(p["name"] for p in entry["parameters"] if p["search"] is not None) or "-"
+def _search_text(info: PassInfo) -> str:
+    """The parameters that are searched by default, or the reason why the pass is unavailable."""
+    if not info.available:
+        return f"unavailable: {info.missing}"
+    return ", ".join(parameter.name for parameter in info.parameters if parameter.search is not None) or "-"
 
 
-def _write_entry(entry: dict[str, Any]) -> None:
-    from autoopt.passes.catalogue.document import format_values
+def _write_info(info: PassInfo) -> None:
+    from autoopt.passes.catalogue.document import format_values, parameter_entry
     from autoopt.report.table import Table, write_table
 
-    print(f"{entry['name']} ({entry['family']}): {one_line(entry['summary'])}")
-    if not entry["available"]:
-        print(f"  unavailable: {entry['missing']}")
-    print(
-        f"  tolerance: {entry['tolerance']}; from {entry['origin']}; libraries: {', '.join(entry['libraries']) or '-'}"
-    )
+    print(f"{info.name} ({info.family}): {one_line(info.summary)}")
+    if not info.available:
+        print(f"  unavailable: {info.missing}")
+    print(f"  tolerance: {info.tolerance}; from {info.origin}; libraries: {', '.join(info.libraries) or '-'}")
     for label in ("requires", "conflicts", "accelerators", "needs_ops", "aliases"):
-        if entry[label]:
-            print(f"  {label.replace('_', ' ')}: {', '.join(entry[label])}")
-    rows = tuple(
-        (
-            parameter["name"],
-            parameter["type"],
-            "required" if parameter["required"] else _plain(format_values(parameter["default"])),
-            _plain(format_values(parameter["search"], listed=True)) if parameter["search"] is not None else "-",
-            parameter["description"],
-        )
-        for parameter in entry["parameters"]
-    )
+        names = getattr(info, label)
+        if names:
+            print(f"  {label.replace('_', ' ')}: {', '.join(names)}")
+    rows = []
+    for parameter in info.parameters:
+        entry = parameter_entry(parameter)
+        default = "required"
+        if not entry["required"]:
+            default = _plain(format_values(entry["default"]))
+        search = "-"
+        if parameter.search is not None:
+            search = _plain(format_values(entry["search"], listed=True))
+        rows.append((parameter.name, parameter.type, default, search, parameter.description))
     if rows:
-        write_table(Table(("parameter", "type", "default", "search", "what it does"), rows), sys.stdout)
+        write_table(Table(("parameter", "type", "default", "search", "description"), tuple(rows)), sys.stdout)
 
 
 def _plain(markdown: str) -> str:

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 _ONLY = "Bare model only: "
 Level = Annotated[
     int | None,
-    typer.Option(help=_ONLY + "0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything (default)."),
+    typer.Option(
+        help=_ONLY + "passes to try: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default)."
+    ),
 ]
 Precision = Annotated[
     str | None,
-    typer.Option(help=_ONLY + "fp32, fp16, mixed, int8 or int4; without it, all that suit the target."),
+    typer.Option(help=_ONLY + "fp32, fp16, mixed, int8 or int4 [default: all that suit the target]."),
 ]
 Device = Annotated[str | None, typer.Option(help=_ONLY + "cpu (default), gpu or npu.")]
 Provider = Annotated[
     str | None, typer.Option(help=_ONLY + "execution provider: cpu, cuda, tensorrt, dml, openvino, qnn, ...")
 ]
-Memory = Annotated[int | None, typer.Option(min=1, help=_ONLY + "the target's memory in bytes.")]
+Memory = Annotated[int | None, typer.Option(min=1, help=_ONLY + "memory of the target in bytes.")]
 Fidelity = Annotated[
     bool,
     typer.Option(
-        "--fidelity", help=_ONLY + "without data, try lossy passes and judge them by closeness to the source model."
+        "--fidelity", help=_ONLY + "allow lossy passes without data, comparing outputs with the source model."
     ),
 ]
-
-
 TargetDevice = Annotated[str | None, typer.Option("--device", help="Device of the target: cpu (default), gpu or npu.")]
 TargetProvider = Annotated[
     str | None,
@@ -40,10 +40,10 @@ TargetProvider = Annotated[
 
 
 def accelerator_of(device: str | None, execution_provider: str | None) -> Accelerator:
-    """What passes are described and run for.
+    """The device and execution provider that passes are described for and run for.
 
     Raises:
-        InputError: an unknown device or execution provider.
+        InputError: one of them is unknown.
     """
     from autoopt.spec.proposal_options import ProposalOptions
     from autoopt.target import Accelerator
@@ -52,7 +52,7 @@ def accelerator_of(device: str | None, execution_provider: str | None) -> Accele
     return Accelerator(target.device, target.execution_provider)
 
 
-def make_wish(
+def make_proposal_options(
     level: int | None,
     precision: str | None,
     device: str | None,
@@ -60,18 +60,20 @@ def make_wish(
     memory: int | None,
     fidelity: bool,
 ) -> ProposalOptions:
-    """What the options ask for.
+    """Collect the options.
 
     Raises:
         InputError: an unknown precision or level.
     """
     from autoopt.spec.proposal_options import HIGHEST, ProposalOptions
 
+    if level is None:
+        level = HIGHEST
     return ProposalOptions(
         device=device,
         execution_provider=execution_provider,
         precision=precision,
-        level=HIGHEST if level is None else level,
+        level=level,
         memory=memory,
         fidelity=fidelity,
     )

@@ -1,29 +1,29 @@
-"""`autoopt runs` and `autoopt best`: answered from the store."""
+"""`autoopt runs`, `best`, `compare` and `report`: answers from the store."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json
-from autoopt.cli.store_access import existing_store, result_of, target_of
+from autoopt.cli.output import AsJson, print_json, print_result
+from autoopt.cli.run import exit_code
+from autoopt.cli.store_access import RunName, TargetName, existing_store, result_of, target_of
+from autoopt.errors import InputError
 
 if TYPE_CHECKING:
     from autoopt.report.runs import RunRow
     from autoopt.store import RunRecord, Store
 
-RunName = Annotated[str, typer.Argument(help="A run's id, the beginning of one, or 'latest'.")]
-TargetName = Annotated[str | None, typer.Option("--target", help="Only this one of the targets of a run over several.")]
-
 
 def runs(
-    limit: Annotated[int, typer.Option(min=1, help="Show at most so many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs, newest first."""
+    """List runs, newest first."""
     from autoopt.report.runs import runs_table
     from autoopt.report.table import write_table
 
@@ -35,36 +35,93 @@ def runs(
         return
     documents = []
     for record, row in zip(records, rows, strict=True):
-        result = record.result if row.result is None else row.result.to_json()
+        result = record.result
+        if row.result is not None:
+            result = row.result.to_json()
         documents.append({**asdict(replace(row, result=None)), "finished": record.finished, "result": result})
     print_json(documents)
+
+
+def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = False) -> int:
+    """Show the result of a finished run: the best model and the Pareto front.
+
+    A multi-target run shows them for each target, and the best single model for all.
+
+    Exit code 1 if no model meets the constraints.
+    """
+    from autoopt.report.run import write_run
+
+    with existing_store() as store:
+        result = result_of(store.runs.get(run))
+    document = result.to_json
+    if target is not None:
+        selected = target_of(result, target)
+        result = selected.result
+        document = selected.to_json
+    if as_json:
+        print_json(document())
+    else:
+        write_run(result, sys.stdout)
+    return exit_code(result.best is not None)
+
+
+def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False) -> int:
+    """Compare the best models of two runs.
+
+    Exit code 1 if the second is worse by more than the measurement noise.
+    """
+    from autoopt.report.compare import compare as compare_runs
+    from autoopt.report.compare import write_comparison
+
+    with existing_store() as store:
+        comparison = compare_runs(result_of(store.runs.get(first)), result_of(store.runs.get(second)))
+    if as_json:
+        print_json(comparison.to_json())
+    else:
+        write_comparison(comparison, sys.stdout)
+    return exit_code(not comparison.regressed)
+
+
+def report(
+    run: RunName = "latest",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
+    as_json: AsJson = False,
+) -> None:
+    """Write a finished run as one HTML page: result, plots, lineage and all trials."""
+    from autoopt.report.html import html_report
+    from autoopt.store.finished import finished_trials
+
+    with existing_store() as store:
+        record = store.runs.get(run)
+        result = result_of(record)
+        lineage = None
+        if result.best is not None:
+            lineage = store.lineage.trace(result.best.candidate).to_json()
+        page = html_report(
+            result,
+            finished_trials(store, record.id),
+            lineage=lineage,
+            name=record.name,
+            target_trials={target.name: finished_trials(store, target.result.run) for target in result.targets},
+        )
+    try:
+        out.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write the report ({error.strerror})", where=str(out)) from error
+    print_result({"run": record.id, "path": str(out.absolute())}, f"wrote {out}", as_json)
 
 
 def _row(store: Store, run: RunRecord) -> RunRow:
     from autoopt.report.runs import RunRow
 
-    settings, model = run.settings or {}, store.models.get(run.model)
-    return RunRow(
-        run=run.id,
-        dag=settings.get("dag", ""),
-        model=settings.get("model") or (model.name if model else run.model),
-        status=run.status,
-        created=run.created,
-        result=result_of(run) if run.status == "finished" and run.result else None,
-    )
-
-
-def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = False) -> int:
-    """Show the result of a finished run: the best model and the Pareto front, for each target and for all where there
-    are several. Exit code 1 where there is none."""
-    from autoopt.report.run import write_run
-
-    with existing_store() as store:
-        result = result_of(store.runs.get(run))
-    selected = None if target is None else target_of(result, target)
-    shown = result if selected is None else selected.result
-    if as_json:
-        print_json(shown.to_json() if selected is None else selected.to_json())
-    else:
-        write_run(shown, sys.stdout)
-    return 0 if shown.best else 1
+    settings = run.settings or {}
+    name = settings.get("model")
+    if not name:
+        model = store.models.get(run.model)
+        name = run.model
+        if model is not None:
+            name = model.name
+    result = None
+    if run.status == "finished" and run.result:
+        result = result_of(run)
+    return RunRow(run.id, settings.get("dag", ""), name, run.status, run.created, result)

@@ -1,64 +1,74 @@
-"""The store as commands that only read it open it."""
+"""The store for commands that only read it, and the options that name a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from autoopt.errors import InputError
 from autoopt.settings import settings
 
 if TYPE_CHECKING:
+    from autoopt.model.candidate import Candidate
     from autoopt.results import RunResult, TargetResult
     from autoopt.store import RunRecord, Store
+
+RunName = Annotated[str, typer.Argument(help="A run's id, the beginning of one, or 'latest'.")]
+TargetName = Annotated[str | None, typer.Option("--target", help="Show a single target of a multi-target run.")]
 
 
 @contextmanager
 def existing_store() -> Iterator[Store]:
-    """The store of these settings.
+    """Open the store of the settings.
 
     Raises:
-        InputError: there is none yet.
+        InputError: there is no store yet.
     """
     from autoopt.store import open_store
 
-    need_store()
-    here = settings()
-    with open_store(here.db_url, here.home) as store:
+    require_store()
+    current = settings()
+    with open_store(current.db_url, current.home) as store:
         yield store
 
 
-def need_store() -> None:
-    """Refuse to go on where there is no store of these settings.
+def require_store() -> None:
+    """Refuse to create a store.
 
     Raises:
-        InputError: there is none yet.
+        InputError: there is no store yet.
     """
-    here = settings()
-    if here.db_url is None and not (here.home / "autoopt.db").exists():
-        raise InputError("no store here", where=str(here.home), remedy="'autoopt run' makes one; AUTOOPT_HOME moves it")
+    current = settings()
+    if current.db_url is None and not (current.home / "autoopt.db").exists():
+        remedy = "'autoopt run' creates one; set AUTOOPT_HOME to use another folder"
+        raise InputError("no store here", where=str(current.home), remedy=remedy)
 
 
 def result_of(run: RunRecord) -> RunResult:
     """The result of a run.
 
     Raises:
-        InputError: it has none, because it is still running or was interrupted.
+        InputError: the run still runs, was interrupted or failed.
     """
     from autoopt.results import RunResult
 
     if run.status == "finished" and run.result:
         return RunResult.from_json(run.result)
-    reason = str((run.result or {}).get("error", ""))
-    text = f"run {run.id} is {run.status}"
+    message = f"run {run.id} is {run.status}"
+    reason = (run.result or {}).get("error")
     if reason:
-        text = f"{text} ({reason})"
-    raise InputError(text, remedy="" if run.status == "failed" else f"'autoopt resume {run.id}' continues it")
+        message += f" ({reason})"
+    remedy = ""
+    if run.status != "failed":
+        remedy = f"continue with: autoopt resume {run.id}"
+    raise InputError(message, remedy=remedy)
 
 
 def target_of(result: RunResult, name: str) -> TargetResult:
-    """The result for one of the targets of a run over several.
+    """The result for one target of a multi-target run.
 
     Raises:
         InputError: the run has no such target.
@@ -66,7 +76,21 @@ def target_of(result: RunResult, name: str) -> TargetResult:
     for target in result.targets:
         if target.name == name:
             return target
-    remedy = "it has one target only"
+    remedy = "it has a single target"
     if result.targets:
         remedy = f"it has: {', '.join(target.name for target in result.targets)}"
     raise InputError(f"run {result.run} has no target {name!r}", remedy=remedy)
+
+
+def best_of(store: Store, run: str, target: str | None = None) -> Candidate:
+    """The best candidate of a run, or of one of its targets.
+
+    Raises:
+        InputError: no such run, the run has not finished, or it has no best model.
+    """
+    result = result_of(store.runs.get(run))
+    if target is not None:
+        result = target_of(result, target).result
+    if result.best is None:
+        raise InputError(f"run {run} found no model that meets the constraints")
+    return result.best.candidate

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json, stdout_kept
-from autoopt.cli.run import DataRoot, EngineName, Quiet, Workers
+from autoopt.cli.output import AsJson, document_stream, print_json, print_result
+from autoopt.cli.run import DataRoot, Engine, EngineName, Quiet, Workers, exit_code
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
     from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.results import SweepResult
-from autoopt.json_codec import to_json
 
 
-def sweep(
+def sweep(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[Path, typer.Argument(metavar="ZOO", help="A zoo.yaml or JSON file.")],
-    dag: Annotated[str | None, typer.Option(help="Instead of the zoo's own DAG; a model's own stays.")] = None,
-    only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last sweep, which was interrupted.")] = False,
+    dag: Annotated[
+        str | None, typer.Option(help="Override the zoo's default DAG (per-model DAGs still apply).")
+    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="TAG", help="Run only the models with this tag.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the last sweep, which was interrupted.")] = False,
     nightly: Annotated[
-        bool, typer.Option("--nightly", help="Measure every source and every last best model anew.")
+        bool, typer.Option("--nightly", help="Re-measure each source and its current best model.")
     ] = False,
-    accept: Annotated[bool, typer.Option("--accept", help="What is worse counts as good from now on.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Accept this sweep as the new baseline, regressions included.")
+    ] = False,
     schedule: Annotated[
-        str | None, typer.Option(metavar="CRON", help='Deploy it to Prefect as nightly sweep: "0 2 * * *".')
+        str | None, typer.Option(metavar="CRON", help='Deploy it to Prefect as a nightly sweep, such as "0 2 * * *".')
     ] = None,
     queue: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="With --schedule: on machines that work for this queue.")
+        str | None, typer.Option(metavar="LABEL", help="With --schedule: run on machines that serve this work queue.")
     ] = None,
     timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Of --schedule, such as Europe/Berlin; else this machine's.")
+        str | None,
+        typer.Option(metavar="ZONE", help="Time zone of --schedule, such as Europe/Berlin [default: this machine's]."),
     ] = None,
     data_root: DataRoot = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the best models and the report.")] = Path("out"),
@@ -44,18 +48,22 @@ def sweep(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run over a zoo of models and compare with the last good sweep; what has not changed is not done again.
+    """Run over a zoo of models and compare with the last good sweep. Unchanged models are not run again.
 
-    Leaves the best models, sweep.json and sweep.html in out/. Exit code 1 on a regression.
+    Writes the best models, sweep.json and sweep.html to out/.
+
+    Exit code 1 on a regression.
     """
     from autoopt.engine.sweeps.zoo import check_zoo
 
-    if schedule is None and (queue is not None or timezone is not None):
-        option = "--queue" if queue is not None else "--timezone"
-        raise InputError("is of a schedule, and there is none", where=option, remedy="add --schedule '0 2 * * *'")
+    if schedule is None:
+        for option, value in (("--queue", queue), ("--timezone", timezone)):
+            if value is not None:
+                raise InputError("needs a schedule", where=option, remedy="add --schedule '0 2 * * *'")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
     from autoopt.engine.sweeps.request import SweepRequest
+    from autoopt.report.progress import Progress
 
     request = SweepRequest(
         zoo=zoo,
@@ -71,44 +79,37 @@ def sweep(
     )
     if schedule is not None:
         return _schedule(request, schedule, queue, timezone, as_json)
-    with ExitStack() as stack:
-        stream = stack.enter_context(stdout_kept()) if as_json else sys.stdout
-        result = _carry_out(request, engine, quiet)
+    with document_stream(as_json) as stream:
+        with Progress(sys.stderr, quiet=quiet) as progress:
+            result = _run(replace(request, observer=progress), engine)
         if as_json:
             print_json(result.to_json(), stream)
-        else:
-            from autoopt.report.sweep import write_sweep
+    if not as_json:
+        from autoopt.report.sweep import write_sweep
 
-            write_sweep(result, sys.stdout)
-            typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
-    return 1 if result.failed else 0
+        write_sweep(result, sys.stdout)
+        typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
+    return exit_code(not result.failed)
 
 
-def _carry_out(request: SweepRequest, engine: str, quiet: bool) -> SweepResult:
-    from dataclasses import replace
+def _run(request: SweepRequest, engine: Engine) -> SweepResult:
+    if engine == "inline":
+        from autoopt.engine.sweeps.sweep import run_sweep
 
-    from autoopt.report.progress import Progress
+        return run_sweep(request)
+    from autoopt.orchestrate.server.startup import PrefectStart
 
-    with Progress(sys.stderr, quiet=quiet) as progress:
-        request = replace(request, observer=progress)
-        if engine == "inline":
-            from autoopt.engine.sweeps.sweep import run_sweep
+    PrefectStart().wait()  # sets Prefect's environment before anything imports it
+    from autoopt.orchestrate.flow_runs.sweep_run import sweep_as_flow
 
-            return run_sweep(request)
-        from autoopt.orchestrate.server.startup import PrefectStart
-
-        PrefectStart().wait()  # sets Prefect's environment before anything imports it
-        from autoopt.orchestrate.flow_runs.sweep_run import sweep_as_flow
-
-        return sweep_as_flow(request)
+    return sweep_as_flow(request)
 
 
 def _schedule(request: SweepRequest, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
+    from autoopt.json_codec import to_json
     from autoopt.orchestrate.deployments import schedule_sweep
 
     schedule = schedule_sweep(request, cron, queue, timezone)
-    if as_json:
-        print_json(to_json(schedule))
-    else:
-        typer.echo(f"deployed {schedule.deployment}, {schedule.cron} {schedule.timezone}; see {schedule.url}")
+    text = f"deployed {schedule.deployment}, {schedule.cron} {schedule.timezone}; see {schedule.url}"
+    print_result(to_json(schedule), text, as_json)
     return 0

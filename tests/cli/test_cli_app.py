@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def test_python_m_autoopt_prints_help_and_imports_nothing_heavy() -> None:
     assert "runs" in same.stdout
 
 
-def test_without_arguments_it_is_the_help(call: Callable[..., Any]) -> None:
+def test_without_arguments_it_prints_the_help(call: Callable[..., Any]) -> None:
     assert call() == call("--help")
 
 
@@ -40,7 +41,9 @@ def test_without_arguments_it_is_the_help(call: Callable[..., Any]) -> None:
         (["compare"], "Missing argument"),
     ],
 )
-def test_wrong_usage_is_one_line_on_stderr_and_2(call: Callable[..., Any], arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_one_line_on_stderr_and_exit_code_2(
+    call: Callable[..., Any], arguments: list[str], said: str
+) -> None:
     code, out, err = call(*arguments)
     assert code == 2
     assert out == ""
@@ -48,7 +51,7 @@ def test_wrong_usage_is_one_line_on_stderr_and_2(call: Callable[..., Any], argum
     assert err.count("\n") == 1
 
 
-def test_a_failure_of_the_system_is_3_and_a_bug_asks_to_be_reported(
+def test_a_system_failure_and_a_bug_have_exit_code_3_and_a_bug_asks_for_a_report(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors: list[Exception] = [SystemFailure("disk is full\nreally", where="here"), KeyError("x\x1b[2J")]
@@ -64,7 +67,7 @@ def test_a_failure_of_the_system_is_3_and_a_bug_asks_to_be_reported(
     assert "\x1b" not in err
 
 
-def test_the_traceback_is_there_for_whoever_asks(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autoopt_debug_shows_the_traceback(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(arguments: list[str]) -> int:
         raise KeyError("x")
 
@@ -74,7 +77,19 @@ def test_the_traceback_is_there_for_whoever_asks(call: Callable[..., Any], monke
         call("runs")
 
 
-def test_ctrl_c_is_130_without_a_word(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_option_debug_shows_the_traceback_too(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AUTOOPT_DEBUG", raising=False)
+    monkeypatch.setattr("autoopt.cli.doctor.doctor", lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        call("--debug", "doctor")
+    monkeypatch.delenv("AUTOOPT_DEBUG")
+
+
+def test_the_version_is_printed_before_anything_else(call: Callable[..., Any]) -> None:
+    assert call("--version", "runs") == (0, f"{version('autoopt')}\n", "")
+
+
+def test_ctrl_c_ends_silently_with_exit_code_130(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(arguments: list[str]) -> int:
         raise KeyboardInterrupt
 
@@ -82,7 +97,7 @@ def test_ctrl_c_is_130_without_a_word(call: Callable[..., Any], monkeypatch: pyt
     assert call("runs") == (130, "", "")
 
 
-def test_a_reader_that_goes_away_is_no_error(filled: dict[str, Any]) -> None:
+def test_a_closed_pipe_is_no_error(filled: dict[str, Any]) -> None:
     command = (
         f'{sys.executable} -c \'import sys; from autoopt.cli.app import main; sys.exit(main(["best", "--json"]))\''
     )
@@ -91,8 +106,8 @@ def test_a_reader_that_goes_away_is_no_error(filled: dict[str, Any]) -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("name", sorted(n for n, (module, _, _) in app.COMMANDS.items() if app.find_spec(module)))
-def test_every_command_has_help_of_its_own(call: Callable[..., Any], name: str) -> None:
+@pytest.mark.parametrize("name", sorted(app.COMMANDS))
+def test_each_command_has_its_own_help(call: Callable[..., Any], name: str) -> None:
     code, out, err = call(name, "--help")
     assert (code, err) == (0, "")
     assert f"Usage: autoopt {name}" in out

@@ -15,8 +15,6 @@ from builders import mlp, write
 from onnx import parser
 
 from autoopt.cli.app import main
-from autoopt.cli.apply import parse_params
-from autoopt.errors import InputError
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
 g (float[2, 4] x) => (float[2, 4] y) { a = Identity (x)\n y = Relu (a) }"""
@@ -84,15 +82,3 @@ def test_wrong_input(
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1
-
-
-def test_values_are_json_or_text() -> None:
-    assert parse_params(["a=1", "b=true", "c=text", 'd=["x"]', "e=k=v"]) == {
-        "a": 1,
-        "b": True,
-        "c": "text",
-        "d": ["x"],
-        "e": "k=v",
-    }
-    with pytest.raises(InputError, match="given twice"):
-        parse_params(["a=1", "a=2"])

@@ -74,7 +74,7 @@ def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, c
     assert (planned["chain_count"], planned["point_count"]) == (document["chain_count"], document["point_count"])
     Path("net.yaml").write_text("mine")
     again = call("init", "net/model.onnx")
-    assert (again.code, again.err) == (2, "net.yaml: exists already; --force replaces it\n")
+    assert (again.code, again.err) == (2, "net.yaml: already exists; use --force to overwrite it\n")
     assert Path("net.yaml").read_text() == "mine"
     assert call("init", "net/model.onnx", "--force").code == 0
     assert "static_quantization" not in Path("net.yaml").read_text(), "no data: nothing lossy"

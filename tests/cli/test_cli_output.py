@@ -4,23 +4,26 @@ import subprocess
 import sys
 import textwrap
 
-from autoopt.cli.output import print_json
+import pytest
+
+from autoopt.cli.output import document_stream, parse_assignments, print_json, print_result
+from autoopt.errors import InputError
 
 
-def test_numbers_that_json_cannot_hold_become_null() -> None:
+def test_numbers_that_json_cannot_express_become_null() -> None:
     stream = io.StringIO()
     print_json({"a": [float("nan"), float("inf"), 1.5], "b": {"c": (1, 2)}}, stream)
     assert json.loads(stream.getvalue()) == {"a": [None, None, 1.5], "b": {"c": [1, 2]}}
 
 
 def in_a_process(body: str) -> subprocess.CompletedProcess[str]:
-    code = "import os\nfrom autoopt.cli.output import stdout_kept\n" + textwrap.dedent(body)
+    code = "import os\nfrom autoopt.cli.output import document_stream\n" + textwrap.dedent(body)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_what_others_print_goes_to_stderr() -> None:
+def test_output_of_libraries_goes_to_stderr_beside_a_json_document() -> None:
     done = in_a_process("""
-        with stdout_kept() as stream:
+        with document_stream(True) as stream:
             print("a library speaks")
             os.write(1, b"native code too\\n")
             stream.write("{}\\n")
@@ -30,12 +33,38 @@ def test_what_others_print_goes_to_stderr() -> None:
     assert sorted(done.stderr.splitlines()) == ["a library speaks", "native code too"]
 
 
-def test_stdout_is_back_after_an_error() -> None:
+def test_stdout_is_restored_after_an_error() -> None:
     done = in_a_process("""
         try:
-            with stdout_kept():
+            with document_stream(True):
                 raise ValueError
         except ValueError:
             print("here")
     """)
     assert (done.stdout, done.stderr) == ("here\n", "")
+
+
+def test_text_goes_to_stdout_as_it_is() -> None:
+    with document_stream(False) as stream:
+        assert stream is sys.stdout
+
+
+def test_a_result_is_a_document_or_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result({"path": "a"}, "wrote a", as_json=True)
+    print_result({"path": "a"}, "wrote a", as_json=False)
+    assert capsys.readouterr().out == '{\n  "path": "a"\n}\nwrote a\n'
+
+
+def test_assigned_values_are_json_or_text() -> None:
+    options = ["a=1", "b=true", "c=text", 'd=["x"]', "e=k=v"]
+    assert parse_assignments(options, "--param") == {"a": 1, "b": True, "c": "text", "d": ["x"], "e": "k=v"}
+    assert parse_assignments(None, "--param") == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [(["a"], "must be NAME=VALUE, not 'a'"), (["=1"], "must be NAME=VALUE"), (["a=1", "a=2"], "'a' is given twice")],
+)
+def test_a_wrong_assignment_names_the_option(options: list[str], reason: str) -> None:
+    with pytest.raises(InputError, match=f"--param: {reason}"):
+        parse_assignments(options, "--param")

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from autoopt.cli.store import size
+from autoopt.cli.store import parse_size
 from autoopt.errors import InputError
+from autoopt.results import RunResult
 from autoopt.settings import settings
 
 
@@ -25,8 +26,8 @@ def test_verify_tells_a_damaged_artifact(call: Callable[..., Any], filled: dict[
 def test_gc_only_talks_until_told_to(call: Callable[..., Any], filled: dict[str, Any]) -> None:
     code, out, err = call("store", "gc", "--keep-runs", "0", "--max-size", "1k")
     assert (code, err) == (0, "")
-    assert out.startswith("would remove 1 runs")
-    assert out.endswith("nothing was done; --yes does it\n")
+    assert out.startswith("would delete 1 runs")
+    assert out.endswith("nothing was deleted; use --yes to delete\n")
     assert json.loads(call("runs", "--json").out)
     assert json.loads(call("store", "gc", "--keep-runs", "0", "--yes", "--json").out)["runs"] == [filled["run"]]
     assert json.loads(call("runs", "--json").out) == []
@@ -45,7 +46,7 @@ def test_a_run_moves_to_another_home(
     monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "other"))
     settings.cache_clear()
     assert json.loads(call("store", "import", "moved.tar", "--json").out) == {"run": filled["run"]}
-    assert json.loads(call("best", "--json").out) == filled
+    assert json.loads(call("best", "--json").out) == RunResult.from_json(filled).to_json()
     assert json.loads(call("lineage", "--json").out)["steps"]
 
 
@@ -66,10 +67,10 @@ def test_what_is_no_export_is_wrong_input(call: Callable[..., Any], home: Path, 
     ("text", "value"), [("500", 500), ("20G", 20 * 10**9), ("1.5 TB", 1500 * 10**9), ("3kB", 3000)]
 )
 def test_sizes(text: str, value: int) -> None:
-    assert size(text) == value
+    assert parse_size(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "many", "-1G", "nan", "1e999", "G"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(InputError, match="no size"):
-        size(text)
+    with pytest.raises(InputError, match="not a size"):
+        parse_size(text)

@@ -123,8 +123,8 @@ def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
     monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
     settings.cache_clear()
     assert main(["resume"]) == 0
-    hint = f"run {run.id} was cancelled, 'autoopt resume {run.id}' goes on with it"
-    assert capsys.readouterr().out == f"nothing was interrupted; {hint}\n"
+    hint = f"run {run.id} was cancelled, resume it with 'autoopt resume {run.id}'"
+    assert capsys.readouterr().out == f"no run was interrupted; {hint}\n"
     assert models(sweep(folder, only="dense", resume=True))["mlp"]["run"] == run.id
 
 

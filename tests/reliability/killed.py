@@ -23,7 +23,6 @@ from typing import Any
 import psutil
 
 import autoopt.api  # noqa: F401  these four are imported for the forks
-import autoopt.cli.resume  # noqa: F401
 import autoopt.cli.run  # noqa: F401
 import autoopt.engine.run.session  # noqa: F401
 from autoopt.cli.app import main as autoopt_main

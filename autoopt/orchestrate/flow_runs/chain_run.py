@@ -10,16 +10,17 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Failed
 
 from autoopt.engine.run.join import JoinedRun, join
 from autoopt.errors import AutooptError
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
-from autoopt.orchestrate.flow_runs.naming import trial_message
+from autoopt.orchestrate.flow_runs.naming import chain_state, trial_state
 from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.store import TrialRecord
+from autoopt.store.finished import finished_trials
 
 LINGER_SECONDS = 600.0
 """An idle flow run waits this long for further trials, unless its slot is needed; a later trial gets a new one."""
@@ -43,15 +44,11 @@ def tune(run: str, chain: str) -> State[Any]:
             executed = _run_trials(joined, chain)
             if retried and executed and not joined.is_running:
                 joined.conclude()
-            rows = [row for row in joined.store.trials.all(run) if row.chain == chain and row.status == "done"]
             show_chain(joined.store, run, chain)
+            trials = finished_trials(joined.store, run, chain)
     except AutooptError as error:
         return Failed(message=str(error))
-    good = sum(_is_good(row) for row in rows)
-    message = f"{good} of {len(rows)} trials ok, {executed} executed now"
-    if good:
-        return Completed(message=message)
-    return Failed(message=message)
+    return chain_state([trial.result for trial in trials], executed)
 
 
 def _run_trials(joined: JoinedRun, chain: str) -> int:
@@ -60,13 +57,7 @@ def _run_trials(joined: JoinedRun, chain: str) -> int:
 
     @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
     def trial(number: int) -> State[Any]:
-        row = joined.execute(claimed[number])
-        message = trial_message(row.outcome, row.ratios, ("latency_p50", "size"))
-        if row.message:
-            message += f": {row.message}"
-        if _is_good(row):
-            return Completed(message=message)
-        return Failed(message=message)
+        return trial_state(joined.execute(claimed[number]).result, joined.session)
 
     executed = 0
     idle_since = time.monotonic()
@@ -86,7 +77,3 @@ def _run_trials(joined: JoinedRun, chain: str) -> int:
             executed += 1
             idle_since = time.monotonic()
     return executed
-
-
-def _is_good(row: TrialRecord) -> bool:
-    return row.outcome is not None and row.outcome.good

@@ -28,7 +28,7 @@ from autoopt.engine.run.session import Session
 from autoopt.errors import EXIT_INTERRUPTED
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain, show_result
-from autoopt.orchestrate.flow_runs.naming import chain_run_name, session_run_name, tags_of, trial_message
+from autoopt.orchestrate.flow_runs.naming import chain_run_name, chain_state, session_run_name, tags_of, trial_state
 from autoopt.orchestrate.flow_runs.orphaned_runs import close_orphans, record_flow_run
 from autoopt.results import RunResult, TrialResult
 from autoopt.workers import Cancelled
@@ -195,10 +195,7 @@ async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRe
             raise
         request.future.set_result(result)
         results.append(result)
-        message = _message(result)
-        if result.outcome.good:
-            return Completed(message=message)
-        return Failed(message=message)
+        return trial_state(result, session)
 
     run_trial: Any = trial  # typed without an overload for a coroutine that returns its state
 
@@ -218,17 +215,4 @@ async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRe
     await asyncio.gather(*(run_trials() for _ in range(ctx.attempt.workers)))
     if results:
         await asyncio.to_thread(show_chain, ctx.store, ctx.run, chain)
-    good = sum(result.outcome.good for result in results)
-    message = f"{good} of {len(results)} trials ok"
-    if good:
-        return Completed(message=message)
-    return Failed(message=message)
-
-
-def _message(result: TrialResult) -> str:
-    if result.message:
-        return f"{result.outcome}: {result.message}"
-    message = trial_message(result.outcome, result.ratios, ("latency_p50", "size"))
-    if result.violation > 0 and result.reasons:
-        message += f", breaks: {result.reasons[0]}"
-    return message
+    return chain_state(results, len(results))

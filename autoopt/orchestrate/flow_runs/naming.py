@@ -1,14 +1,19 @@
-"""Names, tags and state messages of flow runs."""
+"""Names, tags and final states of flow runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
 
 from autoopt.engine.run.session import Session
-from autoopt.metrics import Estimate
-from autoopt.outcome import Outcome
+from autoopt.metrics import headline_metrics
+from autoopt.report.figures import trial_figures
+from autoopt.results import TrialResult
 
 MAX_TRIALS = 100
 """Trials in one flow run of a chain: the server handles some 20 task runs a second, and its pages show 200 rows."""
@@ -60,8 +65,25 @@ def tags_of(session: Session) -> list[str]:
     return [flow_run_name(tag) for tag in tags]
 
 
-def trial_message(outcome: Outcome | None, ratios: Mapping[str, Estimate], metrics: Sequence[str]) -> str:
-    """`ok, size 0.25x`: the outcome of a trial and its ratios to the source model."""
-    parts = [str(outcome)]
-    parts += [f"{name} {ratios[name].value:.4g}x" for name in metrics if name in ratios]
-    return ", ".join(parts)
+def trial_state(result: TrialResult, session: Session) -> State[Any]:
+    """The final state of a trial's task run.
+
+    Its message has the outcome, the figures of the run's objectives and constraints, and the reason of a failure.
+    """
+    goal = session.ctx.problem.goal
+    figures = trial_figures(result, headline_metrics(goal.objectives, goal.constraints))
+    message = ", ".join([str(result.outcome), *figures])
+    if result.explanation:
+        message += f": {result.explanation}"
+    if result.outcome.good:
+        return Completed(message=message)
+    return Failed(message=message)
+
+
+def chain_state(results: Sequence[TrialResult], executed: int) -> State[Any]:
+    """The final state of a chain's flow run, which fails if all trials did."""
+    good = sum(result.outcome.good for result in results)
+    message = f"{good} of {len(results)} trials ok, {executed} executed now"
+    if good:
+        return Completed(message=message)
+    return Failed(message=message)

@@ -44,7 +44,7 @@ def pass_entry(info: PassInfo) -> dict[str, object]:
         "name": info.name,
         "family": info.family,
         "summary": info.summary,
-        "parameters": [_parameter_entry(parameter) for parameter in info.parameters],
+        "parameters": [parameter_entry(parameter) for parameter in info.parameters],
         "requires": list(info.requires),
         "conflicts": list(info.conflicts),
         "accelerators": list(info.accelerators),
@@ -65,7 +65,7 @@ def failure_entry(failure: Failure) -> dict[str, object]:
     return {**entry, "origin": failure.origin}
 
 
-def _parameter_entry(parameter: ParameterInfo) -> dict[str, object]:
+def parameter_entry(parameter: ParameterInfo) -> dict[str, object]:
     required = parameter.default is REQUIRED
     entry: dict[str, object] = {
         "name": parameter.name,
