@@ -371,7 +371,7 @@ def test_preferences_and_weights() -> None:
 @pytest.mark.parametrize(
     ("fields", "field", "reason"),
     [
-        ({"forbid": ["b -> a"]}, "forbid[0]", "no chain of this graph begins b"),
+        ({"forbid": ["b -> a"]}, "forbid[0]", "no chain of this graph begins with b"),
         ({"require": ["a"]}, "require[0]", "no chain of this graph ends after a"),
         (
             {"forbid": [{"values": {"a": {"vv": 1}}}]},
@@ -380,8 +380,8 @@ def test_preferences_and_weights() -> None:
         ),
         ({"forbid": [{"values": {"a": {"v": 9}}}]}, "forbid[0].values.a.v", "must be one of 1, 2, 3, not 9"),
         ({"forbid": [{"values": {"b": {"flag": 1}}}]}, "forbid[0].values.b.flag", "must be one of True, False, not 1"),
-        ({"weights": {"a -> x": 2.0}}, "weights.a -> x", "no chain of this graph begins a -> x"),
-        ({"weights": {"zzz": 2.0}}, "weights.zzz", "is no chain"),
+        ({"weights": {"a -> x": 2.0}}, "weights.a -> x", "no chain of this graph begins with a -> x"),
+        ({"weights": {"zzz": 2.0}}, "weights.zzz", "is not a chain"),
     ],
 )
 def test_priors_that_mean_nothing(fields: dict[str, Any], field: str, reason: str) -> None:

@@ -17,8 +17,8 @@ from autoopt.dag.compiler.pruning import Facts, Reason, check_model, first_reaso
 from autoopt.dag.compiler.requirements import Infos, Requirements
 from autoopt.dag.graph.node_spaces import file_digests, node_space
 from autoopt.dag.graph.pass_graph import build_graph
-from autoopt.dag.graph.prior_checks import check_stated
 from autoopt.dag.graph.priors import Cut, Prior, cuts_of, user_priors
+from autoopt.dag.graph.spec_checks import SpecChecks
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.registry import PassInfo
@@ -49,7 +49,7 @@ def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, pri
     passes = {node: _look_up(spec, node, infos) for node in spec.passes}
     spaces = {node: node_space(spec, node, info) for node, info in passes.items()}
     stated = (*user_priors(spec), *priors)
-    check_stated(spec, graph, spaces)
+    SpecChecks(spec, graph, spaces).check()
     verdicts = _verdicts(passes, spaces, facts)
     cuts = cuts_of(stated, spaces)
     reduced, remaining_cuts = _apply_simple_cuts(spaces, cuts, verdicts)
