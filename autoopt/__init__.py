@@ -1,4 +1,4 @@
-"""autoopt: find out by measuring which sequence of ONNX optimisation passes makes a model best on your hardware."""
+"""Find out by measuring which sequence of ONNX optimisation passes makes a model best on your hardware."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _EXPORTS = {
     "get_pass": "autoopt.engine.tools.apply",
     "get_registered_passes": "autoopt.engine.tools.apply",
 }
-"""Public name -> module that holds it, `module:name` where it is called otherwise there; imported at first use, so that
-`import autoopt` costs nothing."""
+"""Public name -> its module, or `module:name` if the name differs there; imported at first use, which keeps
+`import autoopt` fast."""
 
 __all__ = sorted(_EXPORTS)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Any:  # noqa: ANN401  the exports have no common type
     if name not in _EXPORTS:
         raise AttributeError(f"module 'autoopt' has no attribute {name!r}")
     module, _, attribute = _EXPORTS[name].partition(":")

@@ -1,4 +1,4 @@
-"""Running a user script: the only code of the user that is ever executed; in workers only, once per content."""
+"""Run a user script: the only user code that is ever executed; in workers only, once per content."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from types import ModuleType
 
 from autoopt.errors import AutooptError, InputError, one_line
 
-_loaded: dict[str, tuple[str, ModuleType]] = {}
+_loaded: dict[tuple[Path, str], ModuleType] = {}
+"""Modules by path and digest of the content."""
 
 
 def load_script(path: str | Path) -> ModuleType:
-    """The module made by executing the Python file at `path`; decorators in it register its passes, metrics and data
-    components. The same content at the same path is executed once per process.
+    """Execute the Python file at `path`; its decorators register passes, metrics and data components.
+
+    The same content at the same path is executed once per process.
 
     Raises:
         InputError: no such file, or an exception while it ran.
@@ -23,15 +25,15 @@ def load_script(path: str | Path) -> ModuleType:
     file = Path(path).expanduser().absolute()
     if not file.is_file():
         raise InputError("no such user script", where=str(file))
-    content = hashlib.sha256(file.read_bytes()).hexdigest()
-    known = _loaded.get(str(file))
-    if known is not None and known[0] == content:
-        return known[1]
-    name = f"autoopt_user_{content[:16]}"
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    if (file, digest) in _loaded:
+        return _loaded[file, digest]
+    name = f"autoopt_user_{digest[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise InputError("is not a Python file", where=str(file))
+        raise InputError("not a Python file", where=str(file))
     module = importlib.util.module_from_spec(spec)
+    # Registered before it runs: dataclasses and pickle look their module up there.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -39,5 +41,5 @@ def load_script(path: str | Path) -> ModuleType:
         raise
     except Exception as error:
         raise InputError(one_line(f"{type(error).__name__}: {error}"), where=str(file)) from error
-    _loaded[str(file)] = (content, module)
+    _loaded[file, digest] = module
     return module

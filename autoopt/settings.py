@@ -13,18 +13,18 @@ from urllib.parse import quote, unquote, urlsplit
 
 @dataclass(frozen=True)
 class Settings:
-    """Where autoopt keeps its things. Addresses may hold passwords and are left out of `repr`."""
+    """Locations of database, data and artifacts. Addresses may hold passwords and are left out of `repr`."""
 
     home: Path
     """`AUTOOPT_HOME`, default `./.autoopt`: database, artifacts, downloads."""
     db_url: str | None = field(default=None, repr=False)
-    """`AUTOOPT_DB_URL`: another database than the SQLite file in `home`."""
+    """`AUTOOPT_DB_URL`: a database in place of the SQLite file in `home`."""
     data_root: str | None = None
-    """`AUTOOPT_DATA_ROOT`: a folder or URL that relative paths of data start from."""
+    """`AUTOOPT_DATA_ROOT`: the folder or URL that relative paths of data start from."""
     artifacts_url: str | None = field(default=None, repr=False)
-    """`AUTOOPT_ARTIFACTS_URL`: an object store or shared folder (fsspec) that machines share artifacts through."""
+    """`AUTOOPT_ARTIFACTS_URL`: the object store or shared folder (fsspec) for artifacts that several machines use."""
     gate: Path | None = None
-    """`AUTOOPT_GATE`: the folder of the measurement gate, the same for all containers of a machine."""
+    """`AUTOOPT_GATE`: the folder of the measurement gate; must be the same for all containers of a machine."""
     test_postgres_url: str | None = field(default=None, repr=False)
     """`AUTOOPT_TEST_POSTGRES_URL`: the PostgreSQL server of the service tests."""
     test_zoo: Path | None = None
@@ -32,26 +32,20 @@ class Settings:
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Settings:
-        """The settings that `environ` gives; empty variables count as not set."""
-        zoo, gate = environ.get("AUTOOPT_TEST_ZOO"), environ.get("AUTOOPT_GATE")
+        """Read the settings from `environ`; empty variables count as not set."""
+
+        def folder(name: str) -> Path | None:
+            return Path(environ[name]).absolute() if environ.get(name) else None
+
         return Settings(
             home=Path(environ.get("AUTOOPT_HOME") or ".autoopt").expanduser().absolute(),
             db_url=environ.get("AUTOOPT_DB_URL") or None,
             data_root=environ.get("AUTOOPT_DATA_ROOT") or None,
             artifacts_url=environ.get("AUTOOPT_ARTIFACTS_URL") or None,
-            gate=Path(gate).absolute() if gate else None,
+            gate=folder("AUTOOPT_GATE"),
             test_postgres_url=environ.get("AUTOOPT_TEST_POSTGRES_URL") or None,
-            test_zoo=Path(zoo).absolute() if zoo else None,
+            test_zoo=folder("AUTOOPT_TEST_ZOO"),
         )
-
-
-def root_of_data(given: str | Path | None = None) -> str | None:
-    """The folder (absolute) or URL that relative paths of data start from: `given`, else that of the environment; None
-    for the folder of the file that names them."""
-    root = given or settings().data_root
-    if root is None or "://" in str(root):
-        return None if root is None else str(root)
-    return str(Path(root).expanduser().absolute())
 
 
 @lru_cache(maxsize=1)
@@ -60,55 +54,79 @@ def settings() -> Settings:
     return Settings.read(os.environ)
 
 
+def root_of_data(override: str | Path | None = None) -> str | None:
+    """The absolute folder or the URL that relative paths of data start from: `override`, or the environment's.
+
+    None: the folder of the file that names the data.
+    """
+    root = override or settings().data_root
+    if root is None or "://" in str(root):
+        return None if root is None else str(root)
+    return str(Path(root).expanduser().absolute())
+
+
 _CHAINED = re.compile(r"::(?=[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::))")
-"""Between the parts of an fsspec address: `simplecache::zip://inner::https://host/file`."""
-_PLAIN = re.compile(r"[a-zA-Z0-9+.-]+")
-_WEB = ("http", "https")
+"""Separates the parts of an fsspec address: `simplecache::zip://inner::https://host/file`."""
+_PROTOCOL = re.compile(r"[a-zA-Z0-9+.-]+")
+_MIN_SECRET_CHARS = 3
 
 
 def without_password(url: str) -> str:
-    """`url` with its password as `***`, fit for logs and errors; `***` alone where it cannot be read."""
+    """`url` with its password as `***`, fit for logs and errors; `***` alone if it cannot be parsed."""
     *chain, last = _CHAINED.split(url)
-    protocols = [part if _PLAIN.fullmatch(part) else _without_password(part) for part in chain]
-    return "::".join([*protocols, _without_password(last)])
-
-
-def _without_password(part: str) -> str:
-    try:
-        parts = urlsplit(part)
-        password, user, port = parts.password, parts.username, parts.netloc.rpartition("]")[2].rpartition(":")
-    except ValueError:
-        return "***"
-    if not parts.scheme or "://" not in part:
-        return "***"
-    netloc = parts.netloc
-    if password is not None:
-        netloc = f"{user or ''}:***@{netloc.rpartition('@')[2]}"
-    elif user and parts.scheme in _WEB:
-        netloc = f"***@{netloc.rpartition('@')[2]}"  # a token
-    elif "@" not in netloc and port[1] and (not port[2].isdecimal() or "@" in part):
-        return f"{parts.scheme}://***"  # a password with `/`, `?` or `#` in it, which ends the host early
-    query = "?***" if parts.query else ""  # drivers take passwords there too
-    return f"{parts.scheme}://{netloc}{parts.path}{query}"
+    safe = [part if _PROTOCOL.fullmatch(part) else _part_without_password(part) for part in chain]
+    return "::".join([*safe, _part_without_password(last)])
 
 
 def redacted(text: str, url: str) -> str:
-    """`text`, which some library says of `url`, without any secret of that address, however it is written."""
+    """`text`, a library's message about `url`, without the secrets of that address, in whatever encoding."""
     text = text.replace(url, without_password(url))
     for secret in sorted(_secrets(url), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 
 
+def _part_without_password(part: str) -> str:
+    try:
+        parts = urlsplit(part)
+        password, user = parts.password, parts.username
+    except ValueError:
+        return "***"
+    if "://" not in part or not parts.scheme:
+        return "***"
+    netloc = parts.netloc
+    address = netloc.rpartition("@")[2]
+    if password is not None:
+        netloc = f"{user or ''}:***@{address}"
+    elif user and parts.scheme in ("http", "https"):
+        netloc = f"***@{address}"  # an access token
+    elif "@" not in netloc and _has_broken_port(part, netloc):
+        # A password with `/`, `?` or `#` in it ends the host early; the rest of the address may be its second half.
+        return f"{parts.scheme}://***"
+    # Database drivers take passwords in the query, too, and signed URLs have their signature there.
+    query = "?***" if parts.query else ""
+    return f"{parts.scheme}://{netloc}{parts.path}{query}"
+
+
+def _has_broken_port(part: str, netloc: str) -> bool:
+    """True if the text after the host's colon cannot be a port, or an `@` follows further on."""
+    _, colon, port = netloc.rpartition("]")[2].rpartition(":")
+    return bool(colon) and (not port.isdecimal() or "@" in part)
+
+
 def _secrets(url: str) -> set[str]:
-    found: set[str] = set()
+    """Passwords, tokens and query values of an address, as written, decoded and encoded."""
+    secrets: set[str] = set()
     for part in _CHAINED.split(url):
-        rest = part.partition("://")[2]
-        user, at, _ = rest.rpartition("@")
+        address = part.partition("://")[2]
+        user, at, _ = address.rpartition("@")
         if at:
             name, colon, password = user.partition(":")
-            found.add(password if colon else name)
-        query = rest.partition("?")[2]
-        found |= {query, *(pair.partition("=")[2] for pair in query.split("&"))}
-    found |= {unquote(secret) for secret in found} | {quote(unquote(secret), safe="") for secret in found}
-    return {secret for secret in found if len(secret) > 2}
+            secrets.add(password if colon else name)
+        query = address.partition("?")[2]
+        secrets.add(query)
+        for pair in query.split("&"):
+            secrets.add(pair.partition("=")[2])
+    for secret in list(secrets):
+        secrets |= {unquote(secret), quote(unquote(secret), safe="")}
+    return {secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS}

@@ -43,9 +43,13 @@ class PathRules:
     _inserted: dict[tuple[str, frozenset[str]], tuple[tuple[PassInfo, ...], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        chain_priors = [prior for prior in self.priors if not prior.values and prior.kind != "prefer"]
         # "forbid" before "require": its reason says more about a chain that breaks both.
-        self._chain_priors = sorted(chain_priors, key=lambda prior: prior.kind)
+        by_kind: dict[str, list[Prior]] = {"prefer": [], "forbid": [], "require": []}
+        for prior in self.priors:
+            if not prior.values:
+                by_kind[prior.kind].append(prior)
+        self._chain_priors = by_kind["forbid"] + by_kind["require"]
+        self._required_chains = [prior for prior in by_kind["require"] if prior.scope.chain is not None]
         scopes = [prior.scope for prior in self._chain_priors] + [cut.scope for cut in self.counter.cuts]
         self._chains = tuple(dict.fromkeys(scope.chain for scope in scopes if scope.chain is not None))
         self._sets = tuple(dict.fromkeys(scope.nodes for scope in scopes if scope.nodes is not None))
@@ -113,19 +117,16 @@ class PathRules:
 
     def finish(self, state: State) -> Reason | None:
         """The reason to prune a complete chain, or None."""
-        required_chains = []
         for prior in self._chain_priors:
             covered = self._covers(prior.scope, state)
             if prior.kind == "forbid" and covered:
                 return Reason("forbid", prior.text)
-            if prior.kind == "require" and prior.scope.chain is not None:
-                required_chains.append(prior)
-            elif prior.kind == "require" and not covered:
+            if prior.kind == "require" and not covered and prior.scope.chain is None:
                 return Reason("require", f"{prior.text} ({prior.scope})")
         # Several required chains are alternatives: no chain can be more than one of them.
-        if required_chains and not any(self._covers(prior.scope, state) for prior in required_chains):
-            alternatives = " or ".join(str(prior.scope) for prior in required_chains)
-            return Reason("require", f"{required_chains[0].text} (only {alternatives})")
+        if self._required_chains and not any(self._covers(prior.scope, state) for prior in self._required_chains):
+            alternatives = " or ".join(str(prior.scope) for prior in self._required_chains)
+            return Reason("require", f"{self._required_chains[0].text} (only {alternatives})")
         if not any(self._is_valid(matched, state) for matched in state.matched):
             return Reason("cut", "every search point is excluded")
         return None

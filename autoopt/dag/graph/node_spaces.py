@@ -21,26 +21,11 @@ def node_space(spec: DagSpec, node: str, info: PassInfo) -> NodeSpace:
         ConfigError: an unknown parameter, a value it cannot take, a required one that is missing, parameters that
             depend on each other in a cycle; at the line of the mistake.
     """
-    item = spec.passes[node]
-    settings = _Settings(spec)
-    for name, setting in item.settings.items():
-        place: Place = ("passes", node, "params", name)
-        try:
-            parameter = info.parameter(name)
-        except InputError as error:
-            raise spec.error(place, error.what, error.remedy) from None
-        settings.apply(place, parameter, setting)
+    settings = _Settings(spec, node, info)
+    for name, setting in spec.passes[node].settings.items():
+        settings.apply(name, setting)
+    settings.complete()
     search, fixed = settings.search, settings.fixed
-    for name, value in info.presets.items():
-        if name not in item.settings:
-            fixed[name] = value
-    for parameter in info.parameters:
-        name, is_set = parameter.name, parameter.name in item.settings or parameter.name in info.presets
-        if parameter.search is not None and not is_set and item.searches_all(spec.search.params):
-            search[name] = parameter.search
-        if parameter.default is REQUIRED and name not in search and name not in fixed:
-            reason = f"pass {info.name!r} needs parameter {name!r}"
-            raise spec.error(("passes", node), reason, f"give params: {{{name}: ...}}")
     _apply_conditions(info, search, fixed)
     space = NodeSpace(search, fixed, info.defaults)
     try:
@@ -68,27 +53,50 @@ def file_digests(spec: DagSpec, info: PassInfo, space: NodeSpace) -> dict[str, s
 
 @dataclass
 class _Settings:
-    """Collects the user's settings of one node as searched and fixed parameters."""
+    """Collects the settings of one node as searched and fixed parameters."""
 
     spec: DagSpec
+    node: str
+    info: PassInfo
     search: dict[str, SearchParameter] = field(default_factory=dict)
     fixed: dict[str, Value] = field(default_factory=dict)
 
-    def apply(self, place: Place, parameter: ParameterInfo, setting: Setting) -> None:
+    def apply(self, name: str, setting: Setting) -> None:
+        """Apply one setting of the user."""
+        place: Place = ("passes", self.node, "params", name)
+        try:
+            parameter = self.info.parameter(name)
+        except InputError as error:
+            raise self.spec.error(place, error.what, error.remedy) from None
         match setting:
             case OwnSearch():
                 self._search_own_values(place, parameter)
             case OwnDefault():
                 if parameter.default is REQUIRED:
-                    raise self.spec.error(place, f"parameter {parameter.name!r} has no default", "give a value")
+                    raise self.spec.error(place, f"parameter {name!r} has no default", "give a value")
             case Searched(values):
-                places = [place] * len(values)
-                if isinstance(values, Categorical):
-                    places = [(*place, "search", index) for index in range(len(values))]
-                checked = list(map(self._checked, places, [parameter] * len(values), values.values()))
-                self.search[parameter.name] = Categorical(checked) if parameter.category == "path" else values
+                checked = []
+                for index, value in enumerate(values.values()):
+                    value_place = (*place, "search", index) if isinstance(values, Categorical) else place
+                    checked.append(self._checked(value_place, parameter, value))
+                self.search[name] = Categorical(checked) if parameter.category == "path" else values
             case Fixed(value):
-                self.fixed[parameter.name] = self._checked(place, parameter, value)
+                self.fixed[name] = self._checked(place, parameter, value)
+
+    def complete(self) -> None:
+        """Add what the user did not set: presets of an alias, and the pass's own search if everything is searched."""
+        item = self.spec.passes[self.node]
+        for name, value in self.info.presets.items():
+            if name not in item.settings:
+                self.fixed[name] = value
+        for parameter in self.info.parameters:
+            name = parameter.name
+            is_set = name in item.settings or name in self.info.presets
+            if parameter.search is not None and not is_set and item.searches_all(self.spec.search.params):
+                self.search[name] = parameter.search
+            if parameter.default is REQUIRED and name not in self.search and name not in self.fixed:
+                reason = f"pass {self.info.name!r} needs parameter {name!r}"
+                raise self.spec.error(("passes", self.node), reason, f"give params: {{{name}: ...}}")
 
     def _search_own_values(self, place: Place, parameter: ParameterInfo) -> None:
         if parameter.search is not None:

@@ -7,7 +7,7 @@ give a third chain) the copies are `id#2`, `id#3`, ...
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -129,12 +129,7 @@ def _from_edges(spec: DagSpec) -> PassGraph:
             links.setdefault(node, {})
         for node, after in pairwise(path):
             links[node][after] = None
-    cycle = _find_cycle(links)
-    if cycle:
-        steps = set(pairwise([*cycle, cycle[0]]))
-        last = max(index for index, path in enumerate(paths) if steps & set(pairwise(path)))
-        text = " -> ".join([*cycle, cycle[0]])
-        raise spec.error(("edges", last), f"is part of a cycle: {text}", "remove one of these edges")
+    _refuse_cycle(spec, paths, links)
     inner = {after for node in links for after in links[node]}
     roots = [node for node in links if node not in inner]
     node_of = _without_ends(links)
@@ -144,6 +139,15 @@ def _from_edges(spec: DagSpec) -> PassGraph:
     links[START] = dict.fromkeys(roots)
     links[END] = {}
     return PassGraph(_frozen(links), node_of)
+
+
+def _refuse_cycle(spec: DagSpec, paths: Sequence[tuple[str, ...]], links: Links) -> None:
+    cycle = _find_cycle(links)
+    if cycle:
+        steps = set(pairwise([*cycle, cycle[0]]))
+        last = max(index for index, path in enumerate(paths) if steps & set(pairwise(path)))
+        text = " -> ".join([*cycle, cycle[0]])
+        raise spec.error(("edges", last), f"is part of a cycle: {text}", "remove one of these edges")
 
 
 def _find_cycle(links: Links) -> list[str]:

@@ -29,11 +29,7 @@ def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str
         data: paths of the data by their use (`evaluation`, `calibration`).
     """
     spec = proposal.spec
-    stages: list[list[str | None]] = []
-    for stage in spec.stages or ():
-        remaining = [node for node in stage if node is None or node not in proposal.reasons]
-        if remaining != [None]:
-            stages.append(remaining)
+    stages = list(_remaining_stages(proposal))
     nodes = [node for stage in stages for node in stage if node is not None]
     target = spec.all_targets[0].model_dump(include={"device", "execution_provider", "memory"}, exclude_none=True)
     lines = ["# Proposed by autoopt for this model; edit it as you like. `autoopt plan` shows what it means."]
@@ -50,7 +46,7 @@ def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str
     lines += _section("forbid:", _excluded_chains(proposal, nodes))
     lines += _section("prefer:                                    # best on similar models", _preferred(proposal))
     lines += ["", "objectives: [{metric: latency_p50, goal: minimize}]"]
-    if any(TEMPLATES[node].lossy and node not in proposal.reasons for node in spec.passes):
+    if any(TEMPLATES[node].lossy for node in nodes):
         default = "on accuracy if there are labels, else on closeness to the source model"
         lines.append(f"# constraints: [...]                        # by default autoopt adds one {default}")
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
@@ -68,6 +64,13 @@ def flow(value: JsonValue) -> str:
     if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value, ensure_ascii=True)
+
+
+def _remaining_stages(proposal: Proposal) -> Iterator[list[str | None]]:
+    for stage in proposal.spec.stages or ():
+        remaining = [node for node in stage if node is None or node not in proposal.reasons]
+        if remaining != [None]:
+            yield remaining
 
 
 def _section(title: str, rows: Iterator[JsonValue]) -> list[str]:

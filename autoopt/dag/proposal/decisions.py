@@ -44,12 +44,7 @@ def decisions(
     requested = options.device is not None or options.execution_provider is not None
     yield Decision(f"target {target.device}, {target.execution_provider}", "as requested" if requested else "default")
     yield Decision(f"level {options.level}", _LEVELS[options.level])
-    skipped: dict[str, list[str]] = {}
-    for node, reason in reasons.items():
-        if not TEMPLATES[node].lossy:
-            skipped.setdefault(reason.text, []).append(TEMPLATES[node].pass_name.replace("_", " "))
-    for text, names in skipped.items():
-        yield Decision(f"{', '.join(names)} skipped", text)
+    yield from _skipped(reasons)
     yield from _precisions(methods, reasons)
     model = inputs.inspection
     if not inputs.floats_fit(target):
@@ -66,20 +61,32 @@ def decisions(
         yield Decision("quality", quality)
 
 
+def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
+    """The lossless passes that are skipped, together if they share their reason."""
+    skipped: dict[str, list[str]] = {}
+    for node, reason in reasons.items():
+        template = TEMPLATES[node]
+        if not template.lossy:
+            skipped.setdefault(reason.text, []).append(template.pass_name.replace("_", " "))
+    for text, names in skipped.items():
+        yield Decision(f"{', '.join(names)} skipped", text)
+
+
 def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> Iterator[Decision]:
     """The methods that are tried; then all others, together if they share their reason."""
     not_tried: dict[str, list[str]] = {}
     for precision, method in methods.items():
+        if not method.nodes and precision != "fp32":
+            not_tried.setdefault(method.text, []).append(precision)
         tried = [node for node in method.nodes if node not in reasons]
-        texts = [reasons[node].text for node in method.nodes if node in reasons]
         if tried:
             yield Decision(precision, f"trying {method.text.format(nodes=_listed(tried))}")
-        elif precision != "fp32" and len(set(texts)) <= 1:
-            not_tried.setdefault(texts[0] if texts else method.text, []).append(precision)
+        ruled_out = {node: reasons[node].text for node in method.nodes if node in reasons}
+        if not tried and len(set(ruled_out.values())) == 1:
+            not_tried.setdefault(ruled_out[method.nodes[0]], []).append(precision)
             continue
-        for node in method.nodes:
-            if node in reasons:
-                not_tried.setdefault(reasons[node].text, []).append(f"{precision} {node}")
+        for node, text in ruled_out.items():
+            not_tried.setdefault(text, []).append(f"{precision} {node}")
     for text, names in not_tried.items():
         yield Decision(f"{', '.join(names)} not tried", text)
 

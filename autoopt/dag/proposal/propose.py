@@ -77,12 +77,7 @@ def propose(
         proposed=True,
         ruled_out={node: reason for node, reason in rulings.items() if reason is not None},
     )
-    reasons: dict[str, Reason] = {}
-    for node, template in nodes.items():
-        # A missing provider is a decision of its own, not a reason against each node.
-        reason = first_reason(node, infos(template.pass_name), replace(facts, installed_eps=None))
-        if reason is not None:
-            reasons[node] = reason
+    reasons = _reasons(nodes, infos, facts)
     stages = [stage.alternatives(reasons) for stage in layout]
     priors = [*value_cuts(nodes, profile.fixed, inputs, target, options.level), *excluded_chains(nodes)]
     open_stages = [[node for node in stage if node not in reasons] for stage in stages]
@@ -149,6 +144,16 @@ def _template(node: str, target: TargetSpec) -> Template:
     if node == "session" and target.execution_provider == CUDA:
         return CUDA_SESSION
     return TEMPLATES[node]
+
+
+def _reasons(nodes: Mapping[str, Template], infos: Infos, facts: Facts) -> dict[str, Reason]:
+    """Node id -> the reason why it is ruled out; a missing provider is a decision of its own, not such a reason."""
+    reasons: dict[str, Reason] = {}
+    for node, template in nodes.items():
+        reason = first_reason(node, infos(template.pass_name), replace(facts, installed_eps=None))
+        if reason is not None:
+            reasons[node] = reason
+    return reasons
 
 
 def _spec(

@@ -60,15 +60,17 @@ def learned_priors(
         nodes: node id -> template.
         values: node id -> parameter -> values that are tried.
     """
-    usable = [example for example in examples if example.similarity >= MIN_SIMILARITY and example.ratio < 1]
-    usable.sort(key=lambda e: (-e.similarity, e.ratio, e.model, sorted(e.passes)))
-    priors: dict[tuple[str, ...], list[Prior]] = {}
-    for example in usable:
+    priors: list[Prior] = []
+    chains: set[tuple[str, ...]] = set()
+    for example in sorted(examples, key=lambda e: (-e.similarity, e.ratio, e.model, sorted(e.passes))):
+        if example.similarity < MIN_SIMILARITY or example.ratio >= 1 or len(chains) == MAX_EXAMPLES:
+            continue
         closest = (_closest(stage, nodes, example.passes) for stage in stages)
         chain = tuple(node for node in closest if node is not None)
-        if chain and chain not in priors and len(priors) < MAX_EXAMPLES:
-            priors[chain] = list(_priors(example, chain, nodes, values))
-    return [prior for of_chain in priors.values() for prior in of_chain]
+        if chain and chain not in chains:
+            chains.add(chain)
+            priors += _priors(example, chain, nodes, values)
+    return priors
 
 
 def _closest(stage: Sequence[str | None], nodes: Mapping[str, Template], passes: frozenset[str]) -> str | None:
