@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,10 @@ from typing import Any
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.inputs.goal import GoalRequest, make_goal
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.resolve import ResolvedInputs
+from autoopt.engine.run.opening import open_session
+from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import Attempt
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.hosts import Hosts
@@ -25,6 +30,7 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.spec import load_dag
+from autoopt.spec.search import SearchConfig
 from autoopt.spec.targets import HostSpec
 from autoopt.store import ModelRecord, RunRecord
 from autoopt.store.memory.store import MemoryStore
@@ -125,7 +131,7 @@ class SimulatedPool(WorkerPool):
         source = read_model(Path(payload["source"]["path"]))
         if candidate.get("dies in meter") == function:
             raise Crash
-        noise = self.noise(candidate)
+        noise = self.noise(candidate) if function.endswith(":latency") else 1.0
         metrics = {name: _value(name, candidate) * (noise if "latency" in name else 1.0) for name in payload["metrics"]}
         source_metrics = {name: _value(name, source) for name in payload["metrics"]}
         ratios = {name: _interval(metrics[name] / source_metrics[name]) for name in metrics if "latency" in function}
@@ -242,6 +248,22 @@ class Simulation:
         record = self.store.runs.create(RunRecord(id="", name="t", identity="i", model=self.candidate.artifact))
         attempt = {"run": record.id, "clock": self.clock, **attempt}
         return RunContext(self.problem, self.resources, Attempt(**attempt))
+
+    def inputs(self, **search: Any) -> ResolvedInputs:
+        """The resolved inputs of a request for this run."""
+        return ResolvedInputs(
+            spec=self.plan.spec,
+            model="source.onnx",
+            problem=self.problem,
+            search=SearchConfig.model_validate(search),
+            runtimes={},
+            notes=[],
+        )
+
+    def session(self, *, search: Mapping[str, Any] | None = None, **request: Any) -> Session:
+        """Open a session of a request."""
+        run_request = RunRequest(dag=self.plan.spec, home=self.folder / "home", workers=1, **request)
+        return open_session(run_request, self.inputs(**(search or {})), self.resources, time.monotonic())
 
     @property
     def chains(self) -> dict[str, Chain]:

@@ -1,0 +1,172 @@
+"""The search loop: asks, runs trials in a window, tells in order, and stops at its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation import Simulation, failing, faster
+
+from autoopt.engine.run.loop import TIME_SPENT, SearchLoop, time_spent
+from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
+from autoopt.observer import Observer
+from autoopt.outcome import Outcome
+from autoopt.results import Trial, TrialResult
+from autoopt.search.factory import create_study
+from autoopt.search.trial import ChainSpace
+from autoopt.spec.search import SearchConfig
+
+DAG = {
+    "passes": {"fold": "identity_elimination", "clean": "remove_unused", "names": "name_fix"},
+    "chains": [["fold"], ["clean"], ["names"]],
+}
+
+
+class AtOnce:
+    """Executes every trial when it is submitted."""
+
+    def __init__(self) -> None:
+        self.submitted: list[int] = []
+
+    def submit(self, chain: str, name: str, number: int, work: Callable[[], TrialResult]) -> Future[TrialResult]:
+        self.submitted.append(number)
+        future: Future[TrialResult] = Future()
+        future.set_result(work())
+        return future
+
+
+class Recorder(Observer):
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.incumbents: list[float | None] = []
+
+    def on_trial_start(self, number: int, chain: str, point: object) -> None:
+        self.events.append(f"start {number}")
+
+    def on_trial_end(self, trial: Trial, best: float | None) -> None:
+        self.events.append(f"end {trial.number}")
+        self.incumbents.append(best)
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Simulation:
+    simulation = Simulation(tmp_path, dag=DAG)
+    simulation.pool.passes = {
+        "identity_elimination": faster(0.9),
+        "remove_unused": faster(0.5),
+        "name_fix": faster(0.7),
+    }
+    return simulation
+
+
+def make_loop(
+    simulation: Simulation, *, until: float = float("inf"), trials: int | None = None, **attempt: object
+) -> SearchLoop:
+    ctx = simulation.context(**attempt)
+    spaces = [
+        ChainSpace(c.id, tuple((n.id, n.pass_name) for n in c.nodes), c.space) for c in simulation.chains.values()
+    ]
+    config = SearchConfig.model_validate({"trials": trials})
+    study = create_study(config, spaces, simulation.objectives)
+    baseline = evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False))
+    return SearchLoop(ctx, study, simulation.chains, baseline.metrics, until)
+
+
+def test_every_chain_gets_its_trial(simulation: Simulation) -> None:
+    loop = make_loop(simulation)
+    trials = loop.run(AtOnce())
+    assert sorted(trial.chain.name for trial in trials) == ["clean", "fold", "names"]
+    assert [trial.number for trial in trials] == [0, 1, 2]
+    assert all(trial.result.outcome is Outcome.OK and not trial.partial for trial in trials)
+
+
+def test_trials_are_stored_as_they_end(simulation: Simulation) -> None:
+    loop = make_loop(simulation)
+    trials = loop.run(AtOnce())
+    stored = simulation.store.trials.all(loop.ctx.run)
+    assert [record.status for record in stored] == ["done"] * 3
+    assert [record.result for record in stored] == [trial.result for trial in trials]
+
+
+def test_a_number_of_trials_ends_the_search_and_is_named(simulation: Simulation) -> None:
+    loop = make_loop(simulation, trials=2)
+    assert len(loop.run(AtOnce())) == 2
+    assert "2" in loop.stopped
+
+
+def test_no_trial_starts_after_the_time_limit(simulation: Simulation) -> None:
+    loop = make_loop(simulation, until=5.0)
+
+    def slow(model: dict[str, object], params: object) -> dict[str, object]:
+        simulation.clock.now += 3.0
+        return {**model, "latency": 7.0}
+
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, slow)  # type: ignore[dict-item]
+    assert len(loop.run(AtOnce())) == 2
+    assert loop.stopped == "stopped at the time limit (--minutes)"
+
+
+def test_the_incumbent_is_the_best_feasible_ratio_so_far(simulation: Simulation) -> None:
+    recorder = Recorder()
+    loop = make_loop(simulation, observer=recorder)
+    trials = loop.run(AtOnce())
+    ratios = [trial.result.ratios["latency_p50"].value for trial in trials]
+    assert recorder.incumbents == [pytest.approx(min(ratios[: n + 1])) for n in range(3)]
+    later = simulation.store.trials.get(loop.ctx.run, 2)
+    assert later.details["incumbent"] == pytest.approx(min(ratios[:2]))
+
+
+def test_an_infeasible_trial_is_no_incumbent(simulation: Simulation) -> None:
+    simulation.pool.passes = {name: faster(0.1, accuracy=0.1) for name in simulation.pool.passes}
+    loop = make_loop(simulation)
+    trials = loop.run(AtOnce())
+    assert loop.incumbent() is None
+    assert all(not trial.result.feasible for trial in trials)
+
+
+def test_failed_trials_do_not_end_the_search(simulation: Simulation) -> None:
+    simulation.pool.passes["remove_unused"] = failing
+    trials = make_loop(simulation).run(AtOnce())
+    assert sorted(str(trial.result.outcome) for trial in trials) == ["failed", "ok", "ok"]
+
+
+def test_as_many_trials_start_as_may_run_in_parallel(simulation: Simulation) -> None:
+    recorder = Recorder()
+    make_loop(simulation, observer=recorder, workers=2).run(AtOnce())
+    assert recorder.events == ["start 0", "start 1", "end 0", "start 2", "end 1", "end 2"]
+
+
+def test_trials_are_told_in_the_order_asked_whichever_ended_first(simulation: Simulation) -> None:
+    pending: list[tuple[Future[TrialResult], Callable[[], TrialResult]]] = []
+
+    class LastFirst(AtOnce):
+        def submit(self, chain: str, name: str, number: int, work: Callable[[], TrialResult]) -> Future[TrialResult]:
+            future: Future[TrialResult] = Future()
+            pending.append((future, work))
+            if len(pending) == 3:
+                for waiting, execute in reversed(pending):
+                    waiting.set_result(execute())
+            return future
+
+    recorder = Recorder()
+    trials = make_loop(simulation, observer=recorder, workers=3).run(LastFirst())
+    assert [trial.number for trial in trials] == [0, 1, 2]
+
+
+def test_the_time_spent_survives_in_the_store(simulation: Simulation) -> None:
+    loop = make_loop(simulation)
+    simulation.clock.now = 42.0
+    loop.run(AtOnce())
+    assert time_spent(simulation.store, loop.ctx.run) == 42.0
+    assert time_spent(simulation.store, "another run") == 0.0
+    assert len(simulation.store.events.all(kind=TIME_SPENT)) == 3
+
+
+def test_without_a_latency_objective_there_is_no_incumbent(simulation: Simulation) -> None:
+    simulation.objectives = (replace(simulation.objectives[0], metric="size"),)
+    loop = make_loop(simulation)
+    loop.run(AtOnce())
+    assert loop.incumbent() is None
