@@ -1,4 +1,9 @@
-"""Ask and tell over chains and their parameters; knows nothing of models. Importing it loads no numeric library."""
+"""Search over chains of passes and their parameters, with ask and tell. It knows nothing of models.
+
+Read `trial.py` (what is searched, proposed and reported) and `study.py` (ask and tell) first, then `samplers/base.py`
+(how a sampler decides what to try). `factory.py` creates a study from a configuration; `pareto.py` and `choice.py`
+choose among results. Importing this package loads no numeric library.
+"""
 
 from autoopt.search.choice import choose_best
 from autoopt.search.factory import create_sampler, create_study

@@ -103,8 +103,7 @@ class _ChainSamplers:
             return self._together(budget, stage_list[0].inner, [chain])
         return StagedSampler(
             chain,
-            [stage.nodes for stage in stage_list],
-            [partial(self._together, stage_budget, stage.inner) for stage in stage_list],
+            [(stage.nodes, partial(self._together, stage_budget, stage.inner)) for stage in stage_list],
             keep=self.inputs.config.keep,
             budget=budget,
             objectives=self.inputs.objectives,

@@ -1,4 +1,4 @@
-"""What was asked and told so far, with the look-ups that every way of choosing needs. Light."""
+"""The trials of a study so far, with the look-ups that samplers need."""
 
 from __future__ import annotations
 
@@ -11,47 +11,57 @@ from autoopt.space import Point
 
 
 class History:
-    """Trials in the order asked. Only `Study` writes it; choosers read it."""
+    """Trials in the order asked. The study writes it; samplers read it."""
 
     def __init__(self, chains: Sequence[ChainSpace], objectives: Sequence[Objective]) -> None:
         self.chains = tuple(chains)
         self.objectives = tuple(objectives)
         self.by_id = {chain.id: chain for chain in self.chains}
         self.trials: list[Trial] = []
-        self.running = 0
-        self._numbers: dict[str, int] = {}
-        self._of_chain: dict[str, list[int]] = {chain.id: [] for chain in self.chains}
+        self._first_number: dict[str, int] = {}
+        self._numbers_of: dict[str, list[int]] = {chain.id: [] for chain in self.chains}
 
     def key(self, chain: str, point: Point, upto: str | None = None) -> str:
+        """Identify the work of a proposal, whatever its chain."""
         return point_key(self.by_id[chain].nodes, point, upto)
 
     def find(self, chain: str, point: Point, upto: str | None = None) -> Trial | None:
-        """The first trial of that very work, of whatever chain."""
-        number = self._numbers.get(self.key(chain, point, upto))
-        return None if number is None else self.trials[number]
+        """Return the first trial of the same work, of any chain."""
+        number = self._first_number.get(self.key(chain, point, upto))
+        if number is None:
+            return None
+        return self.trials[number]
 
-    def seen(self, key: str) -> bool:
-        return key in self._numbers
+    def has_key(self, key: str) -> bool:
+        """Tell if a trial of that work was asked."""
+        return key in self._first_number
 
-    def of_chain(self, chain: str) -> list[Trial]:
-        return [self.trials[number] for number in self._of_chain[chain]]
+    def trials_of(self, chain: str) -> list[Trial]:
+        """Return the trials of a chain, in the order asked."""
+        return [self.trials[number] for number in self._numbers_of[chain]]
 
     def add(self, proposal: Proposal) -> None:
-        """Note a proposal as asked."""
+        """Append a running trial.
+
+        Raises:
+            ValueError: the number is not the next one, or there is no such chain.
+        """
         if proposal.number != len(self.trials):
-            raise ValueError(f"trial {proposal.number} follows trial {len(self.trials) - 1}")
+            raise ValueError(f"trial {proposal.number} cannot follow trial {len(self.trials) - 1}")
         if proposal.chain not in self.by_id:
             raise ValueError(f"trial {proposal.number}: no such chain: {proposal.chain}")
         self.trials.append(Trial(proposal))
-        self._numbers.setdefault(self.key(proposal.chain, proposal.point, proposal.upto), proposal.number)
-        self._of_chain[proposal.chain].append(proposal.number)
-        self.running += 1
+        self._first_number.setdefault(self.key(proposal.chain, proposal.point, proposal.upto), proposal.number)
+        self._numbers_of[proposal.chain].append(proposal.number)
 
     def tell(self, number: int, feedback: Feedback) -> None:
-        """Note what trial `number` gave."""
+        """Record the result of a running trial.
+
+        Raises:
+            ValueError: the trial was never asked, or has a result already.
+        """
         if not 0 <= number < len(self.trials):
             raise ValueError(f"trial {number} was never asked")
         if self.trials[number].feedback is not None:
-            raise ValueError(f"trial {number} was told before")
+            raise ValueError(f"trial {number} has a result already")
         self.trials[number] = replace(self.trials[number], feedback=feedback)
-        self.running -= 1

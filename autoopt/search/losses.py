@@ -4,49 +4,66 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from autoopt.metrics import Objective
 from autoopt.search.trial import Feedback
 
+Losses: TypeAlias = tuple[float, ...]
+"""One number for each objective; less is better."""
 
-def losses(feedback: Feedback, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
-    """The objectives as numbers to minimise; None where the trial failed or one is missing or not finite."""
+
+def losses(feedback: Feedback, objectives: Sequence[Objective]) -> Losses | None:
+    """Return the losses of a trial; None if it failed, or an objective is missing or not finite."""
     if feedback.failed:
         return None
-    return signed(feedback.values, objectives)
+    return losses_of(feedback.values, objectives)
 
 
-def signed(values: Mapping[str, float], objectives: Sequence[Objective]) -> tuple[float, ...] | None:
-    """`values` of the objectives, negated where more is better; None where one is missing or not finite."""
-    out = []
+def losses_of(values: Mapping[str, float], objectives: Sequence[Objective]) -> Losses | None:
+    """Return metric values as losses, negated where more is better; None if one is missing or not finite."""
+    result = []
     for objective in objectives:
         value = values.get(objective.metric)
         if value is None or not math.isfinite(value):
             return None
-        out.append(float(value) if objective.goal == "minimize" else -float(value))
-    return tuple(out)
+        if objective.goal == "minimize":
+            result.append(float(value))
+        else:
+            result.append(-float(value))
+    return tuple(result)
 
 
-def feasible(feedback: Feedback) -> bool:
-    """Whether it respects the constraints; a failed trial does not."""
-    return not feedback.failed and feedback.violation <= 0
+def feasible(feedback: Feedback | None) -> bool:
+    """Tell if a result meets the constraints; a failed or running trial does not."""
+    return feedback is not None and not feedback.failed and feedback.violation <= 0
 
 
 def rank_key(feedback: Feedback | None, objectives: Sequence[Objective]) -> tuple[float, ...]:
-    """Sorts trials from best to worst: feasible ones by their objectives in order of priority, then infeasible ones by
-    their violation, then ones without values, then failed and unfinished ones."""
+    """Sort key of trials from best to worst.
+
+    Feasible trials come first, by their objectives in order of priority; then infeasible ones by their violation,
+    trials without values, and failed or running ones.
+    """
     if feedback is None or feedback.failed:
         return (3.0,)
     loss = losses(feedback, objectives)
     if not feasible(feedback):
-        return (1.0, math.inf if math.isnan(feedback.violation) else feedback.violation, *(loss or ()))
-    return (0.0, *loss) if loss is not None else (2.0,)
+        violation = feedback.violation
+        if math.isnan(violation):
+            violation = math.inf
+        return (1.0, violation, *(loss or ()))
+    if loss is None:
+        return (2.0,)
+    return (0.0, *loss)
 
 
-def log_where_positive(rows: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """`rows` of losses with the logarithm of every column that is above 0 throughout (times, sizes)."""
-    columns = [
-        tuple(math.log(v) for v in column) if all(v > 0 for v in column) else column
-        for column in zip(*rows, strict=True)
-    ]
+def log_where_positive(rows: Sequence[Losses]) -> list[Losses]:
+    """Replace every column that is positive throughout (times, sizes) by its logarithm."""
+    columns = []
+    for column in zip(*rows, strict=True):
+        if min(column) > 0:
+            columns.append(tuple(math.log(value) for value in column))
+        else:
+            columns.append(column)
     return list(zip(*columns, strict=True))

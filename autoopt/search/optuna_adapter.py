@@ -1,10 +1,9 @@
-"""The unified search as an Optuna sampler, and trials as an Optuna study. Importing it loads Optuna."""
+"""The surrogate search as an Optuna sampler. Importing this module loads Optuna."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -15,6 +14,7 @@ from autoopt.search.factory import create_sampler
 from autoopt.search.history import History
 from autoopt.search.optuna_study.encoding import (
     CHAIN,
+    Params,
     distributions_of,
     params_of,
     read_point,
@@ -28,13 +28,13 @@ from autoopt.spec.search import SearchConfig
 
 
 class OptunaSurrogateSampler(optuna.samplers.BaseSampler):
-    """Expected improvement over chains and parameters together, by a Gaussian process and a random forest in turn:
+    """Expected improvement over chains and parameters together, for use in an Optuna study.
 
         sampler = OptunaSurrogateSampler(chains, objectives, trials=40)
         study = optuna.create_study(sampler=sampler)
         study.optimize(lambda trial: measure(*sampler.suggest(trial)), n_trials=40)
 
-    `suggest` gives the chain id and the point of a trial. Constraints are those of `trial.set_constraint`. Once every
+    `suggest` returns the chain id and the point of a trial. Constraints are those of `trial.set_constraint`. Once every
     point was asked, parameters are drawn at random.
     """
 
@@ -44,15 +44,15 @@ class OptunaSurrogateSampler(optuna.samplers.BaseSampler):
         self._chains = {chain.id: chain for chain in chains}
         self._objectives = tuple(objectives)
         self._seed = seed
-        self._chooser = create_sampler(SearchConfig(trials=trials, seed=seed), chains, objectives)
+        self._sampler = create_sampler(SearchConfig(trials=trials, seed=seed), chains, objectives)
         self._random = optuna.samplers.RandomSampler(seed)
-        self._chosen: dict[int, tuple[str, Point]] = {}
+        self._suggestions: dict[int, Suggestion] = {}
 
     def suggest(self, trial: optuna.Trial) -> tuple[str, Point]:
-        """The chain and point of a trial.
+        """Return the chain and the point of a trial.
 
         Raises:
-            optuna.TrialPruned: the space was used up, and what was drawn at random is not a valid point.
+            optuna.TrialPruned: the space is used up, and what was drawn at random is not a valid point.
         """
         chain = suggest_chain(trial, list(self._chains))
         point = suggest_point(trial, self._chains[chain])
@@ -61,32 +61,42 @@ class OptunaSurrogateSampler(optuna.samplers.BaseSampler):
         return chain, point
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Decide on a point, and return the distributions of its parameters; called by Optuna."""
         history = self._history(study, trial.number)
-        answer = self._chooser.next(history, Random(f"{self._seed}:{trial.number}"))
-        if not isinstance(answer, Suggestion):
+        decision = self._sampler.next(history, Random(f"{self._seed}:{trial.number}"))
+        if not isinstance(decision, Suggestion):
             return {}
-        self._chosen[trial.number] = (answer.chain, answer.point)
-        of_chain = {CHAIN: CategoricalDistribution(list(self._chains))} if len(self._chains) > 1 else {}
-        return {**of_chain, **distributions_of(self._chains[answer.chain], answer.point)}
+        self._suggestions[trial.number] = decision
+        space = distributions_of(self._chains[decision.chain], decision.point)
+        if len(self._chains) > 1:
+            space[CHAIN] = CategoricalDistribution(list(self._chains))
+        return space
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> Params:
+        """Return the parameters of the point; called by Optuna."""
         if not search_space:
             return {}
-        chain, point = self._chosen.pop(trial.number)
-        return {**({CHAIN: chain} if CHAIN in search_space else {}), **params_of(self._chains[chain], point)}
+        suggestion = self._suggestions.pop(trial.number)
+        params = params_of(self._chains[suggestion.chain], suggestion.point)
+        if CHAIN in search_space:
+            params[CHAIN] = suggestion.chain
+        return params
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
+    ) -> object:
+        """Draw a parameter at random; called by Optuna once every point was asked."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
     def _history(self, study: optuna.Study, before: int) -> History:
-        """The study's trials that stand for points, as the chooser knows them."""
+        """Convert the study's other trials that stand for points to a history."""
         history = History(tuple(self._chains.values()), self._objectives)
         for frozen in study.get_trials(deepcopy=False):
-            place = self._place(frozen.params) if frozen.number != before else None
+            if frozen.number == before:
+                continue
+            place = self._place(frozen.params)
             if place is None or history.find(*place) is not None:
                 continue
             number = len(history.trials)
@@ -95,15 +105,22 @@ class OptunaSurrogateSampler(optuna.samplers.BaseSampler):
                 history.tell(number, self._feedback(frozen))
         return history
 
-    def _place(self, params: Mapping[str, Any]) -> tuple[str, Point] | None:
-        chain: Any = params.get(CHAIN) if len(self._chains) > 1 else next(iter(self._chains))
+    def _place(self, params: Mapping[str, object]) -> tuple[str, Point] | None:
+        """Decode chain and point; None if the parameters do not stand for a point."""
+        chain = next(iter(self._chains))
+        if len(self._chains) > 1:
+            chain = str(params.get(CHAIN))
         if chain not in self._chains:
             return None
         point = read_point(self._chains[chain], params)
-        return None if point is None else (chain, point)
+        if point is None:
+            return None
+        return chain, point
 
     def _feedback(self, frozen: FrozenTrial) -> Feedback:
-        broken = list(frozen.constraints.values())
-        values = frozen.values if frozen.state is TrialState.COMPLETE else None
-        named = {o.metric: v for o, v in zip(self._objectives, values or (), strict=False)}
-        return Feedback(named, max(broken, default=0.0), failed=not named and max(broken, default=0.0) <= 0)
+        violation = max(frozen.constraints.values(), default=0.0)
+        values: dict[str, float] = {}
+        if frozen.state is TrialState.COMPLETE:
+            names = [objective.metric for objective in self._objectives]
+            values = dict(zip(names, frozen.values, strict=False))
+        return Feedback(values, violation, failed=not values and violation <= 0)

@@ -6,68 +6,77 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoopt.metrics import Objective
-from autoopt.search.losses import signed
+from autoopt.search.losses import Losses, losses_of
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """A candidate that respects the constraints, as choosing sees it. Compared and hashed by identity.
-
-    `values`: metrics by name. Among equals the one with fewer `passes` wins, then the lower `chain` id, then the lower
-    `order` (of its point in the chain).
-    """
+    """A candidate that meets the constraints. Compared and hashed by identity."""
 
     values: Mapping[str, float]
+    """Metrics by name."""
     passes: int = 0
     chain: str = ""
     order: int = 0
+    """Index of its point in the chain's space."""
 
     @property
     def tie(self) -> tuple[int, str, int]:
+        """Sort key among equals: fewer passes win, then the lower chain id, then the lower order."""
         return self.passes, self.chain, self.order
 
 
 def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether losses `a` are nowhere worse than `b` and somewhere better."""
-    return all(x <= y for x, y in zip(a, b, strict=True)) and any(x < y for x, y in zip(a, b, strict=True))
+    """Tell if losses `a` are nowhere worse than `b` and somewhere better."""
+    return _covers(a, b) and tuple(a) != tuple(b)
 
 
 def non_dominated(rows: Sequence[Sequence[float]]) -> list[int]:
-    """Places of the rows of losses that no other row dominates; of equal rows the first."""
-    order = sorted(range(len(rows)), key=lambda i: (tuple(rows[i]), i))
+    """Return the indices of the rows of losses that no other row dominates; of equal rows only the first."""
     front: list[int] = []
-    for place in order:  # whatever dominates a row, or equals it, comes before it
-        if not any(all(x <= y for x, y in zip(rows[f], rows[place], strict=True)) for f in front):
-            front.append(place)
+    # In this order, every row comes after all rows that dominate or equal it.
+    for index in sorted(range(len(rows)), key=lambda i: (tuple(rows[i]), i)):
+        if not any(_covers(rows[better], rows[index]) for better in front):
+            front.append(index)
     return sorted(front)
 
 
 def pareto_front(records: Sequence[Scored], objectives: Sequence[Objective]) -> list[Scored]:
-    """Records that no other one dominates, best first by the objectives in order. Of records that are equal in all
-    objectives the one that wins ties; records that lack an objective are left out."""
+    """Return the records that no other one dominates, best first by the objectives in order.
+
+    Of records that are equal in all objectives, the front has the one that wins ties. Records that lack an objective
+    are left out.
+    """
     rows = sort_by_losses(records, objectives)
-    return [rows[place][1] for place in non_dominated([loss for loss, _ in rows])]
+    return [rows[index][1] for index in non_dominated([loss for loss, _ in rows])]
 
 
 def hypervolume(rows: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
-    """The volume that rows of losses dominate below `reference`; the measure of a front. Exact, by slicing."""
+    """Compute the volume between rows of losses and `reference`, exactly, by slicing along the first objective."""
     inside = [tuple(row) for row in rows if all(v < r for v, r in zip(row, reference, strict=True))]
     if not inside:
         return 0.0
-    front = sorted(inside[i] for i in non_dominated(inside))
+    front = sorted(inside[index] for index in non_dominated(inside))
     if len(reference) == 1:
         return reference[0] - front[0][0]
+    uppers = [row[0] for row in front[1:]] + [reference[0]]
     volume = 0.0
-    for place, row in enumerate(front):
-        upper = front[place + 1][0] if place + 1 < len(front) else reference[0]
+    for index, (row, upper) in enumerate(zip(front, uppers, strict=True)):
         if upper > row[0]:
-            volume += (upper - row[0]) * hypervolume([other[1:] for other in front[: place + 1]], reference[1:])
+            volume += (upper - row[0]) * hypervolume([other[1:] for other in front[: index + 1]], reference[1:])
     return volume
 
 
-def sort_by_losses(
-    records: Sequence[Scored], objectives: Sequence[Objective]
-) -> list[tuple[tuple[float, ...], Scored]]:
-    """Losses and records, best first by the objectives in order, then by the rule for ties."""
-    rows = [(loss, r) for r in records if (loss := signed(r.values, objectives)) is not None]
+def sort_by_losses(records: Sequence[Scored], objectives: Sequence[Objective]) -> list[tuple[Losses, Scored]]:
+    """Return losses and records, best first by the objectives in order, then by the rule for ties."""
+    rows = []
+    for record in records:
+        loss = losses_of(record.values, objectives)
+        if loss is not None:
+            rows.append((loss, record))
     return sorted(rows, key=lambda row: (row[0], row[1].tie))
+
+
+def _covers(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Tell if losses `a` are nowhere worse than `b`."""
+    return all(x <= y for x, y in zip(a, b, strict=True))

@@ -1,4 +1,4 @@
-"""A search in the hands of a script: one point at a time, without a run. Light."""
+"""A study that a script drives one step at a time, without a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autoopt.spec.search import SearchConfig
 class Step:
     """What to do next: run the nodes in `todo`, in order, on the model `start`.
 
-    `done`: the nodes whose result `start` is, with the same settings; empty where `start` is the source model.
+    `done` lists the nodes whose result `start` is, with the same settings; empty where `start` is the source model.
     """
 
     proposal: Proposal
@@ -27,9 +27,9 @@ class Step:
 
 @dataclass
 class StepwiseStudy:
-    """Suggests points and takes reports; remembers models made on the way, so that shared beginnings run once.
+    """Suggests points, records results, and remembers intermediate models, so that shared beginnings run once.
 
-    `suggest` and `report` speak of points only; `next_step` and `record_feedback` of models too. Both may be mixed.
+    `suggest` and `report` deal with points only; `next_step` and `record_feedback` with models too. Both may be mixed.
     """
 
     chains: Sequence[ChainSpace]
@@ -39,12 +39,15 @@ class StepwiseStudy:
     cost: Cost | None = None
 
     def __post_init__(self) -> None:
-        self._search = create_study(self.config, self.chains, self.objectives, cost=self.cost)
+        self._study = create_study(self.config, self.chains, self.objectives, cost=self.cost)
         self._models: dict[str, str] = {}
 
     def suggest(self) -> Proposal | None:
-        """The next point to try. None: the search is over (`finished` says why) or waits for a report."""
-        return next(iter(self._search.ask(1)), None)
+        """Return the next point to try; None if the search is over (`finished` says why) or waits for a report."""
+        proposals = self._study.ask(1)
+        if not proposals:
+            return None
+        return proposals[0]
 
     def report(
         self,
@@ -54,21 +57,27 @@ class StepwiseStudy:
         violation: float = 0.0,
         failed: bool = False,
     ) -> None:
-        """What a suggested point gave: metric values, how far constraints are broken, or that it failed.
+        """Record the result of a suggested point; without `values` it counts as failed.
+
+        Args:
+            proposal: the suggested point.
+            values: metrics by name.
+            violation: by how much the worst constraint is broken; <= 0 is feasible.
+            failed: there is no result.
 
         Raises:
-            ValueError: never suggested, or reported before.
+            ValueError: the point was never suggested, or has a result already.
         """
-        self._search.tell(proposal.number, Feedback(dict(values or {}), violation, failed or not values))
+        self._study.tell(proposal.number, Feedback(dict(values or {}), violation, failed or not values))
 
     def next_step(self) -> Step | None:
-        """The next point, with the model from which to start; None as for `suggest`."""
+        """Return the next point with the model to start from; None as for `suggest`."""
         proposal = self.suggest()
         if proposal is None:
             return None
         nodes = self._nodes(proposal)
         for length in range(len(nodes), 0, -1):
-            model = self._models.get(self._search.history.key(proposal.chain, proposal.point, nodes[length - 1]))
+            model = self._models.get(self._model_key(proposal, nodes[length - 1]))
             if model is not None:
                 return Step(proposal, model, nodes[:length], nodes[length:])
         return Step(proposal, self.source, (), nodes)
@@ -82,33 +91,40 @@ class StepwiseStudy:
         violation: float = 0.0,
         failed: bool = False,
     ) -> None:
-        """What a step gave, and the `models` it made by node id, for later steps to start from.
+        """Record the result of a step, and the `models` it made by node id, for later steps to start from.
 
         Raises:
-            ValueError: never asked, reported before, or models of nodes that are not of this step.
+            ValueError: the step was never returned, has a result already, or `models` names nodes outside of it.
         """
         nodes = self._nodes(step.proposal)
         for node in models or {}:
             if node not in nodes:
-                raise ValueError(f"{node} is no node of this step")
+                raise ValueError(f"{node} is not a node of this step")
         self.report(step.proposal, values, violation=violation, failed=failed)
         for node, model in (models or {}).items():
-            self._models[self._search.history.key(step.proposal.chain, step.proposal.point, node)] = model
+            self._models[self._model_key(step.proposal, node)] = model
 
     @property
     def finished(self) -> str | None:
-        return self._search.finished
+        """The reason why there are no further points, or None."""
+        return self._study.finished
 
     @property
     def trials(self) -> Sequence[Trial]:
-        return self._search.trials
+        """All trials in the order suggested."""
+        return self._study.trials
 
     @property
     def best(self) -> Trial | None:
-        """The best whole chain that respects the constraints, by the objectives in order; None where there is none."""
-        good = [t for t in self.trials if t.proposal.upto is None and t.feedback is not None and feasible(t.feedback)]
-        return min(good, key=lambda t: rank_key(t.feedback, self.objectives), default=None)
+        """The best whole chain that meets the constraints, by the objectives in order; None without one."""
+        whole = [trial for trial in self.trials if trial.proposal.upto is None and feasible(trial.feedback)]
+        return min(whole, key=lambda trial: rank_key(trial.feedback, self.objectives), default=None)
 
     def _nodes(self, proposal: Proposal) -> tuple[str, ...]:
-        nodes = self._search.history.by_id[proposal.chain].nodes
-        return nodes if proposal.upto is None else nodes[: nodes.index(proposal.upto) + 1]
+        nodes = self._study.history.by_id[proposal.chain].nodes
+        if proposal.upto is None:
+            return nodes
+        return nodes[: nodes.index(proposal.upto) + 1]
+
+    def _model_key(self, proposal: Proposal, node: str) -> str:
+        return self._study.history.key(proposal.chain, proposal.point, node)

@@ -14,11 +14,10 @@ from autoopt.spec.search import SearchConfig
 
 
 class Study:
-    """A sampler, the history it samples from, and the budget. Not thread-safe; one owner asks and tells.
+    """A sampler, its history of trials, and the budget. Not thread-safe: one owner asks and tells.
 
     What is asked depends only on the configuration, the seed, the trials asked before and their results, never on the
-    order in which results arrive. A study restored from a stored history therefore continues as the uninterrupted one
-    would.
+    order in which results arrive. A study restored from a stored history continues as the uninterrupted one would.
     """
 
     def __init__(
@@ -27,7 +26,7 @@ class Study:
         self.config = config
         self.history = History(chains, objectives)
         self.sampler = sampler
-        self._ended = ""
+        self._stop_reason: str | None = None
 
     def ask(self, n: int = 1) -> list[Proposal]:
         """Return up to `n` new proposals, never one twice.
@@ -35,35 +34,37 @@ class Study:
         It returns fewer, or none, when the budget or the space ends (`finished` gives the reason) or when the sampler
         needs the results of running trials first.
         """
-        asked: list[Proposal] = []
-        while len(asked) < n and self.finished is None:
+        proposals: list[Proposal] = []
+        while len(proposals) < n and self.finished is None:
             number = len(self.history.trials)
-            answer = self.sampler.next(self.history, Random(f"{self.config.seed}:{number}"))
-            if isinstance(answer, Stop):
-                self._ended = answer.reason
-            elif isinstance(answer, Suggestion):
-                asked.append(Proposal(number, answer.chain, answer.point, answer.upto))
-                self.history.add(asked[-1])
+            # A generator of its own for each trial: a resumed study then draws as the uninterrupted one would.
+            decision = self.sampler.next(self.history, Random(f"{self.config.seed}:{number}"))
+            if isinstance(decision, Stop):
+                self._stop_reason = decision.reason
+            elif isinstance(decision, Suggestion):
+                proposal = Proposal(number, decision.chain, decision.point, decision.upto)
+                self.history.add(proposal)
+                proposals.append(proposal)
             else:
                 break
-        return asked
+        return proposals
 
     def tell(self, number: int, feedback: Feedback) -> None:
         """Record the result of trial `number`.
 
         Raises:
-            ValueError: no such trial, or its result is already recorded.
+            ValueError: the trial was never asked, or has a result already.
         """
         self.history.tell(number, feedback)
 
     def restore(self, trials: Iterable[Trial]) -> None:
-        """Load the trials of an earlier process, in the order they were asked, before the first `ask`.
+        """Load the trials of an earlier process, in the order asked, before the first `ask`.
 
         Raises:
-            ValueError: numbers are not 0, 1, 2, ..., or trials were already asked.
+            ValueError: the numbers are not 0, 1, 2, ..., or trials were asked already.
         """
         if self.history.trials:
-            raise ValueError("restore comes before the first ask")
+            raise ValueError("restore must come before the first ask")
         for trial in trials:
             self.history.add(trial.proposal)
             if trial.feedback is not None:
@@ -72,14 +73,14 @@ class Study:
     @property
     def finished(self) -> str | None:
         """The reason why there are no further proposals, or None. Running trials may still be told."""
-        if self.config.stop_when_goals_met and any(self._meets_goals(trial) for trial in self.history.trials):
-            return "the goals are met"
-        if self.config.trials is not None and len(self.history.trials) >= self.config.trials:
-            return f"the budget of {self.config.trials} trials is spent"
-        return self._ended or None
-
-    def _meets_goals(self, trial: Trial) -> bool:
-        return trial.proposal.upto is None and trial.feedback is not None and feasible(trial.feedback)
+        config, trials = self.config, self.history.trials
+        if config.stop_when_goals_met:
+            for trial in trials:
+                if trial.proposal.upto is None and feasible(trial.feedback):
+                    return "all constraints met"
+        if config.trials is not None and len(trials) >= config.trials:
+            return f"trial limit of {config.trials} reached"
+        return self._stop_reason
 
     @property
     def trials(self) -> Sequence[Trial]:

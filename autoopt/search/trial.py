@@ -1,79 +1,78 @@
-"""Chains to search, proposals, feedback and trials. Imports no numeric library."""
+"""The records of a search: chains with their spaces, proposals, feedback and trials."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from autoopt.space import Point, SearchSpace
+from autoopt.space import Point, SearchSpace, Value
 
 
 @dataclass(frozen=True)
 class ChainSpace:
-    """One chain and its own search space.
-
-    `passes`: (node id, pass name) in order. `weight`: how promising the user holds it (1 is neutral; it multiplies the
-    expected improvement). `prior`: points to try first.
-    """
+    """One chain and its search space."""
 
     id: str
     passes: tuple[tuple[str, str], ...]
+    """(node id, pass name), in order."""
     space: SearchSpace
     weight: float = 1.0
+    """How promising the user considers the chain; 1 is neutral. It multiplies the expected improvement."""
     prior: tuple[Point, ...] = ()
+    """Points to try first."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
+        """The node ids, in order."""
         return tuple(node for node, _ in self.passes)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Trial `number` (0, 1, 2, ... in the order asked): take `chain` at `point`.
-
-    `upto`: None for the whole chain. Otherwise the id of the last node to run: the proposal is a partial chain, its
-    `point` speaks of no later node, and what that node leaves is to be measured.
-    """
+    """A point of a chain to try."""
 
     number: int
+    """0, 1, 2, ... in the order asked."""
     chain: str
     point: Point
     upto: str | None = None
+    """Last node to run, for a partial chain whose intermediate model is measured; None for the whole chain."""
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a trial gave.
-
-    `values`: measured metrics by name, in their own units; may lack metrics when the trial was stopped at a broken
-    constraint. `violation`: how far the worst constraint is broken, <= 0 is feasible. `failed`: it has no candidate.
-    `artifact`: key of the final candidate; equal keys are one candidate.
-    """
+    """The result of a trial."""
 
     values: Mapping[str, float] = field(default_factory=dict)
+    """Metrics by name, in their own units. Some may be missing if the trial stopped at a broken constraint."""
     violation: float = 0.0
+    """By how much the worst constraint is broken; <= 0 is feasible."""
     failed: bool = False
+    """The trial produced no candidate."""
     artifact: str | None = None
+    """Key of the final candidate; equal keys are the same candidate."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A proposal and what it gave; `feedback` is None while it is running."""
+    """A proposal and its result; `feedback` is None while the trial is running."""
 
     proposal: Proposal
     feedback: Feedback | None = None
 
 
 Cost: TypeAlias = Callable[[str, Point], tuple[bool, int]]
-"""(chain id, point) -> (whether its candidate is already measured, how many of its last passes are not cached)."""
+"""(chain id, point) -> (True if its candidate is measured already, number of its last passes that are not cached)."""
 
 
-def point_key(nodes: Sequence[str], point: Mapping[str, Mapping[str, Any]], upto: str | None = None) -> str:
-    """What makes two proposals the same: the passes run, in order, with their searched values.
+def point_key(nodes: Sequence[str], point: Mapping[str, Mapping[str, Value]], upto: str | None = None) -> str:
+    """Identify a proposal by the passes it runs, in order, and their searched values.
 
-    Partial chains of two chains that share a prefix have one key.
+    Partial chains of two chains with the same beginning have the same key.
     """
-    path = list(nodes) if upto is None else list(nodes)[: list(nodes).index(upto) + 1]
+    path = list(nodes)
+    if upto is not None:
+        path = path[: path.index(upto) + 1]
     return json.dumps([[node, point.get(node, {})] for node in path], sort_keys=True, separators=(",", ":"))

@@ -9,10 +9,9 @@ from random import Random
 
 from autoopt.metrics import Objective
 from autoopt.search import SearchConfig, create_study, hypervolume
-from autoopt.search.samplers.base import Sampler
-from autoopt.search.samplers.uniform import UniformSampler
 from autoopt.search.study import Study
 from benchmarks.search.table import OBJECTIVE, Row, Table
+from benchmarks.search.uniform import UniformSampler
 
 STRATEGIES: dict[str, SearchConfig | None] = {
     "random": None,
@@ -55,7 +54,7 @@ def replay(
     """Study `table` with up to `trials` trials; with `least`, end after so many once a good point was found."""
     made = (config or SearchConfig()).overridden({"seed": seed, "trials": min(trials, table.points)})
     if config is None:
-        search = Study(made, table.chains, objectives, _random(table))
+        search = Study(made, table.chains, objectives, UniformSampler(table.chains))
     else:
         search = create_study(made, table.chains, objectives)
     noise = Random(f"noise:{seed}")
@@ -97,7 +96,3 @@ def front_volumes(table: Table, rows: list[Row]) -> tuple[float, ...]:
             seen.append((math.log(row.value), math.log(row.size)))
         volumes.append(hypervolume(seen, reference) / whole if whole else 1.0)
     return tuple(volumes)
-
-
-def _random(table: Table) -> Sampler:
-    return UniformSampler(table.chains)

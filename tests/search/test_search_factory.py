@@ -53,7 +53,7 @@ def test_goes_through_the_whole_space_and_says_so(name: str) -> None:
     strategy = made(WHOLE[name], SIX, trials=None)
     asked = drive(strategy)
     assert len({text(p) for p in asked}) == len(asked) == 24
-    assert "asked" in (strategy.finished or "")
+    assert "tried" in (strategy.finished or "")
     assert found(asked) == best_value(SIX)
 
 
@@ -127,7 +127,7 @@ def test_stops_when_the_goals_are_met() -> None:
     strategy = create_study(SearchConfig(stop_when_goals_met=True), MIDDLE, LATENCY)
     asked = drive(strategy, outcome=lambda p: Feedback({"latency_p50": 1.0}, violation=5 - p.number))
     assert len(asked) == 6
-    assert strategy.finished == "the goals are met"
+    assert strategy.finished == "all constraints met"
 
 
 def test_a_failed_trial_meets_no_goal() -> None:
@@ -140,7 +140,7 @@ def test_stops_when_no_improvement_is_expected(chains) -> None:
     strategy = create_study(SearchConfig(min_expected_improvement=0.05), chains, LATENCY)
     asked = drive(strategy, outcome=lambda p: Feedback({"latency_p50": 1.0 + 0.001 * (p.number % 3)}))
     assert 10 <= len(asked) < min(60, sum(c.space.count for c in chains))
-    assert "promises" in (strategy.finished or "")
+    assert "expected to improve" in (strategy.finished or "")
 
 
 def test_random_with_replacement_repeats() -> None:
@@ -190,7 +190,7 @@ def test_telling_what_was_never_asked_is_a_mistake() -> None:
         strategy.tell(0, Feedback())
     (proposal,) = strategy.ask()
     strategy.tell(proposal.number, Feedback({"latency_p50": 1.0}))
-    with pytest.raises(ValueError, match="told before"):
+    with pytest.raises(ValueError, match="has a result already"):
         strategy.tell(proposal.number, Feedback())
     with pytest.raises(ValueError, match="first ask"):
         strategy.restore([])
@@ -198,7 +198,7 @@ def test_telling_what_was_never_asked_is_a_mistake() -> None:
 
 def test_restored_trials_are_numbered() -> None:
     strategy = made(SearchConfig())
-    with pytest.raises(ValueError, match="follows"):
+    with pytest.raises(ValueError, match="cannot follow"):
         strategy.restore([Trial(made(SearchConfig()).ask(2)[1])])
 
 

@@ -34,7 +34,7 @@ def test_parameters_that_are_no_point_are_not_read() -> None:
 def test_every_asked_trial_of_the_study_is_told() -> None:
     strategy = create_study(SearchConfig(sampler="tpe", trials=40), MIDDLE, LATENCY)
     drive(strategy, limit=40)
-    strategy.sampler._sync(strategy.history)
+    strategy.sampler.sync(strategy.history)
     study = strategy.sampler.study
     running = [t for t in study.trials if t.state is optuna.trial.TrialState.RUNNING]
     assert len(running) == sum(t.feedback is None for t in strategy.trials)
@@ -56,7 +56,7 @@ def test_trials_proposed_by_others_are_learnt_from() -> None:
 def test_what_stopped_early_is_pruned_and_keeps_its_violation() -> None:
     strategy = create_study(SearchConfig(sampler="tpe", trials=6), SIX, LATENCY)
     drive(strategy, outcome=lambda p: Feedback(violation=0.3) if p.number == 0 else measure(p))
-    strategy.sampler._sync(strategy.history)
+    strategy.sampler.sync(strategy.history)
     first = strategy.sampler.study.trials[0]
     assert first.state is optuna.trial.TrialState.PRUNED
     assert first.constraints == {"violation": 0.3}

@@ -63,7 +63,7 @@ def test_a_stage_in_which_nothing_works_ends_the_chain_only() -> None:
     asked, strategy = run([TWO, chain("pass4")], lambda p: Feedback(failed=p.upto == "pass2") if p.upto else measure(p))
     assert sum(p.chain == TWO.id for p in asked) == 3
     assert sum(p.chain == "pass4" for p in asked) == 2
-    assert strategy.finished == "all points are asked"
+    assert strategy.finished == "all points tried"
 
 
 def test_a_short_budget_still_reaches_whole_chains() -> None:

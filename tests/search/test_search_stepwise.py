@@ -44,14 +44,14 @@ def test_a_step_of_a_partial_chain_ends_where_it_says() -> None:
     assert step.todo == ("pass2",)
     search.record_feedback(step, {"latency_p50": 1.0}, models={"pass2": "m"})
     assert search.best is None
-    with pytest.raises(ValueError, match="told before"):
+    with pytest.raises(ValueError, match="has a result already"):
         search.record_feedback(step, {"latency_p50": 1.0})
 
 
 def test_models_of_other_nodes_are_refused_before_anything_is_noted() -> None:
     search = StepwiseStudy(SIX, LATENCY)
     step = search.next_step()
-    with pytest.raises(ValueError, match="no node of this step"):
+    with pytest.raises(ValueError, match="not a node of this step"):
         search.record_feedback(step, {"latency_p50": 1.0}, models={"elsewhere": "m"})
     search.record_feedback(step, failed=True)
     assert search.trials[0].feedback.failed

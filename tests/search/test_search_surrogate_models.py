@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoopt.search.surrogates.models import LEARNT, Observations, log_expected_improvement, promise
-from autoopt.search.surrogates.small_gaussian_process import SmallGaussianProcess, log_improvement
+from autoopt.search.surrogates.models import MAX_OBSERVATIONS, Observations, expect, log_expected_improvement
+from autoopt.search.surrogates.small_gaussian_process import SmallGaussianProcess
+from autoopt.search.surrogates.small_gaussian_process import log_expected_improvement as log_improvement
 
 GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])
 SEEN = GRID[::5]
@@ -43,14 +44,14 @@ def test_more_promise_below_the_best_and_with_more_uncertainty(best: float, spre
 @pytest.mark.parametrize("kind", ["gp", "rf"])
 def test_promises_most_near_the_bottom_of_a_bowl(kind) -> None:
     known = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
-    best = GRID[promise(known, GRID, kind, 0).score.argmax()]
+    best = GRID[expect(known, GRID, kind, 0).score.argmax()]
     assert bowl(best[None])[0] < 0.06
 
 
 @pytest.mark.parametrize("kind", ["gp", "rf"])
 def test_learns_where_nothing_is_feasible(kind) -> None:
     feasible = (SEEN[:, 0] < 0.6).astype(float)
-    promised = promise(Observations(SEEN, np.ones(len(SEEN)), feasible), GRID, kind, 0)
+    promised = expect(Observations(SEEN, np.ones(len(SEEN)), feasible), GRID, kind, 0)
     assert promised.log_feasible[GRID[:, 0] < 0.3].mean() > promised.log_feasible[GRID[:, 0] > 0.8].mean() + 0.5
 
 
@@ -58,32 +59,32 @@ def test_learns_where_nothing_is_feasible(kind) -> None:
 @pytest.mark.parametrize("losses", [[], [1.0], [1.0, 1.0], [1.0, math.nan, 3.0]])
 def test_answers_with_next_to_nothing_known(kind, losses: list[float]) -> None:
     known = Observations(SEEN[: len(losses)], np.array(losses), np.array([1.0 if v == v else 0.0 for v in losses]))
-    assert np.isfinite(promise(known, GRID, kind, 0).score).all()
+    assert np.isfinite(expect(known, GRID, kind, 0).score).all()
 
 
 def test_a_running_point_promises_less_than_before() -> None:
     loss = bowl(SEEN)
     known = Observations(SEEN, loss, np.ones(len(SEEN)))
-    before = promise(known, GRID, "gp", 0).score
+    before = expect(known, GRID, "gp", 0).score
     best = before.argmax()
     running = Observations(
         np.vstack([SEEN, GRID[best]]), np.append(loss, math.nan), np.append(np.ones(len(SEEN)), math.nan)
     )
-    assert promise(running, GRID, "gp", 0).score[best] < before[best]
+    assert expect(running, GRID, "gp", 0).score[best] < before[best]
 
 
 def test_long_histories_are_thinned() -> None:
     rng = np.random.default_rng(0)
-    x = rng.random((LEARNT * 3, 2))
+    x = rng.random((MAX_OBSERVATIONS * 3, 2))
     known = Observations(x, bowl(x), np.ones(len(x)))
-    best = GRID[promise(known, GRID, "gp", 0).score.argmax()]
+    best = GRID[expect(known, GRID, "gp", 0).score.argmax()]
     assert bowl(best[None])[0] < 0.1
 
 
 def test_the_same_question_gets_the_same_answer() -> None:
     known = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
     for kind in ("gp", "rf"):
-        assert (promise(known, GRID, kind, 7).score == promise(known, GRID, kind, 7).score).all()
+        assert (expect(known, GRID, kind, 7).score == expect(known, GRID, kind, 7).score).all()
 
 
 def test_tiny_process_agrees_with_the_textbook() -> None:
@@ -91,7 +92,7 @@ def test_tiny_process_agrees_with_the_textbook() -> None:
     model = SmallGaussianProcess(lambda a, b: abs(a - b))
     assert model.predict(0) == (0.0, 1.0)
     model.fit(places, values)
-    scale = model._fitted[0]
+    scale = model._fit.scale
     kernel = np.exp(-np.abs(np.subtract.outer(places, places)) / scale) + 0.02 * np.eye(4)
     row = np.exp(-np.abs(np.array(places) - 2) / scale)
     mean, spread = model.predict(2)

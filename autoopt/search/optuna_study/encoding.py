@@ -1,7 +1,8 @@
 """Search points as the parameters of an Optuna trial, and back.
 
-A parameter is named `node.param`, so that equal names in two passes never mix; `node.param@parent values` where the
-parents decide which values there are (a study wants one set of values for one name); the chain is `chain`.
+A parameter is named `node.param`, so that equal names in two passes never mix. Where its parents decide which values it
+has, the name is `node.param@parent values`, because a study wants the same values each time for a name. The parameter
+`chain` is the chain.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point, Value
@@ -20,99 +21,123 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 CHAIN: Final = "chain"
-Choose: TypeAlias = Callable[[str, tuple[Value, ...]], Value]
+Params: TypeAlias = dict[str, object]
+"""Parameters of a trial, by name."""
+Select: TypeAlias = Callable[[str, tuple[Value, ...]], Value]
+"""(parameter name, values) -> one of the values."""
 
 
 def suggest_chain(trial: optuna.Trial, chains: list[str]) -> str:
-    """A chain's id asked of `trial`; where there is one only, that one."""
-    return str(trial.suggest_categorical(CHAIN, chains)) if len(chains) > 1 else chains[0]
+    """Ask `trial` for a chain's id if there are several."""
+    if len(chains) == 1:
+        return chains[0]
+    return str(trial.suggest_categorical(CHAIN, chains))
 
 
 def suggest_point(trial: optuna.Trial, chain: ChainSpace) -> Point | None:
-    """A point asked of `trial`, parents before children; None where the values exclude each other."""
+    """Ask `trial` for a point, parents before children; None if the values exclude each other."""
 
-    def choose(name: str, values: tuple[Value, ...]) -> Value:
-        step = _step(values)
-        if step:
-            return trial.suggest_int(name, cast(int, values[0]), cast(int, values[-1]), step=step)
-        shown = [_shown(value, values) for value in values]
-        return values[shown.index(trial.suggest_categorical(name, shown))]
+    def select(name: str, values: tuple[Value, ...]) -> Value:
+        grid = _integer_grid(values)
+        if grid is not None:
+            low, high, step = grid
+            return trial.suggest_int(name, low, high, step=step)
+        choices = [_encode(value, values) for value in values]
+        return values[choices.index(trial.suggest_categorical(name, choices))]
 
-    return _walk(chain, choose)
+    return _walk(chain, select)
 
 
-def params_of(chain: ChainSpace, point: Point) -> dict[str, Any]:
-    """A trial's parameters at `point`, without that of the chain."""
-    return {name: value for name, (value, _) in _named(chain, point).items()}
+def params_of(chain: ChainSpace, point: Point) -> Params:
+    """Encode a point as the parameters of a trial, without the chain."""
+    return {name: _encode(value, values) for name, (value, values) in _named_values(chain, point).items()}
 
 
 def distributions_of(chain: ChainSpace, point: Point) -> dict[str, BaseDistribution]:
-    """The distributions that `suggest_point` asks on its way to `point`."""
+    """Return the distributions that `suggest_point` asks on its way to `point`."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    def distribution(values: tuple[Value, ...]) -> BaseDistribution:
-        step = _step(values)
-        if step:
-            return IntDistribution(cast(int, values[0]), cast(int, values[-1]), step=step)
-        return CategoricalDistribution([_shown(value, values) for value in values])
+    distributions: dict[str, BaseDistribution] = {}
+    for name, (_, values) in _named_values(chain, point).items():
+        grid = _integer_grid(values)
+        if grid is not None:
+            low, high, step = grid
+            distributions[name] = IntDistribution(low, high, step=step)
+        else:
+            distributions[name] = CategoricalDistribution([_encode(value, values) for value in values])
+    return distributions
 
-    return {name: distribution(values) for name, (_, values) in _named(chain, point).items()}
 
+def read_point(chain: ChainSpace, params: Mapping[str, object]) -> Point | None:
+    """Decode the parameters of a trial; None if they are not those of a point of the chain."""
 
-def read_point(chain: ChainSpace, params: Mapping[str, Any]) -> Point | None:
-    """The point of a trial's parameters; None where they are not those of a point of the chain."""
-
-    def choose(name: str, values: tuple[Value, ...]) -> Value:
-        shown = [value if _step(values) else _shown(value, values) for value in values]
-        if name not in params or params[name] not in shown:
-            raise LookupError(name)
-        return values[shown.index(params[name])]
+    def select(name: str, values: tuple[Value, ...]) -> Value:
+        for value in values:
+            if name in params and _encode(value, values) == params[name]:
+                return value
+        raise LookupError(name)
 
     try:
-        return _walk(chain, choose)
+        return _walk(chain, select)
     except LookupError:
         return None
 
 
-def _walk(chain: ChainSpace, choose: Choose) -> Point | None:
+def _walk(chain: ChainSpace, select: Select) -> Point | None:
+    """Select a point parameter by parameter."""
     point: Point = {}
     for node, space in chain.space.nodes.items():
-        made = space.walk(partial(_in_node, choose, node))
-        if made is None:
+        settings = space.walk(partial(_select_in_node, select, node))
+        if settings is None:
             return None
-        if made:
-            point[node] = made
-    return point if chain.space.allows(point) else None
+        if settings:
+            point[node] = settings
+    if not chain.space.allows(point):
+        return None
+    return point
 
 
-def _in_node(choose: Choose, node: str, name: str, values: tuple[Value, ...]) -> Value:
-    return choose(f"{node}.{name}", values)
+def _select_in_node(select: Select, node: str, name: str, values: tuple[Value, ...]) -> Value:
+    return select(f"{node}.{name}", values)
 
 
-def _named(chain: ChainSpace, point: Point) -> dict[str, tuple[Any, tuple[Value, ...]]]:
-    """Of each parameter at `point`: how its value stands in a study, and all its values."""
-    named: dict[str, tuple[Any, tuple[Value, ...]]] = {}
+def _named_values(chain: ChainSpace, point: Point) -> dict[str, tuple[Value, tuple[Value, ...]]]:
+    """Map the name of each parameter at `point` to its value, and all values that it could have."""
+    named: dict[str, tuple[Value, tuple[Value, ...]]] = {}
+
+    def select(node: str, name: str, values: tuple[Value, ...]) -> Value:
+        value = point[node][name.split("@")[0]]
+        named[f"{node}.{name}"] = (value, values)
+        return value
+
     for node, space in chain.space.nodes.items():
-
-        def note(name: str, values: tuple[Value, ...], node: str = node) -> Value:
-            value = point[node][name.split("@")[0]]
-            named[f"{node}.{name}"] = (value if _step(values) else _shown(value, values), values)
-            return value
-
-        space.walk(note)
+        space.walk(partial(select, node))
     return named
 
 
-def _step(values: tuple[Value, ...]) -> int:
-    """The step of evenly rising whole numbers, which a study takes as numbers; 0 where they are something else."""
-    if len(values) < 3 or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
-        return 0
-    steps = {b - a for a, b in pairwise(cast("tuple[int, ...]", values))}
-    return max(0, steps.pop()) if len(steps) == 1 else 0
+def _integer_grid(values: tuple[Value, ...]) -> tuple[int, int, int] | None:
+    """Return (low, high, step) of evenly rising whole numbers, which a study treats as numbers."""
+    integers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if len(integers) < len(values) or len(values) < 3:
+        return None
+    steps = {b - a for a, b in pairwise(integers)}
+    step = steps.pop()
+    if steps or step <= 0:
+        return None
+    return integers[0], integers[-1], step
 
 
-def _shown(value: Value, values: tuple[Value, ...]) -> Any:
-    """How a value stands in a study: Optuna holds no lists, and takes `True` for `1`."""
-    plain = all(v is None or isinstance(v, (bool, int, float, str)) for v in values)
-    mixed = any(isinstance(v, bool) for v in values) and any(type(v) in (int, float) for v in values)
-    return value if plain and not mixed else json.dumps(value, sort_keys=True)
+def _encode(value: Value, values: tuple[Value, ...]) -> bool | int | float | str | None:
+    """Encode a value for a study: Optuna holds no lists, and confuses `True` with `1`."""
+    booleans = numbers = False
+    plain = True
+    for each in values:
+        if isinstance(each, bool):
+            booleans = True
+        elif isinstance(each, int | float):
+            numbers = True
+        elif each is not None and not isinstance(each, str):
+            plain = False
+    if plain and not (booleans and numbers) and (value is None or isinstance(value, bool | int | float | str)):
+        return value
+    return json.dumps(value, sort_keys=True)

@@ -1,5 +1,7 @@
 """Samplers: each decides, from the history of trials, what to try next.
 
 Read `base.py` first: a sampler is one method, `next`. `exhaustive`, `uniform`, `small_surrogate`, `surrogate` and
-`optuna_sampler` search a space; `per_chain`, `staged` and `nested` compose other samplers.
+`optuna_sampler` search the points of a space; `per_chain` (with `allocation`), `staged` and `nested` combine others.
+
+To add a sampler, write a module with a `create` function and list it in `autoopt/spec/samplers.py`.
 """

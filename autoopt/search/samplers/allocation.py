@@ -1,122 +1,129 @@
-"""Which chain gets the next trial. Light."""
+"""Allocation of trials to chains."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from autoopt.search.history import History
-from autoopt.search.losses import feasible, log_where_positive, losses, rank_key
-from autoopt.search.trial import ChainSpace, Trial
+from autoopt.search.losses import Losses, feasible, log_where_positive, losses, rank_key
+from autoopt.search.trial import ChainSpace
+from autoopt.spec.search import AllocationName
 
 Allocate: TypeAlias = Callable[[History, Sequence[ChainSpace], int], list[str]]
-"""(history, chains that are not exhausted, trials in all) -> their ids, the one to get the next trial first."""
+"""(history, chains that are not exhausted, trials in all) -> chain ids, the one to get the next trial first."""
+
+EXPLORATION: Final = 0.5
+"""Weight of exploration in `max_ucb`; the value of the paper."""
 
 
 def sequential(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
     """One chain after the other, each with an equal share of the trials that are left when its turn comes."""
-    is_open = {chain.id for chain in open_chains}
+    open_ids = {chain.id for chain in open_chains}
     left = budget
-    behind: list[str] = []
-    for position, chain in enumerate(history.chains):
-        asked = len(history.of_chain(chain.id))
-        share = math.ceil(left / (len(history.chains) - position))
-        if chain.id in is_open:
-            if asked < share:
-                later = [c.id for c in history.chains[position + 1 :] if c.id in is_open]
-                return [chain.id, *later, *behind]
-            behind.append(chain.id)
-        left -= asked
-    return behind
+    over_share: list[str] = []
+    for index, chain in enumerate(history.chains):
+        count = len(history.trials_of(chain.id))
+        share = math.ceil(left / (len(history.chains) - index))
+        if chain.id in open_ids:
+            if count < share:
+                later = [other.id for other in history.chains[index + 1 :] if other.id in open_ids]
+                return [chain.id, *later, *over_share]
+            over_share.append(chain.id)
+        left -= count
+    return over_share
 
 
 def round_robin(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
     """The chain with the fewest trials first; a chain of weight 2 gets twice as many."""
-    order = sorted(
-        open_chains, key=lambda c: (len(history.of_chain(c.id)) + 1) / c.weight if c.weight > 0 else math.inf
-    )
-    return [chain.id for chain in order]
+
+    def turn(chain: ChainSpace) -> float:
+        if chain.weight <= 0:
+            return math.inf
+        return (len(history.trials_of(chain.id)) + 1) / chain.weight
+
+    return [chain.id for chain in sorted(open_chains, key=turn)]
 
 
 def successive_halving(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
-    """Rounds with equal budgets; after each, the better half of the chains goes on (Jamieson and Talwalkar, 2016)."""
-    is_open = {chain.id for chain in open_chains}
+    """Rounds with equal budgets, each with the better half of the chains of the round before.
+
+    K. Jamieson, A. Talwalkar: Non-stochastic best arm identification and hyperparameter optimization, 2016.
+    """
+    open_ids = {chain.id for chain in open_chains}
     alive = [chain.id for chain in history.chains]
-    rounds = max(1, math.ceil(math.log2(len(alive)))) if alive else 1
-    goal = 0
+    rounds = max(1, math.ceil(math.log2(len(alive))))
+    quota = 0
     while len(alive) > 1:
-        goal += max(1, budget // rounds // len(alive))
-        wanting = [c for c in alive if c in is_open and len(history.of_chain(c)) < goal]
-        if wanting:
-            return sorted(wanting, key=lambda c: len(history.of_chain(c)))
-        if any(trial.feedback is None for c in alive for trial in history.of_chain(c)[:goal]):
-            return []
-        alive = _best(history, alive, goal)[: math.ceil(len(alive) / 2)]
-    last = [c for c in alive if c in is_open]
-    return last or _best(history, [chain.id for chain in open_chains], budget)
-
-
-def _best(history: History, chains: Sequence[str], first: int) -> list[str]:
-    """The chains, best first by the first so many trials of each: what comes later does not call a round back."""
-
-    def best(chain: str) -> tuple[float, ...]:
-        keys = [rank_key(trial.feedback, history.objectives) for trial in history.of_chain(chain)[:first]]
-        return min(keys, default=(4.0,))
-
-    return sorted(chains, key=best)
-
-
-EXPLORATION = 0.5
+        quota += max(1, budget // rounds // len(alive))
+        below = [chain for chain in alive if chain in open_ids and len(history.trials_of(chain)) < quota]
+        if below:
+            return sorted(below, key=lambda chain: len(history.trials_of(chain)))
+        for chain in alive:
+            if any(trial.feedback is None for trial in history.trials_of(chain)[:quota]):
+                return []
+        alive = _rank(history, alive, quota)[: math.ceil(len(alive) / 2)]
+    last = [chain for chain in alive if chain in open_ids]
+    return last or _rank(history, [chain.id for chain in open_chains], budget)
 
 
 def max_ucb(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
-    """Most promising maximum first: best reward + (0.5 log t / n)^2 (MaxUCB of Balef, Vernade and Eggensperger, 2025),
-    with rewards scaled to 0..1; every chain gets one trial before any gets two."""
-    rewards = dict(zip((t.proposal.number for t in history.trials), scaled_rewards(history), strict=True))
-    time = math.log(max(2, len(history.trials)))
+    """Highest upper confidence bound of the best reward first: best reward + (0.5 log t / n)^2, rewards in 0..1.
 
-    def promise(chain: ChainSpace) -> float:
-        trials = history.of_chain(chain.id)
-        if not trials:
-            return math.inf
-        best = max(rewards[trial.proposal.number] for trial in trials)
-        return chain.weight * (best + (EXPLORATION * time / len(trials)) ** 2)
+    Every chain gets one trial before any gets two. A. R. Balef, C. Vernade, K. Eggensperger: Put CASH on bandits: a
+    max k-armed problem for automated machine learning, 2025.
+    """
+    rewards = scaled_rewards(history)
+    log_time = math.log(max(2, len(history.trials)))
 
-    return [chain.id for chain in sorted(open_chains, key=lambda c: (-promise(c), -c.weight))]
+    def rank(chain: ChainSpace) -> tuple[float, float]:
+        numbers = [trial.proposal.number for trial in history.trials_of(chain.id)]
+        if not numbers:
+            return -math.inf, -chain.weight
+        best = max(rewards[number] for number in numbers)
+        bound = best + (EXPLORATION * log_time / len(numbers)) ** 2
+        return -chain.weight * bound, -chain.weight
 
-
-def scaled_rewards(history: History) -> list[float]:
-    """Of each trial 0 (worst, infeasible, failed or running) to 1 (best); several objectives by their weights."""
-    values = [_loss_of(trial, history) for trial in history.trials]
-    known = [value for value in values if value is not None]
-    if not known:
-        return [0.0] * len(values)
-    scaled = iter(log_where_positive(known))
-    values = [None if value is None else next(scaled) for value in values]
-    columns = list(zip(*log_where_positive(known), strict=True))
-    low, high = [min(c) for c in columns], [max(c) for c in columns]
-    weights = [objective.weight for objective in history.objectives]
-    total = sum(weights) or 1.0
-
-    def reward(loss: tuple[float, ...] | None) -> float:
-        if loss is None:
-            return 0.0
-        parts = ((b - v) / (b - a) if b > a else 1.0 for v, a, b in zip(loss, low, high, strict=True))
-        return sum(w * p for w, p in zip(weights, parts, strict=True)) / total
-
-    return [reward(value) for value in values]
+    return [chain.id for chain in sorted(open_chains, key=rank)]
 
 
-def _loss_of(trial: Trial, history: History) -> tuple[float, ...] | None:
-    if trial.feedback is None or not feasible(trial.feedback):
-        return None
-    return losses(trial.feedback, history.objectives)
-
-
-ALLOCATIONS: dict[str, Allocate] = {
+ALLOCATIONS: Final[dict[AllocationName, Allocate]] = {
     "sequential": sequential,
     "round_robin": round_robin,
     "successive_halving": successive_halving,
     "max_ucb": max_ucb,
 }
+
+
+def scaled_rewards(history: History) -> list[float]:
+    """Scale each trial to 0 (worst, infeasible, failed or running) .. 1 (best); objectives count by their weights."""
+    numbers: list[int] = []
+    rows: list[Losses] = []
+    for number, trial in enumerate(history.trials):
+        if trial.feedback is not None and feasible(trial.feedback):
+            loss = losses(trial.feedback, history.objectives)
+            if loss is not None:
+                numbers.append(number)
+                rows.append(loss)
+    weights = [objective.weight for objective in history.objectives]
+    total = sum(weights) or 1.0
+    rewards = [0.0] * len(history.trials)
+    for weight, column in zip(weights, zip(*log_where_positive(rows), strict=True), strict=False):
+        low, high = min(column), max(column)
+        for number, value in zip(numbers, column, strict=True):
+            part = 1.0
+            if high > low:
+                part = (high - value) / (high - low)
+            rewards[number] += weight * part
+    return [reward / total for reward in rewards]
+
+
+def _rank(history: History, chains: Sequence[str], first: int) -> list[str]:
+    """Sort chains, best first, by their `first` trials: later trials must not change the outcome of a round."""
+
+    def best(chain: str) -> tuple[float, ...]:
+        keys = [rank_key(trial.feedback, history.objectives) for trial in history.trials_of(chain)[:first]]
+        return min(keys, default=(4.0,))
+
+    return sorted(chains, key=best)

@@ -65,4 +65,4 @@ CreateSampler: TypeAlias = Callable[[SamplerInputs], Sampler]
 
 def exhausted(chain: ChainSpace) -> Stop:
     """Stop because every point of the chain was asked."""
-    return Stop(f"all {chain.space.count} points are asked")
+    return Stop(f"all {chain.space.count} points tried")

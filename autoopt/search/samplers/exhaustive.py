@@ -15,17 +15,18 @@ def create(inputs: SamplerInputs) -> ExhaustiveSampler:
 
 
 class ExhaustiveSampler:
-    """Every point of a chain, in order."""
+    """Suggests every point of a chain, in order."""
 
     def __init__(self, chain: ChainSpace) -> None:
         self._chain = chain
-        self._cursor = 0
+        self._index = 0
 
     def next(self, history: History, rng: Random) -> Decision:
+        """Suggest the first point that was not asked."""
         space = self._chain.space
-        while self._cursor < space.count:
-            point = space[self._cursor]
+        while self._index < space.count:
+            point = space[self._index]
             if history.find(self._chain.id, point) is None:
                 return Suggestion(self._chain.id, point)
-            self._cursor += 1
+            self._index += 1
         return exhausted(self._chain)

@@ -1,42 +1,53 @@
-"""What to try before there is anything to learn from. Light."""
+"""The initial design: what to try before there are results to learn from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Final
 
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
-DIVERSE = 6
-SHARE, MOST = 0.2, 20
-"""Every chain gets a first point where that takes no more of the budget than this share and no more than so many
-points; else `DIVERSE` unlike chains do."""
+DIVERSE: Final = 6
+"""Unlike chains that get an initial point where not every chain gets one."""
+BUDGET_SHARE: Final = 0.2
+MAX_CHAINS: Final = 20
+"""Every chain gets an initial point if that takes no more than this share of the budget and this many points."""
 
 
-def first_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list[tuple[str, Point]]:
-    """The users' prior points, then one point each of all chains, or of some that have little in common."""
-    filled = [chain for chain in chains if chain.space.count]
-    by_weight = Random(f"{seed}:chains").sample(filled, len(filled))  # the order they are listed in says nothing
+def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list[tuple[str, Point]]:
+    """List the users' prior points, then one point of each chain, or of some chains that have little in common."""
+    nonempty = [chain for chain in chains if chain.space.count]
+    # Shuffled, because the order in which chains are listed carries no information.
+    by_weight = Random(f"{seed}:chains").sample(nonempty, len(nonempty))
     by_weight.sort(key=lambda chain: -chain.weight)
     points = [(chain.id, point) for chain in by_weight for point in chain.prior]
-    every = len(filled) <= max(DIVERSE, min(SHARE * budget, MOST))
-    chosen = by_weight if every else diverse(by_weight, DIVERSE)
-    drawn = ((chain, Random(f"{seed}:first:{chain.id}")) for chain in chosen if not chain.prior)
-    return [*points, *((chain.id, chain.space.random_sample(rng)) for chain, rng in drawn)]
+    selection: Sequence[ChainSpace] = by_weight
+    if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):
+        selection = diverse_chains(by_weight, DIVERSE)
+    for chain in selection:
+        if not chain.prior:
+            rng = Random(f"{seed}:first:{chain.id}")
+            points.append((chain.id, chain.space.random_sample(rng)))
+    return points
 
 
-def diverse(chains: Sequence[ChainSpace], number: int) -> list[ChainSpace]:
-    """The first chain, then each time the one whose passes differ most from all chosen ones."""
+def diverse_chains(chains: Sequence[ChainSpace], number: int) -> list[ChainSpace]:
+    """Select the first chain, then repeatedly the one whose passes differ most from all selected ones.
+
+    Chains differ by the Jaccard distance of their sets of passes.
+    """
     passes = [{name for _, name in chain.passes} for chain in chains]
-    far = [2.0] * len(chains)
-    chosen: list[int] = []
+    distance = [2.0] * len(chains)
+    selection: list[ChainSpace] = []
     for _ in range(min(number, len(chains))):
-        place = max(range(len(chains)), key=lambda i: far[i])
-        chosen.append(place)
-        far[place] = -1.0
-        for i, names in enumerate(passes):
-            if far[i] >= 0:
-                union = names | passes[place]
-                far[i] = min(far[i], 1 - len(names & passes[place]) / len(union) if union else 0.0)
-    return [chains[place] for place in chosen]
+        index = distance.index(max(distance))
+        selection.append(chains[index])
+        distance[index] = -1.0
+        for other, names in enumerate(passes):
+            if distance[other] >= 0:
+                union = names | passes[index]
+                shared = len(names & passes[index])
+                distance[other] = min(distance[other], 1 - shared / max(1, len(union)))
+    return selection

@@ -1,116 +1,130 @@
-"""One chain searched by nesting: for each point of the outer passes, the inner passes are searched. Light."""
+"""One chain searched by nesting: for each point of the outer passes, the inner passes are searched."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Final
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import Decision, Sampler, Stop, Suggestion, exhausted
-from autoopt.search.samplers.staged import Tuners
-from autoopt.search.samplers.subspace import SubspaceSampler, part_of
+from autoopt.search.samplers.staged import CreateOverParts
+from autoopt.search.samplers.subspace import SubspaceSampler, restrict_chain, restrict_point
 from autoopt.search.trial import ChainSpace, Feedback, Trial
 from autoopt.space import Point
 
-OUTER, INNER = "outer", "inner"
+OUTER: Final = "outer"
+INNER: Final = "inner"
+
+
+@dataclass
+class _OuterPoint:
+    """A point of the outer passes, the trials at it, and the search of the inner passes there."""
+
+    point: Point
+    inner: SubspaceSampler
+    trials: list[Trial] = field(default_factory=list)
 
 
 class NestedSampler:
-    """Whole chains only. An outer point is worth what the best of its inner points is.
+    """Suggests whole chains. An outer point is worth as much as the best of its inner points.
 
-    Each outer point gets its inner search of at least sqrt(budget) trials before the next outer point is chosen; when
-    the outer points are used up, the inner searches go on with twice as many, and so on.
+    Each outer point gets an inner search of at least sqrt(budget) trials before the next outer point is chosen. Once
+    the outer points are used up, the inner searches continue with twice as many trials, and so on.
     """
 
     def __init__(
         self,
         chain: ChainSpace,
         groups: Sequence[tuple[str, ...]],
-        tuners: Tuners,
+        create: CreateOverParts,
         *,
         budget: int,
         objectives: Sequence[Objective],
     ) -> None:
-        self._chain, self._groups, self._tuners = chain, tuple(groups), tuners
-        self._objectives, self._budget = objectives, max(1, budget)
-        self._rest = tuple(node for node in chain.space.nodes if node not in self._groups[0])
+        self._chain = chain
+        self._groups = tuple(groups)
+        self._create = create
+        self._objectives = objectives
+        self._inner_nodes = tuple(node for node in chain.space.nodes if node not in self._groups[0])
         part = self._outer_part()
-        self._outer = SubspaceSampler([part], objectives, tuners([part]))
-        self._inner: dict[int, SubspaceSampler] = {}
-        self._share = max(math.isqrt(self._budget - 1) + 1, self._budget // max(1, part.space.count))
+        self._outer = SubspaceSampler([part], objectives, create([part]))
+        self._points: list[_OuterPoint] = []
+        budget = max(1, budget)
+        self._share = max(math.isqrt(budget - 1) + 1, budget // max(1, part.space.count))
 
     def next(self, history: History, rng: Random) -> Decision:
-        mine = history.of_chain(self._chain.id)
-        outer = self._outer_trials(mine)
-        self._outer.follow([(OUTER, point, _worth(trials, self._objectives)) for point, trials in outer])
+        """Suggest a point at the first outer point that has not had its share, or at a new one."""
+        self._follow(history.trials_of(self._chain.id))
         share = self._share
         while True:
-            busy = [
-                i for i, (_, trials) in enumerate(outer) if len(trials) < share and not self._search(i, outer).exhausted
-            ]
-            if busy:
-                return self._ask_inner(busy[0], outer, rng)
+            for outer in self._points:
+                if len(outer.trials) < share and not outer.inner.exhausted:
+                    return self._suggest(outer, rng)
             if not self._outer.exhausted:
-                answer = self._outer.next(rng)
-                if isinstance(answer, Suggestion):
-                    outer.append((answer.point, []))
-                    return self._ask_inner(len(outer) - 1, outer, rng)
-                if not isinstance(answer, Stop):
-                    return answer
-            if all(self._search(i, outer).exhausted for i in range(len(outer))):
+                decision = self._outer.next(rng)
+                if isinstance(decision, Suggestion):
+                    return self._suggest(self._outer_point(decision.point), rng)
+                if not isinstance(decision, Stop):
+                    return decision
+            if all(outer.inner.exhausted for outer in self._points):
                 return exhausted(self._chain)
             share *= 2
 
     def _outer_part(self) -> ChainSpace:
-        """The outer passes' space, without points that leave the inner passes nothing."""
-        part = part_of(self._chain, self._groups[0], {}, OUTER)
+        """The space of the outer passes, without points that leave the inner passes no point."""
+        part = restrict_chain(self._chain, self._groups[0], {}, OUTER)
         if not self._chain.space.cuts:
             return part
-        dead = [p for p in part.space.iterate() if not part_of(self._chain, self._rest, p, INNER).space.count]
-        return replace(part, space=replace(part.space, cuts=(*part.space.cuts, *dead)))
+        cuts = list(part.space.cuts)
+        for point in part.space.iterate():
+            inner = restrict_chain(self._chain, self._inner_nodes, point, INNER)
+            if inner.space.count == 0:
+                cuts.append(point)
+        return replace(part, space=replace(part.space, cuts=tuple(cuts)))
 
-    def _outer_trials(self, mine: Sequence[Trial]) -> list[tuple[Point, list[Trial]]]:
-        """Outer points in the order met, each with its trials."""
-        found: list[tuple[Point, list[Trial]]] = []
-        for trial in mine:
-            point = {n: values for n, values in trial.proposal.point.items() if n in self._groups[0]}
-            for known, trials in found:
-                if known == point:
-                    trials.append(trial)
-                    break
-            else:
-                found.append((point, [trial]))
-        return found
+    def _follow(self, trials: Sequence[Trial]) -> None:
+        """Bring all searches up to date with the trials of the chain."""
+        for outer in self._points:
+            outer.trials.clear()
+        for trial in trials:
+            self._outer_point(restrict_point(trial.proposal.point, self._groups[0])).trials.append(trial)
+        for outer in self._points:
+            points = [restrict_point(trial.proposal.point, self._inner_nodes) for trial in outer.trials]
+            feedback = [trial.feedback for trial in outer.trials]
+            outer.inner.follow([(INNER, point, result) for point, result in zip(points, feedback, strict=True)])
+        self._outer.follow([(OUTER, outer.point, _worth(outer.trials, self._objectives)) for outer in self._points])
 
-    def _search(self, index: int, outer: Sequence[tuple[Point, list[Trial]]]) -> SubspaceSampler:
-        """The inner search at the outer point of that index, in step with its trials."""
-        point, trials = outer[index]
-        if index not in self._inner:
-            part = part_of(self._chain, self._rest, point, INNER)
-            self._inner[index] = SubspaceSampler([part], self._objectives, self._chooser(part))
-        inner = [{n: v for n, v in t.proposal.point.items() if n in self._rest} for t in trials]
-        self._inner[index].follow([(INNER, p, t.feedback) for p, t in zip(inner, trials, strict=True)])
-        return self._inner[index]
+    def _outer_point(self, point: Point) -> _OuterPoint:
+        """Find an outer point, or add it."""
+        for outer in self._points:
+            if outer.point == point:
+                return outer
+        part = restrict_chain(self._chain, self._inner_nodes, point, INNER)
+        outer = _OuterPoint(point, SubspaceSampler([part], self._objectives, self._inner_sampler(part)))
+        self._points.append(outer)
+        return outer
 
-    def _chooser(self, part: ChainSpace) -> Sampler:
+    def _inner_sampler(self, part: ChainSpace) -> Sampler:
         if len(self._groups) == 2:
-            return self._tuners([part])
-        return NestedSampler(part, self._groups[1:], self._tuners, budget=self._share, objectives=self._objectives)
+            return self._create([part])
+        return NestedSampler(part, self._groups[1:], self._create, budget=self._share, objectives=self._objectives)
 
-    def _ask_inner(self, index: int, outer: Sequence[tuple[Point, list[Trial]]], rng: Random) -> Decision:
-        answer = self._search(index, outer).next(rng)
-        if not isinstance(answer, Suggestion):
-            return answer
-        whole = {**outer[index][0], **answer.point}
-        return Suggestion(self._chain.id, {node: whole[node] for node in self._chain.nodes if node in whole})
+    def _suggest(self, outer: _OuterPoint, rng: Random) -> Decision:
+        decision = outer.inner.next(rng)
+        if not isinstance(decision, Suggestion):
+            return decision
+        point = {**outer.point, **decision.point}
+        return Suggestion(self._chain.id, {node: point[node] for node in self._chain.nodes if node in point})
 
 
 def _worth(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Feedback | None:
-    """The best feedback of the trials; None while none is told or one is running."""
-    if not trials or any(trial.feedback is None for trial in trials):
+    """Return the best feedback of the trials; None while one is running, or without trials."""
+    feedback = [trial.feedback for trial in trials if trial.feedback is not None]
+    if not trials or len(feedback) < len(trials):
         return None
-    return min((t.feedback for t in trials if t.feedback), key=lambda f: rank_key(f, objectives))
+    return min(feedback, key=lambda result: rank_key(result, objectives))

@@ -1,4 +1,4 @@
-"""Each chain its own study; an allocation shares the trials out."""
+"""A sampler for each chain; an allocation divides the trials among them."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ from autoopt.search.trial import ChainSpace
 
 
 class PerChainSampler:
-    """Asks the chain that `allocate` prefers; `tuner` makes a chain's own chooser the first time it is needed."""
+    """Asks the sampler of the chain that `allocate` puts first. Samplers are created when they are first needed."""
 
     def __init__(
-        self, chains: Sequence[ChainSpace], tuner: Callable[[ChainSpace], Sampler], allocate: Allocate, budget: int
+        self, chains: Sequence[ChainSpace], create: Callable[[ChainSpace], Sampler], allocate: Allocate, budget: int
     ) -> None:
-        self._tuner = tuner
+        self._create = create
         self._allocate = allocate
         self._budget = budget
         self._open = {chain.id: chain for chain in chains}
-        self._tuners: dict[str, Sampler] = {}
+        self._samplers: dict[str, Sampler] = {}
 
     def next(self, history: History, rng: Random) -> Decision:
-        seed = rng.getrandbits(64)  # each chain draws for itself: what was found exhausted before leaves no trace
+        """Suggest a point of the first chain that has one."""
+        # Each chain draws from its own generator, so that exhausted chains leave no trace in the draws of others.
+        seed = rng.getrandbits(64)
         while self._open:
-            ended = False
+            exhausted = None
             for chain in self._allocate(history, list(self._open.values()), self._budget):
-                answer = self._of(chain).next(history, Random(f"{seed}:{chain}"))
-                if isinstance(answer, Suggestion):
-                    return answer
-                if isinstance(answer, Stop):
-                    del self._open[chain]
-                    ended = True
-                    break  # shares change when a chain is exhausted
-            if not ended:
+                decision = self._sampler(chain).next(history, Random(f"{seed}:{chain}"))
+                if isinstance(decision, Suggestion):
+                    return decision
+                if isinstance(decision, Stop):
+                    exhausted = chain
+                    break
+            if exhausted is None:
                 return WAIT
-        return Stop("all points are asked")
+            del self._open[exhausted]  # the shares of the others change: allocate again
+        return Stop("all points tried")
 
-    def _of(self, chain: str) -> Sampler:
-        if chain not in self._tuners:
-            self._tuners[chain] = self._tuner(self._open[chain])
-        return self._tuners[chain]
+    def _sampler(self, chain: str) -> Sampler:
+        if chain not in self._samplers:
+            self._samplers[chain] = self._create(self._open[chain])
+        return self._samplers[chain]

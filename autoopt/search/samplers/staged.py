@@ -1,4 +1,4 @@
-"""One chain searched stage by stage: the best partial chains of a stage are where the next one starts. Light."""
+"""One chain searched stage by stage: each stage starts from the best partial chains of the stage before."""
 
 from __future__ import annotations
 
@@ -6,143 +6,155 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeAlias
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import WAIT, Decision, Sampler, Stop, Suggestion
-from autoopt.search.samplers.subspace import SubspaceSampler, part_of
+from autoopt.search.samplers.subspace import SubspaceSampler, restrict_chain, restrict_point
 from autoopt.search.trial import ChainSpace, Trial
 from autoopt.space import Point
 
-Tuners = Callable[[Sequence[ChainSpace]], Sampler]
-"""Makes the chooser of one stage, over its parts."""
+CreateOverParts: TypeAlias = Callable[[Sequence[ChainSpace]], Sampler]
+"""Creates the sampler of one stage, over its parts."""
 
 
 @dataclass
 class _Stage:
-    """A stage under way: its search, and the points kept before it by the name of the part that starts from them."""
+    """A stage under way."""
 
     nodes: tuple[str, ...]
     upto: str | None
+    """Last node of the stage's partial chains; None in the last stage, whose chains are whole."""
     starts: dict[str, Point]
-    search: SubspaceSampler
-    seen: dict[str, tuple[str, Point]] = field(default_factory=dict)
-    """Key of a trial -> part and point within it, in the order met."""
+    """Name of a part -> the partial chain from which it starts."""
+    sampler: SubspaceSampler
+    places: dict[str, tuple[str, Point]] = field(default_factory=dict)
+    """Key of a trial -> its part, and its point in the part, in the order met."""
 
 
 class StagedSampler:
-    """Proposes partial chains up to the end of a stage, then goes on from the `keep` best of them.
+    """Suggests partial chains up to the end of a stage, then continues from the `keep` best of them.
 
-    A stage gets an equal share of the chain's `budget` and goes on beyond it only while nothing in it worked. What
-    another chain with the same beginning has tried counts here too. A stage without a choice is not measured.
+    A stage gets an equal share of the chain's `budget`, and more only as long as nothing in it worked. Trials of other
+    chains with the same beginning count too. A stage without a choice is not measured.
     """
 
     def __init__(
         self,
         chain: ChainSpace,
-        groups: Sequence[tuple[str, ...]],
-        tuners: Sequence[Tuners],
+        create: Sequence[tuple[tuple[str, ...], CreateOverParts]],
         *,
         keep: int,
         budget: int,
         objectives: Sequence[Objective],
         node_objectives: Mapping[str, Sequence[Objective]],
     ) -> None:
-        self._chain, self._groups, self._tuners = chain, tuple(groups), tuple(tuners)
-        self._keep, self._budget = keep, budget
-        self._objectives, self._node_objectives = objectives, node_objectives
-        self._stages: dict[int, _Stage] = {}
+        """Prepare the search.
+
+        Args:
+            chain: the chain to search.
+            create: of each stage its nodes, and the function that creates its sampler.
+            keep: number of partial chains from which the next stage starts.
+            budget: trials of all stages together.
+            objectives: what whole chains are judged by.
+            node_objectives: node id -> what partial chains that end there are judged by, if not by `objectives`.
+        """
+        self._chain = chain
+        self._create = tuple(create)
+        self._keep = keep
+        self._budget = budget
+        self._objectives = objectives
+        self._node_objectives = node_objectives
+        self._stages: list[_Stage] = []
 
     def next(self, history: History, rng: Random) -> Decision:
-        kept: list[Point] = [{}]
-        spent = 0
-        for index in range(len(self._groups)):
-            stage = self._stage(index, kept)
-            if stage.upto is not None and self._choices(stage) <= self._keep:
-                kept = [self._join(stage, part, p) for part, c in stage.search.parts.items() for p in c.space.iterate()]
+        """Suggest a point of the first stage that is not finished."""
+        starts: list[Point] = [{}]
+        trial_count = 0
+        for index in range(len(self._create)):
+            stage = self._stage(index, starts)
+            parts = stage.sampler.parts
+            if stage.upto is not None and sum(part.space.count for part in parts.values()) <= self._keep:
+                starts = []
+                for name, part in parts.items():
+                    starts += [self._join(stage, name, point) for point in part.space.iterate()]
                 continue
             trials = self._follow(stage, history)
-            worked = self._ranked(stage, trials)
-            share = max(1, math.ceil((self._budget - spent) / (len(self._groups) - index)))
-            answer = self._in_stage(stage, trials, bool(worked), share, rng)
-            if answer is not None:
-                return answer
-            kept = worked[: self._keep]
-            spent += len(trials)
-        return Stop("all stages are done")
+            ranked = self._ranked(stage, trials)
+            share = max(1, math.ceil((self._budget - trial_count) / (len(self._create) - index)))
+            decision = self._next_in_stage(stage, trials, share, rng)
+            if decision is not None:
+                return decision
+            starts = ranked[: self._keep]
+            trial_count += len(trials)
+        return Stop("all stages done")
 
-    def _in_stage(self, stage: _Stage, trials: list[Trial], worked: bool, share: int, rng: Random) -> Decision | None:
-        """What to try in this stage; None when it is done."""
+    def _next_in_stage(self, stage: _Stage, trials: list[Trial], share: int, rng: Random) -> Decision | None:
+        """Decide what to try in this stage; None once it is finished."""
         running = any(trial.feedback is None for trial in trials)
-        more = not stage.search.exhausted
-        if more and (len(trials) < share or stage.upto is None or not (worked or running)):
-            return self._pick(stage, rng)
+        worked = any(trial.feedback is not None and not trial.feedback.failed for trial in trials)
+        needs_more = len(trials) < share or stage.upto is None or not (worked or running)
+        if needs_more and not stage.sampler.exhausted:
+            decision = stage.sampler.next(rng)
+            if isinstance(decision, Suggestion):
+                return Suggestion(self._chain.id, self._join(stage, decision.chain, decision.point), stage.upto)
+            return decision
         if stage.upto is None:
             return None
         if running:
             return WAIT
-        return None if worked else Stop("no partial chain of this stage works, or cuts leave none")
+        if not worked:
+            return Stop("no partial chain of a stage works")
+        return None
 
-    def _stage(self, index: int, kept: list[Point]) -> _Stage:
-        if index not in self._stages:
-            nodes = self._groups[index]
-            starts = {str(place): point for place, point in enumerate(kept)}
-            parts = [part_of(self._chain, nodes, point, name) for name, point in starts.items()]
-            last = index == len(self._groups) - 1
-            goals = self._objectives if last else self._node_objectives.get(nodes[-1], self._objectives)
-            search = SubspaceSampler(parts, goals, self._tuners[index](parts))
-            self._stages[index] = _Stage(nodes, None if last else nodes[-1], starts, search)
+    def _stage(self, index: int, starts: list[Point]) -> _Stage:
+        if index == len(self._stages):
+            nodes, create = self._create[index]
+            parts = [restrict_chain(self._chain, nodes, point, str(name)) for name, point in enumerate(starts)]
+            upto, objectives = None, self._objectives
+            if index < len(self._create) - 1:
+                upto = nodes[-1]
+                objectives = self._node_objectives.get(upto, objectives)
+            sampler = SubspaceSampler(parts, objectives, create(parts))
+            self._stages.append(_Stage(nodes, upto, {str(name): point for name, point in enumerate(starts)}, sampler))
         return self._stages[index]
 
-    @staticmethod
-    def _choices(stage: _Stage) -> int:
-        return sum(part.space.count for part in stage.search.parts.values())
-
     def _join(self, stage: _Stage, part: str, point: Point) -> Point:
-        whole = {**stage.starts[part], **point}
-        return {node: whole[node] for node in self._chain.nodes if node in whole}
+        """Combine the start of a part and a point in it, in chain order."""
+        settings = {**stage.starts[part], **point}
+        return {node: settings[node] for node in self._chain.nodes if node in settings}
 
     def _follow(self, stage: _Stage, history: History) -> list[Trial]:
-        """The stage's trials so far, also those of chains with the same beginning, in the order asked."""
-        found: dict[str, Trial] = {}
+        """Collect the stage's trials, including those of chains with the same beginning, in the order asked."""
+        trials: dict[str, Trial] = {}
         for trial in history.trials:
             place = self._place(stage, trial, history)
             if place is not None:
                 key = history.key(self._chain.id, self._join(stage, *place), stage.upto)
-                if key not in found:
-                    found[key] = trial
-                    stage.seen.setdefault(key, place)
-        stage.search.follow([(*stage.seen[key], trial.feedback) for key, trial in found.items()])
-        return list(found.values())
+                trials.setdefault(key, trial)
+                stage.places.setdefault(key, place)
+        stage.sampler.follow([(*stage.places[key], trial.feedback) for key, trial in trials.items()])
+        return list(trials.values())
 
     def _place(self, stage: _Stage, trial: Trial, history: History) -> tuple[str, Point] | None:
-        """The part and point that a trial stands for in this stage, None where it is another work."""
+        """Locate a trial in this stage, as part and point; None if it is other work."""
         proposal = trial.proposal
-        if (proposal.upto is None) != (stage.upto is None) or proposal.upto != stage.upto:
+        if proposal.upto != stage.upto:
             return None
-        if history.key(proposal.chain, proposal.point, proposal.upto) != _key(
-            history, self._chain, proposal.point, stage.upto
-        ):
+        key = history.key(proposal.chain, proposal.point, proposal.upto)
+        if key != history.key(self._chain.id, proposal.point, stage.upto):
             return None
+        before = {node: values for node, values in proposal.point.items() if node not in stage.nodes}
         for part, start in stage.starts.items():
-            before = {node: values for node, values in proposal.point.items() if node not in stage.nodes}
             if before == start:
-                return part, {node: values for node, values in proposal.point.items() if node in stage.nodes}
+                return part, restrict_point(proposal.point, stage.nodes)
         return None
 
     def _ranked(self, stage: _Stage, trials: Sequence[Trial]) -> list[Point]:
-        """Points of the stage that work, best first."""
-        goals = stage.search.history.objectives
-        good = [t for t in trials if t.feedback is not None and not t.feedback.failed]
-        return [t.proposal.point for t in sorted(good, key=lambda t: rank_key(t.feedback, goals))]
-
-    def _pick(self, stage: _Stage, rng: Random) -> Decision:
-        answer = stage.search.next(rng)
-        if not isinstance(answer, Suggestion):
-            return answer
-        return Suggestion(self._chain.id, self._join(stage, answer.chain, answer.point), stage.upto)
-
-
-def _key(history: History, chain: ChainSpace, point: Point, upto: str | None) -> str | None:
-    return history.key(chain.id, point, upto) if upto is None or upto in chain.nodes else None
+        """Sort the points of the stage that work, best first."""
+        objectives = stage.sampler.history.objectives
+        working = [trial for trial in trials if trial.feedback is not None and not trial.feedback.failed]
+        working.sort(key=lambda trial: rank_key(trial.feedback, objectives))
+        return [trial.proposal.point for trial in working]

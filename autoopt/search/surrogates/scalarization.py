@@ -1,4 +1,4 @@
-"""Several objectives as one loss. Light."""
+"""Several objectives as one loss."""
 
 from __future__ import annotations
 
@@ -6,72 +6,87 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from autoopt.metrics import Objective
-from autoopt.search.losses import feasible, log_where_positive, losses
+from autoopt.search.losses import Losses, feasible, log_where_positive, losses
 from autoopt.search.trial import Trial
 
-RHO = 0.05
-"""Share of the weighted sum beside the weighted maximum (augmented Tchebycheff)."""
+RHO: Final = 0.05
+"""Weight of the weighted sum beside the weighted maximum (augmented Tchebycheff); Knowles' value."""
+MIN_TRIALS: Final = 10
+"""Trials before a search may stop because nothing promises enough."""
 
 
 @dataclass(frozen=True)
 class Single:
-    """`loss`: one number per trial, NaN where it has none. `unit`: the difference of losses that stands for 100 %."""
+    """One loss for each trial, NaN where there is none. `unit` is the difference of losses that stands for 100 %."""
 
     loss: list[float]
     unit: float = 1.0
 
 
 def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective], rng: Random) -> Single:
-    """Logarithms of times and sizes, other values as they are; several objectives in a weighting drawn anew at each
-    call (ParEGO of Knowles, 2006), so that repeated calls spread over the Pareto front."""
-    raw = [losses(t.feedback, objectives) if t.feedback is not None else None for t in trials]
-    known = [loss for loss in raw if loss is not None]
-    if not known:
-        return Single([math.nan] * len(raw))
-    rows = iter(log_where_positive(known))
-    scaled = [None if loss is None else next(rows) for loss in raw]
-    good = [r for r, t in zip(scaled, trials, strict=True) if r is not None and t.feedback and feasible(t.feedback)]
-    good = good or [row for row in scaled if row is not None]
+    """Combine the objectives of each trial into one loss.
+
+    Times and sizes count by their logarithm. Several objectives are weighted at random, differently at each call, so
+    that repeated calls spread over the Pareto front (J. Knowles: ParEGO, 2006).
+    """
+    numbers: list[int] = []
+    raw: list[Losses] = []
+    for number, trial in enumerate(trials):
+        if trial.feedback is not None:
+            loss = losses(trial.feedback, objectives)
+            if loss is not None:
+                numbers.append(number)
+                raw.append(loss)
+    single = [math.nan] * len(trials)
+    if not raw:
+        return Single(single)
+    rows = log_where_positive(raw)
+    feasible_rows = [row for number, row in zip(numbers, rows, strict=True) if feasible(trials[number].feedback)]
+    reference = feasible_rows or rows
     if len(objectives) == 1:
-        loss = [math.nan if row is None else row[0] for row in scaled]
-        logarithmic = min(known) > (0.0,)
-        return Single(loss, 1.0 if logarithmic else abs(min(good)[0]) or 1.0)
-    spans = [(min(c), max(c)) for c in zip(*good, strict=True)]
+        for number, row in zip(numbers, rows, strict=True):
+            single[number] = row[0]
+        if min(raw) > (0.0,):
+            return Single(single)  # differences of logarithms are relative already
+        return Single(single, abs(min(reference)[0]) or 1.0)
+    spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
     weights = draw_weights(objectives, rng)
-    return Single([math.nan if row is None else tchebycheff(row, spans, weights) for row in scaled])
+    for number, row in zip(numbers, rows, strict=True):
+        single[number] = tchebycheff(row, spans, weights)
+    return Single(single)
 
 
 def draw_weights(objectives: Sequence[Objective], rng: Random) -> list[float]:
-    """Weights drawn from the simplex, times the objectives' own."""
-    drawn = [rng.expovariate(1.0) * objective.weight for objective in objectives]
-    total = sum(drawn) or 1.0
-    return [value / total for value in drawn]
+    """Draw weights from the simplex, and multiply them by the weights of the objectives."""
+    weights = [rng.expovariate(1.0) * objective.weight for objective in objectives]
+    total = sum(weights) or 1.0
+    return [weight / total for weight in weights]
 
 
 def tchebycheff(row: Sequence[float], spans: Sequence[tuple[float, float]], weights: Sequence[float]) -> float:
-    """The largest weighted distance from the ideal point, in units of the front's extent, plus a little of the sum."""
-    parts = [
-        weight * ((value - low) / (high - low) if high > low else value - low)
-        for value, (low, high), weight in zip(row, spans, weights, strict=True)
-    ]
+    """Largest weighted distance from the ideal point, in units of the front's extent, plus a share of the sum."""
+    parts = []
+    for value, (low, high), weight in zip(row, spans, weights, strict=True):
+        distance = value - low
+        if high > low:
+            distance /= high - low
+        parts.append(weight * distance)
     return max(parts) + RHO * sum(parts)
 
 
-LEAST_TO_STOP = 10
-"""No search ends for want of promise before it has seen so many points."""
+def may_stop(single: Single, trials: Sequence[Trial], initial: int) -> bool:
+    """Tell if a search may stop because nothing promises enough.
 
-
-def may_stop(single: Single, good: Sequence[float], first: int) -> bool:
-    """Whether enough is known to end for want of promise: something feasible, and not too few points.
-
-    `good`: of each trial 1 or 0, NaN while it runs. `first`: how many points the search begins with.
+    It needs a feasible result and enough trials; `initial` is the number of points that the search begins with.
     """
-    known = any(math.isfinite(loss) and g == 1 for loss, g in zip(single.loss, good, strict=True))
-    return known and len(good) >= max(LEAST_TO_STOP, first)
+    if len(trials) < max(MIN_TRIALS, initial):
+        return False
+    return any(math.isfinite(loss) and feasible(t.feedback) for loss, t in zip(single.loss, trials, strict=True))
 
 
-def too_little(score: float, single: Single, threshold: float) -> bool:
-    """Whether the best score (log of expected improvement, in losses) promises less than the fraction `threshold`."""
+def improvement_below(threshold: float, score: float, single: Single) -> bool:
+    """Tell if a score (log of expected improvement, in losses) promises less than the fraction `threshold`."""
     return math.exp(min(score, 700.0)) / single.unit < threshold
