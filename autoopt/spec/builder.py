@@ -1,17 +1,17 @@
-"""A pass graph made in Python, the same as one in a file."""
+"""A pass graph built in Python, with the same fields as a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from autoopt.space import Conditional, SearchParameter
-from autoopt.spec.dag import DagSpec
-from autoopt.spec.load import load_dag
+from autoopt.spec.dag import DagSpec, load_dag
 
 
 class Dag:
-    """Nodes, and one of the three ways to connect them. Methods return the builder, so that calls can be chained:
+    """Nodes, and one of the three ways to connect them.
+
+    Methods return the builder, so that calls can be chained:
 
         Dag("cpu-int8").add("simplify").add("static", "static_quantization", per_channel=Boolean())
             .chain("simplify", "static").set(objectives=["latency_p50"]).spec()
@@ -20,56 +20,79 @@ class Dag:
     fixed.
     """
 
-    def __init__(self, name: str, **fields: Any) -> None:
-        """`fields`: any other field of dag.yaml (`target`, `data`, `objectives`, ...)."""
-        self._fields: dict[str, Any] = {"name": name, "passes": {}, **fields}
+    def __init__(self, name: str, **fields: object) -> None:
+        """Start with a name and any other field of dag.yaml (`target`, `data`, `objectives`, ...)."""
+        self._passes: dict[str, object] = {}
+        self._fields: dict[str, object] = {"name": name, "passes": self._passes, **fields}
 
-    def add(self, node: str, pass_name: str | None = None, *, params: Any = None, **fixed: Any) -> Dag:
-        """A node. `pass_name`: the pass, the node id where not given. `params`: as in dag.yaml, also `"search"`."""
-        values = params if isinstance(params, str) else {**(params or {}), **fixed}
-        if isinstance(values, Mapping):
-            values = {name: _written(value) for name, value in values.items()}
+    def add(
+        self,
+        node: str,
+        pass_name: str | None = None,
+        *,
+        params: str | Mapping[str, object] | None = None,
+        **fixed: object,
+    ) -> Dag:
+        """Add a node.
+
+        Args:
+            node: the node id.
+            pass_name: the pass; the node id by default.
+            params: as in dag.yaml, also `"search"`.
+            fixed: parameters by name.
+        """
+        if not isinstance(params, str):
+            settings = {**(params or {}), **fixed}
+            self._passes[node] = {
+                "pass": pass_name or node,
+                "params": {name: _setting(value) for name, value in settings.items()},
+            }
         elif fixed:
-            raise TypeError(f"params={params!r} says all there is; it goes without {', '.join(fixed)}")
-        self._fields["passes"][node] = {"pass": pass_name or node, "params": values}
+            raise TypeError(f"params={params!r} covers all parameters; remove {', '.join(fixed)}")
+        else:
+            self._passes[node] = {"pass": pass_name or node, "params": params}
         return self
 
     def chain(self, *nodes: str) -> Dag:
-        """One more pass list."""
-        return self._more("chains", list(nodes))
+        """Add a pass list."""
+        return self._extend("chains", nodes)
 
     def stage(self, *alternatives: str | None) -> Dag:
-        """One more stage; None is "skip"."""
-        return self._more("stages", list(alternatives))
+        """Add a stage; None is "skip"."""
+        return self._extend("stages", alternatives)
 
     def edge(self, *nodes: str) -> Dag:
-        """One more path of the graph: an edge from each node to the next."""
-        return self._more("edges", list(nodes))
+        """Add a path to the graph: an edge from each node to the next."""
+        return self._extend("edges", nodes)
 
-    def set(self, **fields: Any) -> Dag:
-        """Any other field of dag.yaml."""
+    def set(self, **fields: object) -> Dag:
+        """Set any other field of dag.yaml."""
         self._fields.update(fields)
         return self
 
-    def to_json(self) -> dict[str, Any]:
-        """What dag.yaml would hold."""
+    def to_json(self) -> dict[str, object]:
+        """Return the fields as dag.yaml would hold them."""
         return dict(self._fields)
 
     def spec(self) -> DagSpec:
-        """The pass graph.
+        """Return the pass graph.
 
         Raises:
-            ConfigError: the first thing that is wrong.
+            ConfigError: the first mistake.
         """
         return load_dag(self._fields)
 
-    def _more(self, kind: str, item: list[Any]) -> Dag:
-        self._fields.setdefault(kind, []).append(item)
+    def _extend(self, kind: str, nodes: tuple[str | None, ...]) -> Dag:
+        paths = self._fields.setdefault(kind, [])
+        assert isinstance(paths, list)
+        paths.append(list(nodes))
         return self
 
 
-def _written(value: Any) -> Any:
-    """A parameter's value as dag.yaml writes it."""
+def _setting(value: object) -> object:
+    """Return a parameter's value as dag.yaml holds it."""
     if isinstance(value, Conditional):
         raise TypeError("conditions belong to the pass; give the values to search")
-    return {"search": list(value.values())} if isinstance(value, SearchParameter) else value
+    if isinstance(value, SearchParameter):
+        return {"search": list(value.values())}
+    return value

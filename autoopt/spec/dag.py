@@ -5,51 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from autoopt.errors import did_you_mean
 from autoopt.model.files import split_source
-from autoopt.spec import graph
 from autoopt.spec.data import DataSpec
-from autoopt.spec.file_model import FileModel
+from autoopt.spec.file_model import FileModel, Written
+from autoopt.spec.graph import Chains, GraphKind, Stages, mentions, read_chains, read_edges, read_stages
 from autoopt.spec.nodes import PassNode
 from autoopt.spec.objectives import ConstraintSpec, Objectives, check_metric
 from autoopt.spec.priors import PreferSpec, PriorSpec
 from autoopt.spec.search import SearchSpec
-from autoopt.spec.source import FieldError, Place
+from autoopt.spec.source import FieldError, Place, below
 from autoopt.spec.strict_model import Name, StrictModel, check_name
 from autoopt.spec.targets import HostSpec, TargetSpec
 
-GRAPHS = ("chains", "stages", "edges")
+GRAPHS: Final[tuple[GraphKind, ...]] = ("chains", "stages", "edges")
+_READ_GRAPH: Final = {"chains": read_chains, "stages": read_stages, "edges": read_edges}
 
 
 class LimitsSpec(StrictModel):
-    """What one call in a worker may take."""
+    """Limits of one call in a worker."""
 
     pass_seconds: float = Field(default=600.0, gt=0)
     measure_seconds: float = Field(default=60.0, gt=0)
     memory: int | None = Field(default=None, gt=0)
-    """Bytes; half the machine's memory where it is not given."""
+    """Bytes; half the machine's memory if it is not given."""
 
 
 class DagSpec(FileModel):
-    """A pass graph with what is to be done with it. Made by `load_dag`, which knows where each field was written."""
+    """A pass graph with targets, data, goal and search. `load_dag` makes it, with the line of each field."""
 
     name: Name
     passes: dict[str, PassNode]
     """By node id."""
-    chains: tuple[tuple[str, ...], ...] | None = Field(default=None, strict=False)
+    chains: Chains | None = Field(default=None, strict=False)
     """Pass lists: exactly these chains."""
-    stages: tuple[tuple[str | None, ...], ...] | None = Field(default=None, strict=False)
-    """Alternatives per stage; null is "skip"."""
-    edges: tuple[tuple[str, ...], ...] | None = Field(default=None, strict=False)
+    stages: Stages | None = Field(default=None, strict=False)
+    """Alternatives of each stage; null is "skip"."""
+    edges: Chains | None = Field(default=None, strict=False)
     """Paths `a -> b -> c` whose steps are the edges of the graph."""
     target: TargetSpec | None = None
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)
     host: HostSpec = HostSpec()
-    """Where passes run that name no host of their own."""
+    """Host of the passes that name none of their own."""
     model: str | None = None
     data: DataSpec = DataSpec()
     user_script: str | None = None
@@ -59,7 +60,7 @@ class DagSpec(FileModel):
     """None: not given, autoopt adds one on quality; empty: none at all."""
     search: SearchSpec = SearchSpec()
     evaluate: Literal["final", "intermediate"] = "final"
-    """`intermediate`: metrics are recorded for every artifact on the way."""
+    """`intermediate`: metrics are recorded for the result of every pass."""
     prefer: tuple[PreferSpec, ...] = Field(default=(), strict=False)
     forbid: tuple[PriorSpec, ...] = Field(default=(), strict=False)
     require: tuple[PriorSpec, ...] = Field(default=(), strict=False)
@@ -69,161 +70,180 @@ class DagSpec(FileModel):
     """How far to go: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything."""
     precision: Literal["fp32", "fp16", "mixed", "int8", "int4"] | None = None
     """The precision that a proposed graph was made for."""
-    measurement: dict[str, Any] = Field(default_factory=dict)
+    measurement: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of the meters."""
     limits: LimitsSpec = LimitsSpec()
 
     @field_validator("passes", mode="before")
     @classmethod
-    def _read_passes(cls, value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            value = dict.fromkeys(value) if all(isinstance(v, str) for v in value) else value
+    def _read_passes(cls, value: object) -> object:
+        if isinstance(value, list | tuple) and all(isinstance(node, str) for node in value):
+            value = dict.fromkeys(value)
         if not isinstance(value, dict):
             raise FieldError("must be a mapping of node ids to passes")
         if not value:
             raise FieldError("is empty", remedy="name at least one pass")
-        return {node: cls._read_node(node, item) for node, item in value.items()}
-
-    @staticmethod
-    def _read_node(node: str, item: Any) -> Any:
-        try:
-            check_name(node)
-        except FieldError as wrong:
-            raise FieldError(wrong.reason, place=(node,), remedy=wrong.remedy) from None
-        if item is None or (isinstance(item, dict) and not item.get("pass")):
-            return {**(item or {}), "pass": node}
-        return item
+        passes = {}
+        for node, fields in value.items():
+            with below(node):
+                check_name(node)
+            if fields is None:
+                fields = {}
+            if isinstance(fields, dict) and not fields.get("pass"):
+                fields = {**fields, "pass": node}
+            passes[node] = fields
+        return passes
 
     @field_validator(*GRAPHS, mode="before")
     @classmethod
-    def _read_graph(cls, value: Any, info: Any) -> Any:
+    def _read_graph(cls, value: object, info: ValidationInfo) -> object:
         if value is None:
             raise FieldError("is empty", remedy="name at least one pass")
-        return getattr(graph, f"read_{info.field_name}")(value)
+        return _READ_GRAPH[str(info.field_name)](value)
 
     @field_validator("target", mode="before")
     @classmethod
-    def _target_given(cls, value: Any) -> Any:
+    def _refuse_empty_target(cls, value: object) -> object:
         if value is None:
             raise FieldError("is empty", remedy="remove it, or write {device: cpu}")
         return value
 
     @field_validator("weights")
     @classmethod
-    def _positive(cls, value: dict[str, float]) -> dict[str, float]:
+    def _check_weights(cls, value: dict[str, float]) -> dict[str, float]:
         for chain, weight in value.items():
             if not weight > 0:
                 raise FieldError(f"must be above 0, not {weight}", place=(chain,), remedy="use forbid to leave it out")
         return value
 
     @model_validator(mode="after")
-    def _whole(self) -> DagSpec:
-        given = [kind for kind in GRAPHS if getattr(self, kind) is not None]
-        if len(given) != 1:
-            reason = f"{' and '.join(given)} exclude each other" if given else "has no graph"
-            raise FieldError(
-                reason, place=(given[1],) if given else (), remedy="give exactly one of chains, stages, edges"
-            )
-        if self.target is not None and self.targets:
-            raise FieldError("target and targets exclude each other", place=("targets",), remedy="remove one of them")
-        names = [t.name for t in self.targets]
-        for index, name in enumerate(names):
-            if name in (".", ".."):
-                raise FieldError(
-                    f"cannot be named {name!r}", place=("targets", index), remedy="a folder is named after it"
-                )
-            if name in names[:index]:
-                raise FieldError(
-                    f"is named {name!r} like another target", place=("targets", index), remedy="give each a name"
-                )
-        self._check_metrics()
+    def _check_together(self) -> DagSpec:
+        kinds = [kind for kind in GRAPHS if getattr(self, kind) is not None]
+        if not kinds:
+            raise FieldError("has no graph", remedy="give exactly one of chains, stages, edges")
+        if len(kinds) > 1:
+            reason = f"{' and '.join(kinds)} exclude each other"
+            raise FieldError(reason, place=(kinds[1],), remedy="give exactly one of chains, stages, edges")
+        self._check_targets()
+        if self.user_script is None:  # a script may define any metric
+            self._check_metrics()
         self._check_mentions()
         return self
 
-    def _check_metrics(self) -> None:
-        custom = self.user_script is not None
-        mentioned: list[tuple[Place, str]] = [
-            *((("objectives", i, "metric"), o.metric) for i, o in enumerate(self.objectives)),
-            *((("constraints", i, "metric"), c.metric) for i, c in enumerate(self.constraints or ())),
-        ]
-        for node, spec in self.passes.items():
-            wanted = enumerate(spec.objectives or ())
-            mentioned += [(("passes", node, "objectives", i, "metric"), o.metric) for i, o in wanted]
-        for place, name in mentioned:
-            try:
-                check_metric(name, custom)
-            except FieldError as wrong:
-                raise FieldError(wrong.reason, place=place, remedy=wrong.remedy) from None
+    def _check_targets(self) -> None:
+        if self.target is not None and self.targets:
+            raise FieldError("target and targets exclude each other", place=("targets",), remedy="remove one of them")
+        names: list[str] = []
+        for index, target in enumerate(self.targets):
+            with below("targets", index):
+                if target.name in (".", ".."):
+                    raise FieldError(f"cannot be named {target.name!r}", remedy="a folder is named after it")
+                if target.name in names:
+                    raise FieldError(f"is named {target.name!r} like another target", remedy="give each a name")
+            names.append(target.name)
 
-    def _mentions(self) -> Iterator[tuple[str, Place]]:
-        """Every node id that something else than `passes` names."""
-        kind = self.graph_kind
-        yield from graph.places(kind, getattr(self, kind))
-        for node in self.search.parsed_order().mentions():
-            yield node, ("search", "order")
-        for field in ("prefer", "forbid", "require"):
-            for index, prior in enumerate(getattr(self, field)):
-                yield from ((node, (field, index)) for node in (prior.chain or prior.nodes or ()))
-                yield from ((node, (field, index, "values", node)) for node in prior.values)
+    def _check_metrics(self) -> None:
+        for index, objective in enumerate(self.objectives):
+            with below("objectives", index, "metric"):
+                check_metric(objective.metric)
+        for index, constraint in enumerate(self.constraints or ()):
+            with below("constraints", index, "metric"):
+                check_metric(constraint.metric)
+        for node, spec in self.passes.items():
+            for index, objective in enumerate(spec.objectives or ()):
+                with below("passes", node, "objectives", index, "metric"):
+                    check_metric(objective.metric)
 
     def _check_mentions(self) -> None:
         for node, place in self._mentions():
             if node not in self.passes:
                 hint = did_you_mean(node, self.passes) or f"known: {', '.join(self.passes)}"
                 raise FieldError(f"unknown node {node!r}", place=place, remedy=hint)
-        used = {node for node, _ in graph.places(self.graph_kind, getattr(self, self.graph_kind))}
+        used = {node for node, _ in self._graph_mentions()}
         for node in self.passes:
             if node not in used:
                 remedy = f"name it in {self.graph_kind}, or remove it"
                 raise FieldError("is in no chain", place=("passes", node), remedy=remedy)
 
+    def _mentions(self) -> Iterator[tuple[str, Place]]:
+        """Yield every node id outside of `passes`."""
+        yield from self._graph_mentions()
+        for node in self.search.parsed_order().mentions():
+            yield node, ("search", "order")
+        fields: dict[str, tuple[PriorSpec, ...]] = {
+            "prefer": self.prefer,
+            "forbid": self.forbid,
+            "require": self.require,
+        }
+        for field, priors in fields.items():
+            for index, prior in enumerate(priors):
+                for node in prior.chain or prior.nodes or ():
+                    yield node, (field, index)
+                for node in prior.values:
+                    yield node, (field, index, "values", node)
+
+    def _graph_mentions(self) -> Iterator[tuple[str, Place]]:
+        return mentions(self.graph_kind, self.chains or self.stages or self.edges or ())
+
     @property
-    def graph_kind(self) -> str:
+    def graph_kind(self) -> GraphKind:
         """`chains`, `stages` or `edges`."""
         return next(kind for kind in GRAPHS if getattr(self, kind) is not None)
 
     @cached_property
     def all_targets(self) -> tuple[TargetSpec, ...]:
-        """The targets; this machine's CPU where none is given."""
+        """The targets; this machine's CPU if none is given."""
         return self.targets or (self.target or TargetSpec(),)
 
     def for_target(self, name: str) -> DagSpec:
-        """The same for one of the targets alone."""
-        one = self.model_copy(update={"targets": (), "target": next(t for t in self.all_targets if t.name == name)})
-        one.__dict__.pop("all_targets", None)  # what was worked out for all of them
-        return one
+        """Return a copy for one of the targets alone."""
+        target = next(each for each in self.all_targets if each.name == name)
+        copy = self.model_copy(update={"targets": (), "target": target})
+        copy.__dict__.pop("all_targets", None)  # model_copy copies cached properties too
+        return copy
 
     @property
     def data_root(self) -> str:
-        """What relative paths of data start from."""
+        """Base of relative paths of data."""
         return self._data_root or str(self._source.folder)
 
     @property
     def model_path(self) -> str | None:
+        """The model as an absolute path or a URL."""
         return None if self.model is None else self.path(self.model)
 
     @property
     def script_path(self) -> str | None:
+        """The user script as an absolute path or a URL."""
         return None if self.user_script is None else self.path(self.user_script)
 
-    def data_json(self, which: str) -> Any:
-        """The data config of `evaluation`, `calibration` or `latency` as JSON, paths absolute; None if not given."""
+    def data_json(self, which: str) -> JsonValue:
+        """Return the data config of `evaluation`, `calibration` or `latency`, paths absolute; None if not given."""
         return self.data.resolved(which, self._source.folder, self._data_root)
 
     def check_files(self, *, model: bool = True, data: bool = True) -> None:
-        """That the files named here exist; `model`, `data`: whether to look for those, too.
+        """Check that the files named here exist; `model` and `data` tell whether to check those too.
 
         Raises:
             ConfigError: one is missing.
         """
-        wanted: list[tuple[Place, str]] = []
+        files: list[tuple[Place, str, str]] = []
         if self.user_script:
-            wanted.append((("user_script",), self.user_script))
+            files.append((("user_script",), self.user_script, self.path(self.user_script)))
         if model and self.model:
-            wanted.append((("model",), split_source(self.model)[0]))
+            file = split_source(self.model)[0]
+            files.append((("model",), file, self.path(file)))
         if data:
-            wanted += [(("data", *place), path) for place, path in self.data.paths()]
-        for place, text in wanted:
-            path = self.data_path(text) if place[0] == "data" else self.path(text)
+            files += [(("data", *place), text, self.data_path(text)) for place, text in self.data.paths()]
+        for place, text, path in files:
             if "://" not in path and not Path(path).exists():
                 raise self.error(place, f"no such file: {text}", f"looked for {path}")
+
+
+def load_dag(given: Written | DagSpec) -> DagSpec:
+    """Load the pass graph from a YAML or JSON file, a mapping or a document; a `DagSpec` is returned as it is.
+
+    Raises:
+        ConfigError: the first mistake, as `file:line: field: reason`.
+    """
+    return DagSpec.load(given)

@@ -1,73 +1,72 @@
-"""Files and Python values to documents: JSON values with the line of every field."""
+"""Files and Python values as documents: JSON values with the line of every field."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, Union
 
 from autoopt.errors import ConfigError
 from autoopt.settings import without_password
 from autoopt.spec.source import FieldError, Place, Source, dotted
 
-Json: TypeAlias = Any
+Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007  recursive
+Container: TypeAlias = list[Json] | dict[str, Json]
 
 MAX_BYTES: Final = 512 * 1024
 MAX_DEPTH: Final = 32
 MAX_ITEMS: Final = 50_000
 MAX_DIGITS: Final = 30
+_URL: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(?!/)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON value and where it came from."""
+    """A JSON value and its origin."""
 
     value: Json
     source: Source
 
 
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/+(?!/)", re.IGNORECASE)
-
-
-def read_document(given: str | Path | Mapping[str, Any]) -> Document:
-    """The document in a YAML or JSON file, or made of a Python mapping.
+def read_document(given: str | Path | Mapping[str, object]) -> Document:
+    """Read a YAML or JSON file, or copy a Python mapping.
 
     Raises:
-        ConfigError: the file is missing, too large or malformed; the mapping holds what JSON cannot.
+        ConfigError: the file is missing, too large or malformed; the mapping holds values that JSON does not have.
     """
     if isinstance(given, Mapping):
         source = Source("<dict>")
-        return Document(plain(given, source), source)
-    if _ADDRESS.match(str(given)):  # a Path has one slash less
-        shown = without_password(_ADDRESS.sub(r"\1://", str(given)))
-        raise ConfigError("an address, not a file", file=shown, remedy="download it first")
+        return Document(_PlainCopy(source).copy(given, ()), source)
+    if _URL.match(str(given)):  # a Path turns :// into :/
+        shown = without_password(_URL.sub(r"\1://", str(given)))
+        raise ConfigError("is an address, not a file", file=shown, remedy="download it first")
     path = Path(given)
-    text = _text(path)
-    source_file = str(given)
+    text = _read_text(path)
     if path.suffix == ".json":
         from autoopt.spec.json_reader import read_json
 
-        value, lines = read_json(text, source_file)
+        value, lines = read_json(text, str(given))
     else:
         from autoopt.spec.yaml_reader import read_yaml
 
-        value, lines = read_yaml(text, source_file)
-    return Document(value, Source(source_file, path.absolute().parent, lines))
+        value, lines = read_yaml(text, str(given))
+    return Document(value, Source(str(given), path.absolute().parent, lines))
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     file = str(path)
     try:
         if path.is_dir():
             raise ConfigError("is a folder, not a file", file=file)
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a path"
-        raise ConfigError(f"cannot be read ({reason.lower()})", file=file) from error
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({(error.strerror or 'not a path').lower()})", file=file) from error
+    except ValueError as error:
+        raise ConfigError("cannot be read (not a path)", file=file) from error
     if len(content) > MAX_BYTES:
         raise ConfigError(f"is larger than {MAX_BYTES // 1024} KiB", file=file)
     try:
@@ -78,7 +77,7 @@ def _text(path: Path) -> str:
 
 
 def check_text(text: str) -> str:
-    """`text`, fit for a terminal, a log and SQL.
+    """Return `text` if a terminal, a log and SQL can hold it.
 
     Raises:
         FieldError: it holds control characters or halves of surrogate pairs.
@@ -90,7 +89,7 @@ def check_text(text: str) -> str:
 
 
 def check_number(number: float) -> float:
-    """`number`, if JSON has it.
+    """Return `number` if JSON has it.
 
     Raises:
         FieldError: not finite.
@@ -100,8 +99,8 @@ def check_number(number: float) -> float:
     return number
 
 
-def integer(text: str, base: int = 10) -> int:
-    """The integer that `text` writes.
+def parse_integer(text: str, base: int = 10) -> int:
+    """Parse an integer.
 
     Raises:
         FieldError: more than 30 digits.
@@ -111,121 +110,126 @@ def integer(text: str, base: int = 10) -> int:
     return int(text, base)
 
 
-def plain(value: Any, source: Source) -> Json:
-    """A copy of a Python value as JSON: tuples become lists, paths become text.
+class _PlainCopy:
+    """Copies a Python value as JSON: tuples become lists, paths become text.
 
-    Raises:
-        ConfigError: something that is no JSON value, or too large or deep (a value that contains itself is).
+    `copy` raises `ConfigError` for anything else that JSON does not have, and for a value that is too large or too deep
+    (one that contains itself is).
     """
-    count = 0
 
-    def copy(item: Any, place: Place) -> Json:
-        nonlocal count
-        count += 1
-        if len(place) > MAX_DEPTH or count > MAX_ITEMS:
-            raise source.error(place[:4], "is too deep or too large")
-        if item is None or isinstance(item, bool):
-            return item
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._items = 0
+
+    def copy(self, value: object, place: Place) -> Json:
+        self._items += 1
+        if len(place) > MAX_DEPTH or self._items > MAX_ITEMS:
+            raise self._source.error(place[:4], "is too deep or too large")
+        if isinstance(value, Mapping):
+            return {self._key(key, place): self.copy(item, (*place, key)) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.copy(item, (*place, index)) for index, item in enumerate(value)]
         try:
-            if isinstance(item, (str, Path)):
-                return check_text(str(item))
-            if isinstance(item, int):
-                return int(item)
-            if isinstance(item, float):
-                return check_number(float(item))
-        except FieldError as wrong:
-            raise source.error(place, wrong.reason, wrong.remedy) from None
-        if isinstance(item, Mapping):
-            bad = next((k for k in item if not isinstance(k, str)), None)
-            if bad is not None:
-                raise source.error(place, f"key {bad!r} must be text")
-            return {check_key(k, place, source): copy(v, (*place, k)) for k, v in item.items()}
-        if isinstance(item, (list, tuple)):
-            return [copy(v, (*place, i)) for i, v in enumerate(item)]
-        raise source.error(place, f"must be a JSON value, not {type(item).__name__}")
+            return _plain_scalar(value)
+        except FieldError as error:
+            raise self._source.error(place, error.reason, error.remedy) from None
 
-    return copy(value, ())
+    def _key(self, key: object, place: Place) -> str:
+        if not isinstance(key, str):
+            raise self._source.error(place, f"key {key!r} must be text")
+        try:
+            return check_text(key)
+        except FieldError as error:
+            raise self._source.error(place, f"a key {error.reason}", error.remedy) from None
 
 
-def check_key(key: str, place: Place, source: Source) -> str:
-    """A mapping's key, fit to be shown."""
-    try:
-        return check_text(key)
-    except FieldError as wrong:
-        raise source.error(place, f"a key {wrong.reason}", wrong.remedy) from None
+def _plain_scalar(value: object) -> Json:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str | Path):
+        return check_text(str(value))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return check_number(float(value))
+    raise FieldError(f"must be a JSON value, not {type(value).__name__}")
 
 
 class Builder:
-    """Puts a document together from the events of a parser, one at a time, without recursion."""
+    """Builds a document from the events of a parser, one at a time, without recursion."""
 
     def __init__(self, file: str) -> None:
-        self.file = file
         self.lines: dict[Place, int] = {}
         self.root: Json = None
-        self._open: list[tuple[Json, Place]] = []
-        self._key: list[str | None] = []
+        self._file = file
+        self._open: list[tuple[Container, Place]] = []
+        self._keys: list[str | None] = []
         self._items = 0
 
     @property
     def wants_key(self) -> bool:
-        """Whether the next scalar is a key."""
-        return bool(self._open) and isinstance(self._open[-1][0], dict) and self._key[-1] is None
+        """True if the next scalar is a key."""
+        return bool(self._open) and isinstance(self._open[-1][0], dict) and self._keys[-1] is None
 
     def fail(self, reason: str, line: int, place: Place = (), remedy: str = "") -> ConfigError:
-        return ConfigError(reason, file=self.file, line=line, field=dotted(place), remedy=remedy)
-
-    def place(self) -> Place:
-        """The place of the next value."""
-        if not self._open:
-            return ()
-        container, place = self._open[-1]
-        return (*place, self._key[-1] or "") if isinstance(container, dict) else (*place, len(container))
+        """Create an error at a line."""
+        return ConfigError(reason, file=self._file, line=line, field=dotted(place), remedy=remedy)
 
     def key(self, text: str, line: int) -> None:
+        """Add a key of the innermost mapping."""
         container, place = self._open[-1]
         try:
             check_text(text)
-        except FieldError as wrong:
-            raise self.fail(f"a key {wrong.reason}", line, place, wrong.remedy) from None
+        except FieldError as error:
+            raise self.fail(f"a key {error.reason}", line, place, error.remedy) from None
         if text in container:
             first = self.lines[(*place, text)]
             raise self.fail(f"duplicate key {text!r} (first in line {first})", line, place, "keep one of them")
-        self._key[-1] = text
+        self._keys[-1] = text
         self.lines[(*place, text)] = line
 
-    def begin(self, container: Json, line: int) -> None:
+    def begin(self, container: Container, line: int) -> None:
+        """Begin a mapping or a list."""
         if self.wants_key:
             raise self.fail("a key must be text", line, self._open[-1][1])
         if len(self._open) >= MAX_DEPTH:
             raise self.fail(f"is nested deeper than {MAX_DEPTH} levels", line)
-        place = self.place()
-        self.value(container, line)
+        place = self._next_place()
+        self._add(container, line)
         self._open.append((container, place))
-        self._key.append(None)
+        self._keys.append(None)
 
     def end(self) -> None:
+        """End the innermost mapping or list."""
         self._open.pop()
-        self._key.pop()
+        self._keys.pop()
 
-    def value(self, value: Json, line: int) -> None:
+    def scalar(self, parse: Callable[[str], Json], text: str, line: int) -> None:
+        """Add a value, parsed from its text."""
+        try:
+            self._add(parse(text), line)
+        except FieldError as error:
+            raise self.fail(error.reason, line, self._next_place(), error.remedy) from None
+
+    def _next_place(self) -> Place:
+        if not self._open:
+            return ()
+        container, place = self._open[-1]
+        if isinstance(container, dict):
+            return (*place, self._keys[-1] or "")
+        return (*place, len(container))
+
+    def _add(self, value: Json, line: int) -> None:
         self._items += 1
         if self._items > MAX_ITEMS:
             raise self.fail(f"has more than {MAX_ITEMS} values", line)
-        place = self.place()
-        self.lines.setdefault(place, line)
+        self.lines.setdefault(self._next_place(), line)
         if not self._open:
             self.root = value
             return
-        container, _ = self._open[-1]
+        container = self._open[-1][0]
         if isinstance(container, dict):
-            container[place[-1]] = value
-            self._key[-1] = None
+            container[self._keys[-1] or ""] = value
+            self._keys[-1] = None
         else:
             container.append(value)
-
-    def scalar(self, make: Any, text: str, line: int) -> None:
-        """A value made of its text; what is wrong with it is reported at its place."""
-        try:
-            self.value(make(text), line)
-        except FieldError as wrong:
-            raise self.fail(wrong.reason, line, self.place(), wrong.remedy) from None

@@ -3,91 +3,90 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, TypeAlias
 
-from autoopt.spec.source import FieldError, Place
+from autoopt.spec.source import FieldError, Place, below
 
+GraphKind: TypeAlias = Literal["chains", "stages", "edges"]
 NodeId: TypeAlias = str
 Chains: TypeAlias = tuple[tuple[NodeId, ...], ...]
 Stages: TypeAlias = tuple[tuple[NodeId | None, ...], ...]
-"""Alternatives per stage; None is "skip"."""
+"""Alternatives of each stage; None is "skip"."""
 
-_ARROW = re.compile("-+>")  # also Mermaid's
+_ARROW: Final = re.compile("-+>")  # also Mermaid's
+_TWICE: Final = "make a second node with the same pass"
 
 
-def read_chains(value: Any) -> Chains:
-    """Pass lists.
+def read_chains(value: object) -> Chains:
+    """Read pass lists.
 
     Raises:
         FieldError: not a list of lists of node ids, or a node twice in one of them.
     """
     items = _items(value, "lists of node ids")
-    if all(isinstance(item, str) and "->" not in item for item in items):
-        raise FieldError("must be a list of lists", remedy=f"write [[{', '.join(items)}]] for one chain")
-    return _paths(items)
+    texts = [item for item in items if isinstance(item, str) and "->" not in item]
+    if len(texts) == len(items):
+        raise FieldError("must be a list of lists", remedy=f"write [[{', '.join(texts)}]] for one chain")
+    return _read_paths(items)
 
 
-def _paths(items: list[Any]) -> Chains:
-    chains = []
-    for index, item in enumerate(items):
-        chain = _path(item, (index,))
-        _no_repeat(chain, (index,))
-        chains.append(chain)
-    return tuple(chains)
-
-
-def read_edges(value: Any) -> Chains:
-    """Paths `a -> b -> c` or `[a, b]`, whose steps are the edges.
+def read_edges(value: object) -> Chains:
+    """Read paths `a -> b -> c` or `[a, b]`, whose steps are the edges.
 
     Raises:
         FieldError: malformed, or a node twice in a path.
     """
-    return _paths(_items(value, "edges"))
+    return _read_paths(_items(value, "edges"))
 
 
-def read_stages(value: Any) -> Stages:
-    """Alternatives per stage.
+def read_stages(value: object) -> Stages:
+    """Read the alternatives of each stage.
 
     Raises:
         FieldError: not node ids, an empty stage, or a node twice.
     """
     stages: list[tuple[NodeId | None, ...]] = []
-    seen: dict[str, int] = {}
+    stage_of: dict[str, int] = {}
     for index, item in enumerate(_items(value, "stages")):
-        options = item if isinstance(item, list) else [item]
-        if not options:
+        if item == []:
             raise FieldError("has no alternative", place=(index,), remedy="write ~ for none, or remove the stage")
-        stage: dict[NodeId | None, None] = {}
-        for position, option in enumerate(options):
-            place: Place = (index, position) if isinstance(item, list) else (index,)
-            node = None if option is None else _node(option, place)
-            if node is not None and node in seen:
-                remedy = "make a second node with the same pass"
-                raise FieldError(f"node {node!r} is in stage {seen[node] + 1} already", place=place, remedy=remedy)
-            if node is not None:
-                seen[node] = index
-            stage[node] = None
-        stages.append(tuple(stage))
-    if not seen:
+        stage: list[NodeId | None] = []
+        for place, option in _options(index, item):
+            node = None
+            if option is not None:
+                node = _read_node(option, place)
+                if node in stage_of:
+                    reason = f"node {node!r} is in stage {stage_of[node] + 1} already"
+                    raise FieldError(reason, place=place, remedy=_TWICE)
+                stage_of[node] = index
+            stage.append(node)
+        stages.append(tuple(dict.fromkeys(stage)))
+    if not stage_of:
         raise FieldError("has no passes")
     return tuple(stages)
 
 
-def places(kind: str, value: Any) -> Iterator[tuple[NodeId, Place]]:
-    """Every mention of a node in a graph as written, with its place."""
-    for index, item in enumerate(value):
-        if isinstance(item, str) and kind != "stages":
-            yield from ((part.strip(), (kind, index)) for part in _ARROW.split(item))
-        elif isinstance(item, str):
-            yield item, (kind, index)
-        elif item is not None:
-            yield from ((node, (kind, index, i)) for i, node in enumerate(item) if node is not None)
+def mentions(kind: GraphKind, graph: Chains | Stages) -> Iterator[tuple[NodeId, Place]]:
+    """Yield every mention of a node in a graph, with its place."""
+    for index, item in enumerate(graph):
+        for position, node in enumerate(item):
+            if node is not None:
+                yield node, (kind, index, position)
 
 
-def _items(value: Any, what: str) -> list[Any]:
+def _options(index: int, item: object) -> Iterator[tuple[Place, object]]:
+    """Yield the alternatives of a stage, each with its place."""
+    if not isinstance(item, list):
+        yield (index,), item
+        return
+    for position, option in enumerate(item):
+        yield (index, position), option
+
+
+def _items(value: object, what: str) -> list[object]:
     if isinstance(value, tuple):
-        value = [list(v) if isinstance(v, tuple) else v for v in value]
+        value = [list(item) if isinstance(item, tuple) else item for item in value]
     if not isinstance(value, list):
         raise FieldError(f"must be a list of {what}")
     if not value:
@@ -95,30 +94,32 @@ def _items(value: Any, what: str) -> list[Any]:
     return value
 
 
-def _path(item: Any, place: Place) -> tuple[NodeId, ...]:
+def _read_paths(items: Sequence[object]) -> Chains:
+    paths = []
+    for index, item in enumerate(items):
+        path = _read_path(item, (index,))
+        for position, node in enumerate(path):
+            if node in path[:position]:
+                reason = f"node {node!r} is in it twice: {' -> '.join(path)}"
+                raise FieldError(reason, place=(index,), remedy=_TWICE)
+        paths.append(path)
+    return tuple(paths)
+
+
+def _read_path(item: object, place: Place) -> tuple[NodeId, ...]:
     if isinstance(item, str):
-        return tuple(_node(part.strip(), place) for part in _ARROW.split(item))
+        return tuple(_read_node(part.strip(), place) for part in _ARROW.split(item))
     if not isinstance(item, list):
         raise FieldError(f"must be a list of node ids or 'a -> b', not {item!r}", place=place)
     if not item:
         raise FieldError("is empty", place=place, remedy="name at least one pass")
-    return tuple(_node(node, (*place, i)) for i, node in enumerate(item))
+    return tuple(_read_node(node, (*place, position)) for position, node in enumerate(item))
 
 
-def _node(value: Any, place: Place) -> NodeId:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise FieldError(
-            f"must be a node id, not the number {value!r}", place=place, remedy=f"write '{value}' in quotes"
-        )
-    if not isinstance(value, str) or not value:
-        raise FieldError(f"must be a node id, not {value!r}", place=place)
+def _read_node(value: object, place: Place) -> NodeId:
+    with below(*place):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise FieldError(f"must be a node id, not the number {value!r}", remedy=f"write '{value}' in quotes")
+        if not isinstance(value, str) or not value:
+            raise FieldError(f"must be a node id, not {value!r}")
     return value
-
-
-def _no_repeat(chain: tuple[NodeId, ...], place: Place) -> None:
-    seen: set[NodeId] = set()
-    for node in chain:
-        if node in seen:
-            remedy = "make a second node with the same pass"
-            raise FieldError(f"node {node!r} is in it twice: {' -> '.join(chain)}", place=place, remedy=remedy)
-        seen.add(node)

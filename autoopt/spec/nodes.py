@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field, JsonValue, field_validator
 
 from autoopt.spec.objectives import Objectives
 from autoopt.spec.pass_settings import Setting, read_setting
-from autoopt.spec.source import FieldError
+from autoopt.spec.source import FieldError, below
 from autoopt.spec.strict_model import StrictModel
 from autoopt.spec.targets import HostSpec
 
-Search = Literal["all", "none"]
+Params: TypeAlias = Literal["all", "none"]
 
 
 class PassNode(StrictModel):
-    """One node. A bare text is the pass's name; without `pass` the node id is."""
+    """One node. A bare text is the pass's name; without `pass`, the node id is."""
 
     short: ClassVar[str] = "pass"
 
     pass_name: str = Field(default="", alias="pass")
-    params: dict[str, Any] | Literal["search", "default"] = Field(default_factory=dict)
+    params: dict[str, JsonValue] | Literal["search", "default"] = Field(default_factory=dict)
     """By name: a value, `{search: [...]}`, `{search: {low, high, step, count, log}}`, `search` or `default`;
     `search` for all: every parameter's own search values."""
-    search: Search | None = None
-    """Whether parameters that `params` does not name are searched; overrides the run's setting."""
+    search: Params | None = None
+    """Whether parameters that `params` does not name are searched; overrides the setting of the search."""
     host: HostSpec | None = None
     objectives: Objectives | None = None
-    """What pass-by-pass search looks at after this pass; the run's objectives where it is not given."""
+    """What a pass-by-pass search optimizes after this pass; the run's objectives if it is not given."""
 
     @field_validator("params", mode="before")
     @classmethod
-    def _read_params(cls, value: Any) -> Any:
+    def _read_params(cls, value: object) -> object:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
@@ -42,10 +42,8 @@ class PassNode(StrictModel):
                 return value
             raise FieldError("must be a mapping of parameters, or search, or default")
         for name, setting in value.items():
-            try:
+            with below(name):
                 read_setting(setting)
-            except FieldError as wrong:
-                raise FieldError(wrong.reason, place=(name, *wrong.place), remedy=wrong.remedy) from None
         return dict(value)
 
     @cached_property
@@ -55,8 +53,8 @@ class PassNode(StrictModel):
             return {}
         return {name: read_setting(value) for name, value in self.params.items()}
 
-    def searches_all(self, run: Search) -> bool:
-        """Whether parameters that are not set are searched."""
+    def searches_all(self, default: Params) -> bool:
+        """Tell if parameters that are not set are searched; `default` is the setting of the search."""
         if isinstance(self.params, str):
             return self.params == "search"
-        return (self.search or run) == "all"
+        return (self.search or default) == "all"

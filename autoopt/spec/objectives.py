@@ -1,8 +1,8 @@
-"""What the user cares for: `objectives:` and `constraints:`."""
+"""The user's goal: `objectives:` and `constraints:`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -12,21 +12,20 @@ from autoopt.spec.source import FieldError
 from autoopt.spec.strict_model import StrictModel
 
 
-def check_metric(name: Any, custom: bool) -> None:
-    """That a metric is known; any name is taken where a user script may define it.
+def check_metric(name: str) -> None:
+    """Check that autoopt has a metric.
 
     Raises:
         FieldError: unknown; names the nearest.
     """
-    if not custom and isinstance(name, str):
-        try:
-            get_metric(name)
-        except InputError as error:
-            raise FieldError(error.what, remedy=error.remedy) from error
+    try:
+        get_metric(name)
+    except InputError as error:
+        raise FieldError(error.what, remedy=error.remedy) from error
 
 
 class ObjectiveSpec(StrictModel):
-    """What is to be made best. A bare text is the metric; its own direction is the goal unless one is given."""
+    """A metric to optimize, in its own direction unless `goal` gives one. A bare text is the metric."""
 
     short: ClassVar[str] = "metric"
 
@@ -35,9 +34,10 @@ class ObjectiveSpec(StrictModel):
     weight: float = Field(default=1.0, gt=0)
 
     def objective(self, direction: Direction = "maximize") -> Objective:
-        """The objective; `direction` is that of a metric which a user script defines."""
-        known = METRICS.get(self.metric)
-        return Objective(self.metric, self.goal or (known.direction if known else direction), self.weight)
+        """Return the objective; `direction` is that of a metric which a user script defines."""
+        if self.metric in METRICS:
+            direction = METRICS[self.metric].direction
+        return Objective(self.metric, self.goal or direction, self.weight)
 
 
 def _not_empty(objectives: tuple[ObjectiveSpec, ...]) -> tuple[ObjectiveSpec, ...]:
@@ -51,7 +51,7 @@ Objectives = Annotated[tuple[ObjectiveSpec, ...], Field(strict=False), AfterVali
 
 
 class ConstraintSpec(StrictModel):
-    """A bound. Ratios are candidate / source; `max_drop` is absolute, towards worse."""
+    """Bounds of a metric. Ratios are candidate / source; `max_drop` is absolute, in the direction of worse."""
 
     metric: str
     min: float | None = None
@@ -62,9 +62,9 @@ class ConstraintSpec(StrictModel):
     confidence: float | None = Field(default=None, gt=0, lt=1)
 
     @model_validator(mode="after")
-    def _bounded(self) -> ConstraintSpec:
-        bounds = [getattr(self, f) for f in ("min", "max", "min_ratio", "max_ratio", "max_drop")]
-        if all(b is None for b in bounds):
+    def _check_bounds(self) -> ConstraintSpec:
+        bounds = (self.min, self.max, self.min_ratio, self.max_ratio, self.max_drop)
+        if bounds == (None,) * len(bounds):
             raise FieldError("needs a bound", remedy="give one of min, max, min_ratio, max_ratio, max_drop")
         for low, high in ((self.min, self.max), (self.min_ratio, self.max_ratio)):
             if low is not None and high is not None and low > high:
@@ -72,4 +72,5 @@ class ConstraintSpec(StrictModel):
         return self
 
     def constraint(self) -> Constraint:
+        """Return the constraint that candidates are judged by."""
         return Constraint(**self.model_dump())

@@ -1,23 +1,23 @@
-"""Values of pass parameters as written: fixed, searched (a list, a range, the pass's own values), or the default."""
+"""Settings of pass parameters: fixed, searched (a list, a range, the pass's own values), or the default."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from autoopt.errors import did_you_mean
-from autoopt.space import Categorical, Float, Integer, SearchParameter
-from autoopt.spec.source import FieldError
+from autoopt.space import Categorical, Float, Integer, SearchParameter, Value
+from autoopt.spec.source import FieldError, below
 
-_RANGE: Final = ("low", "high", "step", "count", "log")
+_RANGE_FIELDS: Final = ("low", "high", "step", "count", "log")
 
 
 @dataclass(frozen=True)
 class Fixed:
     """One value; not searched."""
 
-    value: Any
+    value: Value
 
 
 @dataclass(frozen=True)
@@ -40,53 +40,60 @@ class OwnDefault:
 Setting: TypeAlias = Fixed | Searched | OwnSearch | OwnDefault
 
 
-def read_setting(value: Any) -> Setting:
-    """The setting that `value` writes.
+def read_setting(value: object) -> Setting:
+    """Read a JSON value as a setting.
 
     Raises:
-        FieldError: a search that is none.
+        FieldError: a malformed search.
     """
     if value == "search":
         return OwnSearch()
     if value == "default":
         return OwnDefault()
     if isinstance(value, Mapping) and set(value) == {"search"}:
-        return Searched(_search(value["search"]))
-    return Fixed(value)
+        with below("search"):
+            return Searched(_read_search(value["search"]))
+    return Fixed(cast(Value, value))
 
 
-def _search(value: Any) -> SearchParameter:
+def _read_search(value: object) -> SearchParameter:
     if isinstance(value, list):
         if not value:
-            raise FieldError("needs at least one value", place=("search",))
+            raise FieldError("needs at least one value")
         return Categorical(value)
     if not isinstance(value, Mapping):
-        raise FieldError(
-            "must be a list of values or {low, high, step}", place=("search",), remedy="write [value, ...]"
-        )
+        raise FieldError("must be a list of values or {low, high, step}", remedy="write [value, ...]")
     for key in value:
-        if key not in _RANGE:
-            hint = did_you_mean(key, _RANGE) or f"known: {', '.join(_RANGE)}"
-            raise FieldError("unknown field", place=("search", key), remedy=hint)
+        if key not in _RANGE_FIELDS:
+            hint = did_you_mean(key, _RANGE_FIELDS) or f"known: {', '.join(_RANGE_FIELDS)}"
+            raise FieldError("unknown field", place=(key,), remedy=hint)
     for key in ("low", "high"):
         if key not in value:
-            raise FieldError("is required", place=("search", key))
-    return _range(value)
+            raise FieldError("is required", place=(key,))
+    return _read_range(value)
 
 
-def _range(value: Mapping[str, Any]) -> SearchParameter:
-    numbers = {k: v for k, v in value.items() if k != "log"}
-    for key, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise FieldError(f"must be a number, not {number!r}", place=("search", key))
+def _read_range(value: Mapping[str, object]) -> SearchParameter:
+    """Read a range: of whole numbers if all its numbers are whole and it has no `count`."""
     log = value.get("log", False)
     if not isinstance(log, bool):
-        raise FieldError(f"must be true or false, not {log!r}", place=("search", "log"))
-    if "count" in numbers and not isinstance(numbers["count"], int):
-        raise FieldError("must be a whole number", place=("search", "count"))
+        raise FieldError(f"must be true or false, not {log!r}", place=("log",))
+    integers: dict[str, int] = {}
+    numbers: dict[str, float] = {}
+    for key, number in value.items():
+        if key == "log":
+            continue
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise FieldError(f"must be a number, not {number!r}", place=(key,))
+        numbers[key] = number
+        if isinstance(number, int):
+            integers[key] = number
+    count = integers.get("count")
+    if "count" in numbers and count is None:
+        raise FieldError("must be a whole number", place=("count",))
     try:
-        if "count" not in numbers and all(isinstance(n, int) for n in numbers.values()):
-            return Integer(**numbers, log=log)
-        return Float(**numbers, log=log)
+        if count is None and len(integers) == len(numbers):
+            return Integer(integers["low"], integers["high"], step=integers.get("step"), log=log)
+        return Float(numbers["low"], numbers["high"], step=numbers.get("step"), count=count, log=log)
     except ValueError as error:
-        raise FieldError(str(error), place=("search",)) from error
+        raise FieldError(str(error)) from error

@@ -1,10 +1,8 @@
-"""What the user knows beforehand: `prefer:`, `forbid:`, `require:`, `weights:`."""
+"""The user's prior knowledge: `prefer:`, `forbid:`, `require:`."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from autoopt.spec.graph import read_edges
 from autoopt.spec.source import FieldError
@@ -20,28 +18,33 @@ class PriorSpec(StrictModel):
 
     chain: tuple[str, ...] | None = Field(default=None, strict=False)
     nodes: tuple[str, ...] | None = Field(default=None, strict=False)
-    values: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    values: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Node id -> parameter -> value; all of them together."""
     reason: str = ""
 
     @classmethod
-    def expand(cls, value: Any) -> Any:
-        return {"chain": value} if isinstance(value, (str, list)) else value
+    def expand(cls, value: object) -> object:
+        """Convert a bare chain to the full form."""
+        if isinstance(value, str | list):
+            return {"chain": value}
+        return value
 
     @field_validator("chain", "nodes", mode="before")
     @classmethod
-    def _read_path(cls, value: Any) -> Any:
+    def _read_path(cls, value: object) -> object:
         if value is None:
             return None
-        return read_edges([list(value) if isinstance(value, tuple) else value])[0]
+        if isinstance(value, tuple):
+            value = list(value)
+        return read_edges([value])[0]
 
     @model_validator(mode="after")
-    def _says_something(self) -> PriorSpec:
+    def _check(self) -> PriorSpec:
         if self.chain is not None and self.nodes is not None:
-            raise FieldError("gives both chain and nodes", remedy="remove one of them")
+            raise FieldError("has both chain and nodes", remedy="remove one of them")
         if self.chain is None and self.nodes is None and not self.values:
-            raise FieldError("says nothing", remedy="give chain, nodes or values")
-        if any(not v for v in self.values.values()):
+            raise FieldError("is empty", remedy="give chain, nodes or values")
+        if not all(self.values.values()):
             raise FieldError("names a node without values", place=("values",))
         return self
 
@@ -50,4 +53,4 @@ class PreferSpec(PriorSpec):
     """Chains or values to favour."""
 
     weight: float = Field(default=2.0, gt=0, le=1000)
-    """Multiplies the expected improvement of the chains; for values: they are tried first."""
+    """Multiplies the expected improvement of the chains; values are tried first."""

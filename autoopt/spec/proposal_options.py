@@ -1,15 +1,16 @@
-"""What a user asks of a proposal instead of writing a DAG: target, precision, level. Light."""
+"""Options of a proposal, for users who give a model instead of a DAG: target, precision, level."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from pydantic import ValidationError
 
 from autoopt.errors import InputError, did_you_mean
+from autoopt.json_codec import JsonValue, from_json
 from autoopt.spec.targets import EXECUTION_PROVIDERS, TargetSpec
 from autoopt.spec.validation import input_error
 
@@ -17,33 +18,36 @@ Precision: TypeAlias = Literal["fp32", "fp16", "mixed", "int8", "int4"]
 PRECISIONS: Final[tuple[str, ...]] = get_args(Precision)
 HIGHEST: Final = 3
 MODEL_SUFFIXES: Final = (".onnx", ".pt2")
-_SHORT: Final = {name.removesuffix("ExecutionProvider").lower(): name for name in EXECUTION_PROVIDERS}
-_ALSO: Final = {"directml": "DmlExecutionProvider", "trt": "TensorrtExecutionProvider"}
+_EP_NAMES: Final = {
+    **{name.removesuffix("ExecutionProvider").lower(): name for name in EXECUTION_PROVIDERS},
+    "directml": "DmlExecutionProvider",
+    "trt": "TensorrtExecutionProvider",
+}
 
 
-def names_model(dag: Any) -> bool:
-    """Whether what stands in the place of a DAG is a model, for which one is to be proposed."""
+def names_model(dag: object) -> bool:
+    """Tell if the argument in the place of a DAG is a model, for which a DAG is to be proposed."""
     if not isinstance(dag, str | PurePath):
         return False
-    path = str(dag).partition("?")[0] if "://" in str(dag) else str(dag)
+    path = str(dag)
+    if "://" in path:
+        path = path.partition("?")[0]
     return path.lower().endswith(MODEL_SUFFIXES)
 
 
 @dataclass(frozen=True)
 class ProposalOptions:
-    """What to propose for. What is None follows from the rest: the CPU, every precision that the target has.
-
-    `level`: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything. `fidelity`: without evaluation
-    data, lossy passes are judged by how close they stay to the source model on made-up inputs. `memory`: of the target,
-    in bytes.
-    """
+    """What to propose for. None follows from the rest: the CPU, every precision that the target supports."""
 
     device: str | None = None
     execution_provider: str | None = None
     precision: str | None = None
     level: int = HIGHEST
+    """0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything."""
     memory: int | None = None
+    """Memory of the target in bytes."""
     fidelity: bool = False
+    """Without evaluation data, compare the outputs of lossy passes with those of the source, on generated inputs."""
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:
@@ -53,37 +57,40 @@ class ProposalOptions:
             raise InputError(f"must be 0 to {HIGHEST}, not {self.level!r}", where="level")
 
     def target(self) -> TargetSpec:
-        """The target meant.
+        """Return the target.
 
         Raises:
             InputError: an unknown device or execution provider.
         """
-        written: dict[str, Any] = {k: v for k, v in (("device", self.device), ("memory", self.memory)) if v is not None}
+        fields: dict[str, object] = {}
+        if self.device is not None:
+            fields["device"] = self.device
+        if self.memory is not None:
+            fields["memory"] = self.memory
         if self.execution_provider is not None:
-            name = self.execution_provider.lower()
-            written["execution_provider"] = {**_SHORT, **_ALSO}.get(name, self.execution_provider)
+            fields["execution_provider"] = _EP_NAMES.get(self.execution_provider.lower(), self.execution_provider)
         try:
-            return TargetSpec.model_validate(written)
+            return TargetSpec.model_validate(fields)
         except ValidationError as error:
             raise input_error(error) from None
 
-    def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults."""
-        plain = asdict(ProposalOptions())
-        return {name: value for name, value in asdict(self).items() if value != plain[name]}
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the options that differ from the defaults."""
+        defaults = asdict(ProposalOptions())
+        return {name: value for name, value in asdict(self).items() if value != defaults[name]}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> ProposalOptions:
-        """The reverse of `to_json`."""
-        return ProposalOptions(**data)
+    def from_json(data: Mapping[str, JsonValue]) -> ProposalOptions:
+        """Reverse `to_json`."""
+        return from_json(ProposalOptions, data)
 
 
-def refuse_proposal_options(wish: ProposalOptions | None) -> None:
-    """For a DAG that the user wrote: it says such things itself.
+def refuse_proposal_options(options: ProposalOptions | None) -> None:
+    """Refuse options beside a DAG that the user wrote, which has such fields itself.
 
     Raises:
-        InputError: something is wished for.
+        InputError: an option is set.
     """
-    if wish is not None and wish != ProposalOptions():
-        names = ", ".join("ep" if name == "execution_provider" else name for name in wish.to_json())
-        raise InputError("goes with a bare model, not with a DAG", where=names, remedy="write it in the DAG")
+    if options is not None and options != ProposalOptions():
+        names = ", ".join("ep" if name == "execution_provider" else name for name in options.to_json())
+        raise InputError("applies to a bare model, not to a DAG", where=names, remedy="write it in the DAG")

@@ -1,10 +1,10 @@
-"""The base of all configuration models: frozen, strict, and exact about what it does not know."""
+"""The base of all configuration models: frozen, strict, and exact about fields that it does not have."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -18,21 +18,23 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
 class StrictModel(BaseModel):
-    """Frozen; unknown fields are errors that name the nearest known one; no silent conversions."""
+    """Frozen; unknown fields are errors that name the nearest field; no silent conversions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     short: ClassVar[str] = ""
-    """The field that a bare text stands for; empty where there is no short form."""
+    """The field that a bare text stands for; empty if there is no short form."""
 
     @classmethod
-    def expand(cls, value: Any) -> Any:
-        """The full form of a short one."""
-        return {cls.short: value} if cls.short and isinstance(value, str) else value
+    def expand(cls, value: object) -> object:
+        """Convert a short form to the full one."""
+        if cls.short and isinstance(value, str):
+            return {cls.short: value}
+        return value
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, value: Any) -> Any:
+    def _read(cls, value: object) -> object:
         value = cls.expand(value)
         if isinstance(value, Mapping):
             known = cls.keys()
@@ -55,18 +57,18 @@ class StrictModel(BaseModel):
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
-        """The fields' names as they are written."""
-        return tuple(f.alias or name for name, f in cls.model_fields.items())
+        """Return the names of the fields as users write them."""
+        return tuple(info.alias or name for name, info in cls.model_fields.items())
 
 
 def check_name(name: str) -> str:
-    """`name`, if it may be the name of a DAG, node, target or tag.
+    """Return `name` if it may be the name of a DAG, node, target or tag.
 
     Raises:
-        FieldError: it has other characters than letters, digits, `.`, `_`, `-`, or is longer than 128.
+        FieldError: it has characters other than letters, digits, `.`, `_`, `-`, or is longer than 128.
     """
     if not _NAME.match(name):
-        raise FieldError(f"{name!r} is no name", remedy="use letters, digits, '.', '_', '-'")
+        raise FieldError(f"{name!r} is not a valid name", remedy="use letters, digits, '.', '_', '-'")
     if len(name) > MAX_NAME:
         raise FieldError(f"is longer than {MAX_NAME} characters")
     return name

@@ -1,8 +1,8 @@
-"""Where candidates are measured (`target:`, `targets:`) and where passes run (`host:`)."""
+"""Targets, where candidates are measured (`target:`, `targets:`), and hosts, where passes run (`host:`)."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,6 +11,8 @@ from autoopt.spec.source import FieldError
 from autoopt.spec.strict_model import Name, StrictModel
 from autoopt.target import DEFAULT_EP, Accelerator, Target
 
+HostType: TypeAlias = Literal["local", "python_env", "isolated_ort", "docker", "work_pool"]
+
 _DEVICES: Final = {
     "cpu": ("CPU", "OpenVINO", "Dnnl", "Xnnpack", "ArmNN", "ACL", "Azure"),
     "gpu": ("CUDA", "Tensorrt", "NvTensorRTRTX", "Dml", "ROCM", "MIGraphX", "Js", "WebNN", "WebGpu"),
@@ -18,14 +20,16 @@ _DEVICES: Final = {
 }
 _DEVICE_OF: Final = {f"{name}ExecutionProvider": device for device, names in _DEVICES.items() for name in names}
 EXECUTION_PROVIDERS: Final = tuple(_DEVICE_OF)
+_NEEDS: Final = {"python_env": "python", "isolated_ort": "python", "docker": "image", "work_pool": "work_pool"}
+"""Host type -> the field that it requires."""
 
 
 class HostSpec(StrictModel):
-    """Where a pass runs. A bare text is the type: `local` is this machine and interpreter."""
+    """The place where a pass runs. A bare text is the type; `local` is this machine and interpreter."""
 
     short: ClassVar[str] = "type"
 
-    type: Literal["local", "python_env", "isolated_ort", "docker", "work_pool"] = "local"
+    type: HostType = "local"
     python: str = ""
     """`python_env`, `isolated_ort`: the interpreter."""
     image: str = ""
@@ -35,22 +39,23 @@ class HostSpec(StrictModel):
     queue: str = ""
 
     @model_validator(mode="after")
-    def _complete(self) -> HostSpec:
-        needs = {"python_env": "python", "isolated_ort": "python", "docker": "image", "work_pool": "work_pool"}
-        field = needs.get(self.type)
+    def _check_required(self) -> HostSpec:
+        field = _NEEDS.get(self.type)
         if field and not getattr(self, field):
             raise FieldError(f"is required for type {self.type}", place=(field,))
         return self
 
     @property
     def remote(self) -> bool:
-        """Whether it is behind a Prefect work pool."""
+        """True if it is behind a Prefect work pool."""
         return self.type in ("docker", "work_pool")
 
 
 class TargetSpec(StrictModel):
-    """A device, its execution provider (EP) and runtime. A bare text is the device. Each of device and EP follows from
-    the other where only one is given."""
+    """A device, its execution provider (EP) and runtime. A bare text is the device.
+
+    If only one of device and EP is given, the other follows from it.
+    """
 
     short: ClassVar[str] = "device"
 
@@ -62,20 +67,21 @@ class TargetSpec(StrictModel):
     memory: int | None = Field(default=None, gt=0)
     """Memory of the device in bytes."""
     isa: tuple[str, ...] = Field(default=(), strict=False)
-    """Features of its instruction set beyond those found on this machine, as the kernel names them (`avx512_vnni`)."""
+    """Features of its instruction set beyond those of this machine, as the kernel names them (`avx512_vnni`)."""
     python: str = ""
     """Another interpreter, whose runtime measures."""
     host: HostSpec = HostSpec()
     """Another interpreter or machine that measures."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> TargetSpec:
+    def _check_host(self) -> TargetSpec:
         if self.python and self.host.type != "local":
             raise FieldError("python and host exclude each other", place=("host",), remedy="write host: {type, python}")
         return self
 
     @classmethod
-    def expand(cls, value: Any) -> Any:
+    def expand(cls, value: object) -> object:
+        """Convert the short form to the full one, and complete device and EP."""
         value = super().expand(value)
         if not isinstance(value, dict):
             return value
@@ -88,41 +94,55 @@ class TargetSpec(StrictModel):
 
     @field_validator("execution_provider")
     @classmethod
-    def _known_provider(cls, value: str) -> str:
+    def _check_provider(cls, value: str) -> str:
         if value in EXECUTION_PROVIDERS:
             return value
-        by_lower = {p.lower(): p for p in EXECUTION_PROVIDERS}
-        hint = by_lower.get(value.lower()) or by_lower.get(f"{value.lower()}executionprovider")
-        near = f"did you mean {hint!r}?" if hint else did_you_mean(value, EXECUTION_PROVIDERS)
-        if near or not value.endswith("ExecutionProvider"):
-            raise FieldError(
-                f"unknown execution provider {value!r}", remedy=near or "its name ends with ExecutionProvider"
-            )
-        return value  # one that this version has not heard of
+        hint = did_you_mean(value, EXECUTION_PROVIDERS)
+        for provider in EXECUTION_PROVIDERS:
+            if value.lower() in (provider.lower(), provider.removesuffix("ExecutionProvider").lower()):
+                hint = f"did you mean {provider!r}?"
+        if not hint and value.endswith("ExecutionProvider"):
+            return value  # an EP that is newer than this version
+        remedy = hint or "its name ends with ExecutionProvider"
+        raise FieldError(f"unknown execution provider {value!r}", remedy=remedy)
 
     def target(self) -> Target:
-        """What the meters take."""
+        """Return what the meters need to know."""
         return Target(self.name, self.device, self.execution_provider, self.threads, self.memory, self.where.python)
+
+    def accelerator(self, isa: frozenset[str] = frozenset()) -> Accelerator:
+        """Return what pass parameters may depend on; `isa` are the features found on the machine."""
+        return Accelerator(self.device, self.execution_provider, self.memory, isa | frozenset(self.isa))
 
     @property
     def machine(self) -> tuple[str, ...]:
-        """What tells the machine where it is from others; empty for this one."""
-        return (self.host.type, self.host.work_pool, self.host.queue, self.host.image) if self.host.remote else ()
+        """Identity of the machine; empty for this one."""
+        if not self.host.remote:
+            return ()
+        return self.host.type, self.host.work_pool, self.host.queue, self.host.image
 
     @property
     def where(self) -> HostSpec:
         """The host that measures."""
-        return HostSpec(type="isolated_ort", python=self.python) if self.python else self.host
+        if self.python:
+            return HostSpec(type="isolated_ort", python=self.python)
+        return self.host
 
     @property
     def words(self) -> str:
-        """For people: `CPUExecutionProvider, 2 threads, the runtime of /opt/env/bin/python`."""
-        threads = {0: "threads as the runtime likes", 1: "1 thread"}.get(self.threads, f"{self.threads} threads")
-        where = self.where
-        place = {"docker": f"docker image {where.image}", "work_pool": f"work pool {where.work_pool}"}.get(where.type)
-        place = f"the runtime of {where.python}" if where.python else place
-        return ", ".join([self.execution_provider, threads, *([place] if place else [])])
-
-    def accelerator(self, isa: frozenset[str] = frozenset()) -> Accelerator:
-        """What pass parameters may depend on; `isa`: features found on the machine."""
-        return Accelerator(self.device, self.execution_provider, self.memory, isa | frozenset(self.isa))
+        """Description for people: `CPUExecutionProvider, 2 threads, the runtime of /opt/env/bin/python`."""
+        parts = [self.execution_provider]
+        if self.threads == 0:
+            parts.append("the runtime's default threads")
+        elif self.threads == 1:
+            parts.append("1 thread")
+        else:
+            parts.append(f"{self.threads} threads")
+        host = self.where
+        if host.python:
+            parts.append(f"the runtime of {host.python}")
+        elif host.type == "docker":
+            parts.append(f"docker image {host.image}")
+        elif host.type == "work_pool":
+            parts.append(f"work pool {host.work_pool}")
+        return ", ".join(parts)

@@ -123,8 +123,8 @@ def test_trees_are_not_quantised(call: Call, home: Path) -> None:
         (("init", "net/model.onnx", "--precision", "int9"), "did you mean 'int8'?"),
         (("init", "net/model.onnx", "--data", "no.npz"), "no.npz"),
         (("run", "net/model.onnx", "--level", "7"), "level: must be 0 to 3, not 7"),
-        (("plan", "d.yaml", "--level", "1"), "level: goes with a bare model, not with a DAG"),
-        (("run", "d.yaml", "--ep", "cpu", "--model", "net/model.onnx"), "ep: goes with a bare model"),
+        (("plan", "d.yaml", "--level", "1"), "level: applies to a bare model, not to a DAG"),
+        (("run", "d.yaml", "--ep", "cpu", "--model", "net/model.onnx"), "ep: applies to a bare model"),
         (
             ("run", "net/model.onnx", "--ep", "qnn", "--engine", "inline"),
             "QNNExecutionProvider is not in the installed",

@@ -39,5 +39,5 @@ def test_mistakes_are_told_like_those_in_a_file() -> None:
         Dag("d").add("a").add("b").chain("a").spec()
     with pytest.raises(TypeError, match="conditions belong to the pass"):
         Dag("d").add("a", x=Conditional("y", {1: Boolean()}))
-    with pytest.raises(TypeError, match="goes without x"):
+    with pytest.raises(TypeError, match="remove x"):
         Dag("d").add("a", params="search", x=1)

@@ -37,7 +37,7 @@ def test_files_folders_globs_and_addresses(folder: Path) -> None:
     assert [e.path for e in entries[:3]] == [str(folder / n) for n in ("a.onnx", "deep/model.onnx", "b.onnx")]
     assert entries[3].path == "s3://b/m.onnx"
     assert entries[3].spec.search == {"trials": 3}
-    assert [e.name for e in made.entries(only="cnn")] == ["deep"]
+    assert [e.name for e in made.entries(tag="cnn")] == ["deep"]
 
 
 def test_a_model_listed_by_itself_is_not_the_folders_or_globs(folder: Path) -> None:

@@ -91,8 +91,9 @@ def _node(proposal: Proposal, node: str) -> Iterator[str]:
     params: dict[str, JsonValue] = {}
     for name, param in item.params.items():
         params[name] = param
-        if isinstance(param, Mapping) and "search" in param:
-            remaining = [value for value in param["search"] if (name, value_key(value)) not in excluded]
+        searched = param.get("search") if isinstance(param, dict) else None
+        if isinstance(searched, list):
+            remaining = [value for value in searched if (name, value_key(value)) not in excluded]
             params[name] = {"search": remaining} if len(remaining) > 1 else remaining[0]
     if params:
         content["params"] = params

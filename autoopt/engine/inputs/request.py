@@ -129,6 +129,7 @@ def _shown(path: str | None) -> str | None:
 
 def _written(document: Document, cache: Path) -> dict[str, Any]:
     """A DAG as JSON; as a text, in which its fields stay in order."""
+    assert isinstance(document.value, dict)
     content = {k: v if k == "passes" else _without_secrets(v, cache) for k, v in document.value.items()}
     return {"content": json.dumps(content), "source": document.source.to_json()}
 

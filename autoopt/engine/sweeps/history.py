@@ -106,7 +106,7 @@ class SweepHistory:
         last = self._last_finished(sweep, only)
         if last is None:
             return []
-        lines = {listed(model) for _, model in self._zoo.wanted(only)}
+        lines = {listed(model) for _, model in self._zoo.lines(only)}
         present = {(item.listed, item.called) for item in items}
         present_paths = {item.shown_path for item in items if not item.reason}
         reasons = {item.listed: item.reason for item in items if item.reason}

@@ -119,7 +119,7 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
             if value is not None:
                 changes[field] = value
     data = {which: _data_config(zoo, model, which) or spec.data_json(which) for which in WHICH}
-    changes["data"] = DataSpec(**{which: config for which, config in data.items() if config is not None})
+    changes["data"] = DataSpec.model_validate({which: config for which, config in data.items() if config is not None})
     return spec.model_copy(update=changes)
 
 
