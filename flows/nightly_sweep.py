@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prefect import flow
 from prefect.client.schemas.objects import State
 
@@ -18,7 +16,7 @@ def nightly_sweep(
     out: str | None = None,
     workers: int = 2,
     data_root: str | None = None,
-) -> State[Any]:
+) -> State[None]:
     """Run over a zoo, re-measure each source and its last best model, and fail on a regression.
 
     Args:

@@ -28,7 +28,7 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     out: str | None = None,
     workers: int = 2,
     retry_failed: bool = False,
-) -> State[Any]:
+) -> State[None]:
     """Search a DAG for one model, each chain in a flow run of its own.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prefect import flow
 from prefect.client.schemas.objects import State
 
@@ -11,7 +9,7 @@ from autoopt.orchestrate.flow_runs.chain_run import tune
 
 
 @flow(name="tune_chain")
-def tune_chain(run: str, chain: str, round: int = 1) -> State[Any]:
+def tune_chain(run: str, chain: str, round: int = 1) -> State[None]:
     """Execute the trials of one chain that the store lacks.
 
     Args:

@@ -43,7 +43,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes."),
 }
 """By name, in the order of the help page."""
-EXIT_PIPE, EXIT_BUG = 141, 3
+EXIT_INPUT, EXIT_SYSTEM, EXIT_PIPE = 2, 3, 141
 UsageError: Any = typer.BadParameter.__base__
 """The parser's base error, which typer does not export."""
 
@@ -64,19 +64,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except AutooptError as error:
-        return _fail(str(error), error.exit_code)
+        text, code = str(error), error.exit_code
     except UsageError as error:
         command = "autoopt"
         if error.ctx:
             command = error.ctx.command_path
-        return _fail(f"{command}: {error.format_message().rstrip('.')}; see '{command} --help'", 2)
+        text, code = f"{command}: {error.format_message().rstrip('.')}; see '{command} --help'", EXIT_INPUT
     except OSError as error:
-        return _fail(_describe(error), EXIT_BUG)
+        text, code = error.strerror or str(error), EXIT_SYSTEM
+        if error.filename:
+            text = f"{error.filename}: {text}"
     except Exception as error:
         if os.environ.get("AUTOOPT_DEBUG"):
             raise
-        text = f"autoopt: internal error: {type(error).__name__}: {error}"
-        return _fail(f"{text}; please report it (AUTOOPT_DEBUG=1 shows the traceback)", EXIT_BUG)
+        text, code = f"autoopt: internal error: {type(error).__name__}: {error}", EXIT_SYSTEM
+        text += "; please report it (AUTOOPT_DEBUG=1 shows the traceback)"
+    with suppress(BrokenPipeError):
+        sys.stderr.write(one_line(text) + "\n")
+    return code
 
 
 def build(name: str | None) -> typer.Typer:
@@ -137,19 +142,6 @@ def _call(arguments: list[str]) -> int:
     if isinstance(code, int):
         return code
     return 0
-
-
-def _describe(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    if error.filename:
-        return f"{error.filename}: {reason}"
-    return reason
-
-
-def _fail(text: str, code: int) -> int:
-    with suppress(BrokenPipeError):
-        sys.stderr.write(one_line(text) + "\n")
-    return code
 
 
 def _silence_stdout() -> None:

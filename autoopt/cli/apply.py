@@ -59,15 +59,17 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
         _show(applied.step, files)
 
 
-def _checked(found: Mapping[str, Any]) -> str:
+def _check_text(check: Mapping[str, Any]) -> str:
     """The result of a step's check. A lossy model that runs may still be far from the source."""
-    lossy = found["tolerance"] == "lossy" and found["status"] == "same"
-    text = "it runs" if lossy else str(found["status"])
-    if "max_abs_error" in found:
-        text += f", largest difference {found['max_abs_error']:.3g}"
-    if lossy and "max_relative_error" in found:
-        text += f", which is {100 * found['max_relative_error']:.3g} % of the largest value"
-    return f"{text} {one_line(found.get('reason', ''))}".rstrip()
+    lossy = check["tolerance"] == "lossy" and check["status"] == "same"
+    text = str(check["status"])
+    if lossy:
+        text = "it runs"
+    if "max_abs_error" in check:
+        text += f", largest difference {check['max_abs_error']:.3g}"
+    if lossy and "max_relative_error" in check:
+        text += f", which is {100 * check['max_relative_error']:.3g} % of the largest value"
+    return f"{text} {one_line(check.get('reason', ''))}".rstrip()
 
 
 def _show(step: StepReply, files: list[Path]) -> None:
@@ -76,7 +78,7 @@ def _show(step: StepReply, files: list[Path]) -> None:
         print(f"  tried {json.dumps(attempt.params)}: {one_line(attempt.reason)}")
     print(f"  parameters {json.dumps(step.params)}")
     if step.equivalence:
-        print(f"  checked ({step.equivalence['tolerance']}): {_checked(step.equivalence)}")
+        print(f"  checked ({step.equivalence['tolerance']}): {_check_text(step.equivalence)}")
     for name, report in step.reports.items():
         print(f"  {name}: {one_line(json.dumps(report))[:2000]}")
     if step.session_options:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
@@ -89,9 +88,9 @@ def _front(trials: Sequence[Trial], result: RunResult) -> tuple[ModelResult, ...
     return tuple(models)
 
 
-def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, Any]:
+def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
     result = trial.result
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "trial": trial.number,
         "parameters": params_text(result.point),
         "outcome": str(result.outcome),
@@ -100,7 +99,9 @@ def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, Any]:
     values = {name: estimate.value for name, estimate in result.metrics.items()}
     for name in metrics:
         row[figure_title(name)] = rounded_figure(name, values, result.ratios)
-    row["artifact"] = result.candidate.artifact[:12] if result.candidate else ""
+    row["artifact"] = ""
+    if result.candidate:
+        row["artifact"] = result.candidate.artifact[:12]
     row["said"] = result.explanation
     return row
 
@@ -120,6 +121,6 @@ def _image(key: str, svg: str, description: str) -> None:
         _make(create_image_artifact, key=key, image_url=url, description=description)
 
 
-def _make(create: Any, **values: Any) -> None:
-    """Create an artifact now, also in a thread of an asynchronous flow, where Prefect would give back a coroutine."""
+def _make(create: Callable[..., object], **values: object) -> None:
+    """Create an artifact now, even in a thread of an asynchronous flow, where Prefect would return a coroutine."""
     create(**values, _sync=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 from uuid import UUID
 
 from prefect import task
@@ -27,7 +26,7 @@ LINGER_SECONDS = 600.0
 POLL_SECONDS = 0.3
 
 
-def tune(run: str, chain: str) -> State[Any]:
+def tune(run: str, chain: str) -> State[None]:
     """Execute trials of a chain for as long as there are any.
 
     A retried flow run, or one of a run that has ended, repeats the chain's failed trials.
@@ -56,7 +55,7 @@ def _run_trials(joined: JoinedRun, chain: str) -> int:
     claimed: dict[int, TrialRecord] = {}
 
     @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
-    def trial(number: int) -> State[Any]:
+    def trial(number: int) -> State[None]:
         return trial_state(joined.execute(claimed[number]).result, joined.session)
 
     executed = 0

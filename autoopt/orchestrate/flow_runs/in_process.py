@@ -55,7 +55,7 @@ def run_as_flow(session: Session) -> RunResult:
         kill.start()
         ctx.resources.stop()
 
-    async def optimize_model(run: str, model: str, dag: str) -> State[Any]:
+    async def optimize_model(run: str, model: str, dag: str) -> State[None]:
         try:
             record_flow_run(ctx.store, run, str(flow_run.id))
             result = await _ChainFlows(session, interrupt).run()
@@ -170,7 +170,7 @@ class _ChainFlows:
         self._queues[request.chain] = queue
         session = self._session
 
-        async def tune_chain(chain: str, passes: str) -> State[Any]:
+        async def tune_chain(chain: str, passes: str) -> State[None]:
             return await _run_chain(session, chain, queue)
 
         name = chain_run_name(request.chain_name, self._counts[request.chain] // naming.MAX_TRIALS + 1)
@@ -179,14 +179,14 @@ class _ChainFlows:
             self._flow_runs.append(asyncio.ensure_future(run(request.chain, name, return_state=True)))
 
 
-async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRequest | None]) -> State[Any]:
+async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRequest | None]) -> State[None]:
     """Run the trials of a chain as task runs, as many at once as the run has workers, and show them at the end."""
     ctx = session.ctx
     requests: dict[int, _TrialRequest] = {}
     results: list[TrialResult] = []
 
     @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
-    async def trial(number: int) -> State[Any]:
+    async def trial(number: int) -> State[None]:
         request = requests[number]
         try:
             result = await asyncio.to_thread(request.work)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
@@ -27,7 +26,7 @@ from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
 
 
-def optimize(request: RunRequest, out: str | None) -> State[Any]:
+def optimize(request: RunRequest, out: str | None) -> State[None]:
     """Execute a run from its inputs to its result.
 
     Args:

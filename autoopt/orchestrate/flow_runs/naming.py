@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
@@ -65,7 +64,7 @@ def tags_of(session: Session) -> list[str]:
     return [flow_run_name(tag) for tag in tags]
 
 
-def trial_state(result: TrialResult, session: Session) -> State[Any]:
+def trial_state(result: TrialResult, session: Session) -> State[None]:
     """The final state of a trial's task run.
 
     Its message has the outcome, the figures of the run's objectives and constraints, and the reason of a failure.
@@ -80,7 +79,7 @@ def trial_state(result: TrialResult, session: Session) -> State[Any]:
     return Failed(message=message)
 
 
-def chain_state(results: Sequence[TrialResult], executed: int) -> State[Any]:
+def chain_state(results: Sequence[TrialResult], executed: int) -> State[None]:
     """The final state of a chain's flow run, which fails if all trials did."""
     good = sum(result.outcome.good for result in results)
     message = f"{good} of {len(results)} trials ok, {executed} executed now"

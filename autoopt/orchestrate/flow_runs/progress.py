@@ -1,11 +1,11 @@
-"""A run and a sweep as their flow runs show them while they go on: how far they are, and the state of each model."""
+"""Progress artifacts: the share of finished trials of a run, and the state of each model of a sweep."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
@@ -19,33 +19,37 @@ from autoopt.orchestrate.server.outages import best_effort, client_retries
 from autoopt.report.figures import figure_title, rounded_figure
 from autoopt.results import SweepEntry, Trial
 
-EVERY_SECONDS = 2.0
-"""The table is renewed at most so often: of 1,000 models it is 150 kB."""
+UPDATE_SECONDS = 2.0
+"""Shortest interval of updates of the table: with 1,000 models it has 150 kB."""
+
+Row: TypeAlias = dict[str, object]
 
 
 class Progress:
-    """Artifact `progress` of the flow run under way."""
+    """Artifact `progress` of the current flow run."""
 
     def __init__(self, description: str) -> None:
         self._description = description
-        self._made: UUID | None = None
+        self._artifact: UUID | None = None
 
     @best_effort
     def show(self, percent: float) -> None:
-        """How far it is. Tried once: it will soon be shown again."""
+        """Update the artifact. A failed request is not repeated, because the next update follows soon."""
         with client_retries(0):
-            if self._made is None:
-                made: Any = create_progress_artifact(progress=percent, key="progress", description=self._description)
-                self._made = made
+            if self._artifact is None:
+                # Typed as a coroutine, but outside of an event loop it returns the id.
+                created: Any = create_progress_artifact(progress=percent, key="progress", description=self._description)
+                self._artifact = created
             else:
-                update_progress_artifact(self._made, progress=percent)
+                update_progress_artifact(self._artifact, progress=percent)
 
 
 class TrialProgress(Observer):
     """Shows the share of a run's trials that have ended."""
 
     def __init__(self, progress: Progress, budget: int) -> None:
-        self._progress, self._budget = progress, budget
+        self._progress = progress
+        self._budget = budget
         self._trials = 0
 
     def on_trial_end(self, trial: Trial, best: float | None) -> None:
@@ -53,60 +57,60 @@ class TrialProgress(Observer):
         self._progress.show(min(100.0, 100.0 * self._trials / self._budget))
 
 
-class SweepShown(Observer):
-    """Artifacts `progress` and `models` of the flow run under way."""
+class SweepProgress(Observer):
+    """Artifacts `progress` and `models` of the current flow run."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._rows: dict[str, Row] = {}
         self._progress = Progress("")
         self._table: UUID | None = None
-        self._renewed = 0.0
-        self._done = 0
+        self._updated = 0.0
+        self._finished = 0
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
         self._rows = {name: {"model": name, "state": "waiting"} for name in models}
         self._progress = Progress(f"{len(models)} models of the sweep")
-        self._renew()
+        self._update()
 
     def on_model_start(self, name: str) -> None:
         if name in self._rows:
             self._rows[name]["state"] = "running"
-            self._renew()
+            self._update()
 
     def on_model_end(self, entry: SweepEntry) -> None:
-        self._rows[entry.name] = row(entry)
-        self._done += 1
-        self._renew()
+        self._rows[entry.name] = entry_row(entry)
+        self._finished += 1
+        self._update()
 
     @best_effort
-    def _renew(self) -> None:
-        over = self._done == len(self._rows)
-        if not over and self._fresh():
+    def _update(self) -> None:
+        complete = self._finished == len(self._rows)
+        if not complete and time.monotonic() - self._updated < UPDATE_SECONDS:
             return
-        self._renewed = time.monotonic()
-        self._progress.show(100.0 * self._done / max(1, len(self._rows)))
+        self._updated = time.monotonic()
+        self._progress.show(100.0 * self._finished / max(1, len(self._rows)))
         rows = list(self._rows.values())
         if self._table is None:
-            described = f"{len(rows)} models of the sweep; `autoopt best RUN` shows one"
-            made: Any = create_table_artifact(key="models", table=rows, description=described)
-            self._table = made
+            description = f"{len(rows)} models of the sweep; show one with `autoopt best RUN`"
+            created: Any = create_table_artifact(key="models", table=rows, description=description)
+            self._table = created
             return
         with get_client(sync_client=True) as client:
             client.update_artifact(self._table, ArtifactUpdate(data=json.dumps(rows)))
 
-    def _fresh(self) -> bool:
-        return time.monotonic() - self._renewed < EVERY_SECONDS
 
-
-def row(entry: SweepEntry) -> dict[str, Any]:
+def entry_row(entry: SweepEntry) -> Row:
     """The table row of a finished model; its objectives and constraints come first."""
+    row: Row = {"model": entry.name, "state": entry.status, "since last good": entry.compared.verdict}
     result, best = entry.result, entry.best
-    cells: dict[str, Any] = {"model": entry.name, "state": entry.status, "since last good": entry.compared.verdict}
-    cells["best chain"] = best.chain if best else ""
-    if result is not None and best is not None:
-        for metric in dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]):
-            cells[figure_title(metric)] = rounded_figure(metric, best.metrics, best.ratios)
-    cells["run"] = entry.run
-    cells["artifact"] = best.artifact[:12] if best else ""
-    cells["said"] = one_line(entry.reason)
-    return cells
+    row["best chain"] = artifact = ""
+    if best is not None:
+        row["best chain"] = best.chain
+        artifact = best.artifact[:12]
+        if result is not None:
+            for metric in dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]):
+                row[figure_title(metric)] = rounded_figure(metric, best.metrics, best.ratios)
+    row["run"] = entry.run
+    row["artifact"] = artifact
+    row["said"] = one_line(entry.reason)
+    return row

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
@@ -21,7 +22,7 @@ from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 from autoopt.orchestrate.flow_runs.model_run import search_and_show
 from autoopt.orchestrate.flow_runs.naming import flow_run_name, session_run_name, tags_of
-from autoopt.orchestrate.flow_runs.progress import SweepShown
+from autoopt.orchestrate.flow_runs.progress import SweepProgress
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import summary, sweep_markdown
@@ -29,82 +30,86 @@ from autoopt.results import RunResult, SweepResult
 
 
 def sweep_as_flow(request: SweepRequest) -> SweepResult:
-    """Carry out a sweep in this process as flow `sweep`; the engine's errors come out as they are."""
-    outcome: list[SweepResult | BaseException] = []
+    """Run a sweep in this process as flow `sweep`. The engine's errors are raised unchanged."""
+    outcome: Future[SweepResult] = Future()
 
-    def sweep(zoo: str) -> State[Any]:
+    def sweep(zoo: str) -> State[None]:
         try:
-            observer = ObserverGroup(request.observer, SweepShown())
+            observer = ObserverGroup(request.observer, SweepProgress())
             result = run_sweep(replace(request, observer=observer), run_as_flow)
-            outcome.append(result)
         except BaseException as error:
-            outcome.append(error)
+            outcome.set_exception(error)
             return Failed(message=f"{type(error).__name__}: {error}")
-        return _shown(result)
+        outcome.set_result(result)
+        return _final_state(result)
 
     name = flow_run_name(f"sweep {Path(str(request.zoo)).name}")
-    made: Callable[..., Any] = flow(name="sweep", flow_run_name=name, validate_parameters=False)(sweep)
-    made(str(request.zoo), return_state=True)
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+    run: Callable[..., object] = flow(name="sweep", flow_run_name=name, validate_parameters=False)(sweep)
+    run(str(request.zoo), return_state=True)
+    return outcome.result()
 
 
 def nightly(
     zoo: str, dag: str | None, only: str | None, out: str | None, workers: int, data_root: str | None = None
-) -> State[Any]:
-    """A nightly sweep in the flow run under way, chains as deployed runs; a retry goes on where it was interrupted, or
-    measures again."""
+) -> State[None]:
+    """Run a nightly sweep in the current flow run, with chains as deployed runs.
+
+    A retry continues the sweep of this flow run if it was interrupted, and measures again otherwise.
+    """
+    folder = None
+    if out:
+        folder = Path(out)
     request = SweepRequest(
         zoo=Path(zoo),
         dag=dag,
         only=only,
-        out=Path(out) if out else None,
+        out=folder,
         nightly=True,
         resume=flow_run.run_count > 1,
         or_begin=True,
         flow_run=flow_run.id or "",
         workers=workers,
         data_root=data_root,
-        observer=SweepShown(),
+        observer=SweepProgress(),
         opener=PrefectHost,
     )
     try:
-        result = run_sweep(request, _search_below)
+        return _final_state(run_sweep(request, _search_in_subflow))
     except AutooptError as error:
         return Failed(message=str(error))
-    return _shown(result)
 
 
-def _search_below(session: Session) -> RunResult:
-    """A model's search in a sub-flow of its own, its chains as deployed runs."""
-    found: list[RunResult] = []
+def _search_in_subflow(session: Session) -> RunResult:
+    """Run a model's search in a sub-flow of its own, with its chains as deployed runs."""
+    outcome: Future[RunResult] = Future()
 
-    def optimize_model(run: str) -> State[Any]:
-        found.append(search_and_show(session))
-        return Completed(message=found[0].status)
+    def optimize_model(run: str) -> State[None]:
+        result = search_and_show(session)
+        outcome.set_result(result)
+        return Completed(message=result.status)
 
     name = session_run_name(session)
-    made: Callable[..., Any] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
-    from prefect import tags
-
+    subflow: Callable[..., State[Any]] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
     state: State[Any] | None = None
-    with Outage(), tags(*tags_of(session)):  # the flow run has waited for the server itself, for minutes
-        state = made(session.ctx.run, return_state=True)
-    if not found and state is not None:
+    # The flow run has already waited for the server for minutes.
+    with Outage(), tags(*tags_of(session)):
+        state = subflow(session.ctx.run, return_state=True)
+    if outcome.done():
+        return outcome.result()
+    if state is not None:
         state.result(raise_on_failure=True)
-    if not found:
-        raise SystemFailure("the Prefect server does not answer", remedy="start it again, then retry the sweep")
-    return found[0]
+    raise SystemFailure("the Prefect server does not answer", remedy="start it again, then retry the sweep")
 
 
 @best_effort
 def _show(markdown: str) -> None:
-    create_markdown_artifact(key="sweep", markdown=markdown, description="The sweep and what changed")
+    create_markdown_artifact(key="sweep", markdown=markdown, description="The sweep and its changes")
 
 
-def _shown(result: SweepResult) -> State[Any]:
-    """The comparison as an artifact; the state says whether something got worse."""
+def _final_state(result: SweepResult) -> State[None]:
+    """Show the comparison as an artifact; the state fails on a regression."""
     _show(sweep_markdown(result))
-    said = "; ".join(summary(result))
-    return Failed(message=said) if result.failed else Completed(message=said)
+    message = "; ".join(summary(result))
+    if result.failed:
+        return Failed(message=message)
+    return Completed(message=message)
