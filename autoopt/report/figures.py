@@ -14,7 +14,7 @@ from autoopt.metrics import (
     known_metric,
 )
 from autoopt.report.formatting import metric_text, ratio_text
-from autoopt.results import ModelResult, RunResult, TrialResult
+from autoopt.results import ModelResult, RunResult, TrialResult, values_of
 
 QUALITY_KINDS: tuple[Kind, ...] = ("task", "fidelity", "custom")
 
@@ -55,8 +55,7 @@ def metrics_of(result: RunResult) -> tuple[str, ...]:
 def trial_figures(result: TrialResult, headlines: Iterable[str]) -> list[str]:
     """The figures of a trial: its headlines, then the size and the first quality metric."""
     quality = [name for name in result.metrics if is_quality(name)][:1]
-    values = {name: estimate.value for name, estimate in result.metrics.items()}
-    return figures(dict.fromkeys((*headlines, "size", *quality)), values, result.ratios)
+    return figures(dict.fromkeys((*headlines, "size", *quality)), values_of(result.metrics), result.ratios)
 
 
 def model_figures(model: ModelResult, metrics: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from autoopt.errors import one_line
 from autoopt.metrics import headline_metrics
+from autoopt.outcome import Outcome
 from autoopt.report.figures import figure, figure_title, first_objective, is_quality
 from autoopt.report.formatting import number_text, params_text, short
 from autoopt.report.lineage import lineage_lines
@@ -16,7 +17,7 @@ from autoopt.report.plots import best_so_far, trade_offs
 from autoopt.report.run import run_table, summary, target_table
 from autoopt.report.svg import render
 from autoopt.report.table import Table
-from autoopt.results import RunResult, Trial
+from autoopt.results import RunResult, Trial, values_of
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #2a7f62; --bad: #b0413e; --front: #d08700; }
@@ -62,17 +63,17 @@ def html_report(
     title = f"{name or 'run'} {short(result.run)}"
     heading = f"<h1>{escape(one_line(title))}</h1>"
     lines = [f"<p>{escape(line)}</p>" for line in summary(result)]
-    origin = _section("Lineage of the best model", _preformatted(lineage_lines(lineage))) if lineage else ""
+    origin = ""
+    if lineage:
+        text = "\n".join(lineage_lines(lineage))
+        origin = _section("Lineage of the best model", f"<pre>{escape(text)}</pre>")
     if not result.targets:
-        parts = [heading, table_html(run_table(result)), *lines, *_measured(result)]
-        return page(title, [*parts, *_plots(result, trials), origin, _trials_section(trials, result)])
+        return page(title, [heading, table_html(run_table(result)), *lines, *_search(result, trials, origin)])
     parts = [heading, *lines, origin]
     for target in result.targets:
-        own_trials = (target_trials or {}).get(target.name, ())
         parts.append(f"<h1>{escape(one_line(f'Target {target.name}'))}</h1>")
         parts.append(table_html(target_table(result, target)))
-        parts += [*_measured(target.result), *_plots(target.result, own_trials)]
-        parts.append(_trials_section(own_trials, target.result))
+        parts += _search(target.result, (target_trials or {}).get(target.name, ()))
     return page(title, parts)
 
 
@@ -98,42 +99,39 @@ def table_html(table: Table) -> str:
     return f'<div class="scroll"><table>{caption}<thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
-def trials_table(trials: Sequence[Trial], result: RunResult) -> Table:
-    """Every trial: its chain and point, its outcome, its figures.
-
-    Args:
-        trials: the trials, in the order of the rows.
-        result: the run, whose objectives and constraints come first.
-    """
+def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
+    """Every trial: its chain and point, its outcome, its figures; the run's objectives and constraints come first."""
     quality = [name for trial in trials for name in trial.result.metrics if is_quality(name)]
-    metrics = list(dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size", *quality]))
+    metrics = list(dict.fromkeys([*headline_metrics(run.objectives, run.constraints), "size", *quality]))
     rows = []
     for trial in trials:
-        outcome = str(trial.result.outcome)
-        if outcome == "ok" and not trial.feasible:
+        result = trial.result
+        outcome = str(result.outcome)
+        if result.outcome is Outcome.OK and not result.feasible:
             outcome = "breaks a constraint"
-        values = {name: estimate.value for name, estimate in trial.result.metrics.items()}
-        cells = [figure(name, values, trial.result.ratios) or "-" for name in metrics]
-        seconds, message = f"{number_text(trial.result.seconds)} s", trial.result.explanation
-        params = params_text(trial.result.point)
-        rows.append((str(trial.number), trial.chain, params, outcome, *cells, seconds, message))
+        row = [str(trial.number), trial.chain, params_text(result.point), outcome]
+        values = values_of(result.metrics)
+        row += [figure(name, values, result.ratios) or "-" for name in metrics]
+        row += [f"{number_text(result.seconds)} s", result.explanation]
+        rows.append(tuple(row))
     titles = [figure_title(name) for name in metrics]
     columns = ("trial", "chain", "parameters", "outcome", *titles, "time", "message")
     return Table(columns, tuple(rows), right=frozenset({0, *range(4, 5 + len(metrics))}))
 
 
-def _measured(result: RunResult) -> list[str]:
-    return [table_html(table) for table in measured_tables(result.best, outputs=True)]
-
-
-def _plots(result: RunResult, trials: Sequence[Trial]) -> list[str]:
-    """The plots of one search, each with its heading; those without data are left out."""
-    objective = first_objective(result).metric
-    so_far = render(best_so_far(trials, first_objective(result)))
-    sections = [_section("Best so far", so_far + _legend() if so_far else "")]
+def _search(result: RunResult, trials: Sequence[Trial], origin: str = "") -> list[str]:
+    """The measurements, plots and trials of one search; `origin` is the section on the best model's lineage."""
+    objective = first_objective(result)
+    parts = [table_html(table) for table in measured_tables(result.best, outputs=True)]
+    so_far = render(best_so_far(trials, objective))
+    if so_far:
+        parts.append(_section("Best so far", so_far + _legend()))
     for metric, plot in trade_offs(result, trials).items():
-        sections.append(_section(escape(f"{objective} and {metric}"), render(plot)))
-    return sections
+        parts.append(_section(escape(f"{objective.metric} and {metric}"), render(plot)))
+    parts.append(origin)
+    if trials:
+        parts.append(_section("Trials", table_html(trials_table(trials, result))))
+    return parts
 
 
 def _legend() -> str:
@@ -145,17 +143,8 @@ def _legend() -> str:
     return f'<p class="legend">{", ".join(entries)}; {note}</p>'
 
 
-def _trials_section(trials: Sequence[Trial], result: RunResult) -> str:
-    return _section("Trials", table_html(trials_table(trials, result)) if trials else "")
-
-
 def _section(title: str, body: str) -> str:
     return f"<h2>{title}</h2>\n{body}" if body else ""
-
-
-def _preformatted(lines: Sequence[str]) -> str:
-    text = "\n".join(lines)
-    return f"<pre>{escape(text)}</pre>"
 
 
 def _row_html(table: Table, cells: Sequence[str], tag: str, attributes: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import TextIO
 
@@ -13,6 +13,9 @@ from autoopt.report.formatting import counts_text, metric_text, params_text, plu
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results import ModelResult, RunResult, TargetResult
+
+SURELY_FASTER = 0.95
+"""Upper bound of a latency ratio below which the verdict names a speed-up."""
 
 
 def write_run(result: RunResult, stream: TextIO, *, verbose: bool = False) -> None:
@@ -44,36 +47,43 @@ def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), 
     """One row each for the source, the best model and the rest of the front; every metric, and its ratio if it has one.
 
     Args:
-        extra: further models with their labels, shown unless they are among those of the run.
+        result: The result of the run.
+        extra: Further models with their labels, shown unless they are among those of the run.
+        title: Title of the table; the run's id and status by default.
     """
     models = labelled_models(result)
     keys = {model.candidate.key for _, model in models}
     models += [(label, model) for label, model in extra if model.candidate.key not in keys]
     metrics = metrics_of(result)
+    ratios = {name for _, model in models if not model.is_source for name in model.ratios if is_ratio_metric(name)}
     columns = ["model"]
     for name in metrics:
         columns.append(name)
-        if _has_ratio(name, models):
+        if name in ratios:
             columns.append("ratio")
-    rows = []
-    for label, model in models:
-        cells = [_label(label, model)]
-        for name in metrics:
-            cells.append(metric_text(name, model.metrics[name]) if name in model.metrics else "-")
-            if _has_ratio(name, models):
-                ratio = Estimate.exact(1.0) if model.is_source else model.ratios.get(name)
-                cells.append(ratio_text(ratio) if ratio else "-")
-        rows.append((*cells, chain_text(model)))
     best_row = None
     if result.best is not None:
         best_row = 0 if result.best.is_source else 1
     return Table(
         columns=(*columns, "chain and its parameters"),
-        rows=tuple(rows),
+        rows=tuple(_row(label, model, metrics, ratios) for label, model in models),
         title=title or f"run {short(result.run)}: {result.status}",
         right=frozenset(range(1, len(columns))),
         strong=best_row,
     )
+
+
+def _row(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str]) -> tuple[str, ...]:
+    cells = [_label(label, model)]
+    for name in metrics:
+        cells.append(metric_text(name, model.metrics[name]) if name in model.metrics else "-")
+        if name not in ratios:
+            continue
+        if model.is_source:
+            cells.append(ratio_text(Estimate.exact(1.0)))
+        else:
+            cells.append(ratio_text(model.ratios[name]) if name in model.ratios else "-")
+    return (*cells, chain_text(model))
 
 
 def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
@@ -109,11 +119,7 @@ def chain_text(model: ModelResult) -> str:
 
 def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
     """The caveats, notes and the answer, a line each; with `verbose`, also the work that was done."""
-    lines = [*_caveats(result), *(f"note: {one_line(note)}" for note in result.notes)]
-    total, _, outcomes = counts_text(result.trials).partition(": ")
-    parts = [plural(int(total), "trial"), outcomes]
-    trials = ": ".join(part for part in parts if part)
-    lines.append(f"{trials} ({result.stopped})" if result.stopped else trials)
+    lines = [*_caveats(result), *(f"note: {one_line(note)}" for note in result.notes), _trials_line(result)]
     if verbose:
         for name, counts in (("pass runs", result.pass_runs), ("evaluations", result.evaluations)):
             lines.append(f"{name}: {counts.executed} executed, {counts.reused} reused")
@@ -128,15 +134,21 @@ def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
     return [*lines, single_verdict(result)]
 
 
+def _trials_line(result: RunResult) -> str:
+    """`3 trials: 2 ok, 1 refused (stopped at 3 trials)`."""
+    total, colon, outcomes = counts_text(result.trials).partition(": ")
+    text = f"{plural(int(total), 'trial')}{colon}{outcomes}"
+    return f"{text} ({result.stopped})" if result.stopped else text
+
+
 def _caveats(result: RunResult) -> list[str]:
     """The caveats of all models, each once, with the models that it applies to."""
-    results = [target.result for target in result.targets] or [result]
-    labels: dict[str, list[str]] = {}
-    for part in results:
+    models_by_flag: dict[str, list[str]] = {}
+    for part in [target.result for target in result.targets] or [result]:
         for label, model in labelled_models(part):
             for flag in model.flags:
-                labels.setdefault(one_line(flag), []).append(_label(label, model))
-    return [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in labels.items()]
+                models_by_flag.setdefault(one_line(flag), []).append(_label(label, model))
+    return [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in models_by_flag.items()]
 
 
 def verdict(result: RunResult) -> str:
@@ -146,14 +158,12 @@ def verdict(result: RunResult) -> str:
         return "no model meets the constraints"
     if best.is_source:
         return "no candidate was measurably better; keeping your model"
-    metrics = metrics_of(result)
-    gains = model_figures(best, [name for name in metrics if name in best.ratios and is_ratio_metric(name)])
-    latencies = [name for name in metrics if _is_latency(name) and name in best.ratios]
-    if latencies:
-        speed = best.ratios[latencies[0]]
-        if speed.value > 0 and speed.high < 0.95:
-            gains.append(f"{1 / speed.value:.1f} times as fast")
-    return ", ".join([f"best: {best.chain}", *gains])
+    metrics = [name for name in metrics_of(result) if is_ratio_metric(name) and name in best.ratios]
+    parts = [f"best: {best.chain}", *model_figures(best, metrics)]
+    latency = next((name for name in metrics if name in WARM_LATENCIES), None)
+    if latency is not None and 0 < best.ratios[latency].high < SURELY_FASTER:
+        parts.append(f"{1 / best.ratios[latency].value:.1f} times as fast")
+    return ", ".join(parts)
 
 
 def single_verdict(result: RunResult) -> str:
@@ -176,14 +186,6 @@ def _origin(target: TargetResult) -> str:
     if best is None or best.is_source or target.made_on == target.name:
         return ""
     return f" (found by the search for {target.made_on})"
-
-
-def _is_latency(metric: str) -> bool:
-    return metric in WARM_LATENCIES
-
-
-def _has_ratio(metric: str, models: Sequence[tuple[str, ModelResult]]) -> bool:
-    return is_ratio_metric(metric) and any(metric in model.ratios for _, model in models if not model.is_source)
 
 
 def _label(label: str, model: ModelResult) -> str:

@@ -28,32 +28,35 @@ def write_sweep(result: SweepResult, stream: TextIO) -> None:
 def models_table(result: SweepResult) -> Table:
     """One row for each model: its status, its best model with its figures, and how that compares with earlier."""
     metrics = sweep_metrics(result.models)
-    rows = []
-    for entry in result.models:
-        status = entry.status
-        if entry.result is not None and entry.result.reused:
-            status = f"{status} (unchanged)"
-        best = chain_text(entry.best) if entry.best else one_line(entry.reason or "-")
-        figures = [figure(name, entry.best.metrics, entry.best.ratios) if entry.best else "" for name in metrics]
-        cells = [text or "-" for text in figures]
-        rows.append((entry.name, ", ".join(entry.tags), status, best, *cells, entry.compared.verdict))
     titles = [figure_title(name) for name in metrics]
     columns = ("model", "tags", "status", "best model", *titles, "since last good")
-    return Table(columns, tuple(rows), title=_title(result))
+    rows = tuple(_row(entry, metrics) for entry in result.models)
+    return Table(columns, rows, title=_title(result))
+
+
+def _row(entry: SweepEntry, metrics: Sequence[str]) -> tuple[str, ...]:
+    status, best = entry.status, entry.best
+    if entry.result is not None and entry.result.reused:
+        status = f"{status} (unchanged)"
+    if best is None:
+        cells = [one_line(entry.reason or "-"), *["-"] * len(metrics)]
+    else:
+        cells = [chain_text(best), *(figure(name, best.metrics, best.ratios) or "-" for name in metrics)]
+    return (entry.name, ", ".join(entry.tags), status, *cells, entry.compared.verdict)
 
 
 def sweep_metrics(entries: Sequence[SweepEntry]) -> tuple[str, ...]:
     """The metrics that the table of a sweep shows: the models' objectives and constraints, the size, a quality."""
-    results = [entry.result for entry in entries if entry.result is not None]
-    names: dict[str, None] = {}
-    for run in results:
-        names |= dict.fromkeys(headline_metrics(run.objectives, run.constraints))
-    names["size"] = None
-    if not any(is_quality(name) for name in names):
-        measured = [name for run in results if run.best is not None for name in run.best.metrics]
-        quality = [name for name in measured if is_quality(name)][:1]
-        names |= dict.fromkeys(quality)
-    return tuple(names)
+    headlines: list[str] = []
+    quality: list[str] = []
+    for entry in entries:
+        if entry.result is not None:
+            headlines += headline_metrics(entry.result.objectives, entry.result.constraints)
+        if entry.best is not None:
+            quality += [name for name in entry.best.metrics if is_quality(name)]
+    if any(is_quality(name) for name in headlines):
+        quality = []
+    return tuple(dict.fromkeys([*headlines, "size", *quality[:1]]))
 
 
 def changes_table(result: SweepResult) -> Table:
@@ -89,15 +92,18 @@ def summary(result: SweepResult) -> list[str]:
         lines.append(f"improvements: {', '.join(result.improvements)}")
     if result.environment_changes:
         lines.append(f"possible cause, the environment changed: {'; '.join(result.environment_changes)}")
-    other_inputs = {entry.name: entry.compared.other_inputs for entry in result.models if entry.compared.other_inputs}
-    lines += [f"possible cause, {name} has other inputs: {'; '.join(other)}" for name, other in other_inputs.items()]
-    flags = {entry.name: entry.best.flags for entry in result.models if entry.best is not None and entry.best.flags}
-    lines += [f"* {name}: {one_line('; '.join(caveats))}" for name, caveats in flags.items()]
+    flags = []
+    for entry in result.models:
+        if entry.compared.other_inputs:
+            lines.append(f"possible cause, {entry.name} has other inputs: {'; '.join(entry.compared.other_inputs)}")
+        if entry.best is not None and entry.best.flags:
+            flags.append(f"* {entry.name}: {one_line('; '.join(entry.best.flags))}")
+    lines += flags
     if not result.regressions:
         lines.append("no regression")
     elif result.accepted:
         lines.append("accepted: this sweep is the new baseline, regressions included")
-    if not any(entry.status == OK for entry in result.models):
+    if OK not in counts:
         lines.append("no model has a result")
     return lines
 

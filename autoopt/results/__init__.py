@@ -4,7 +4,7 @@ Start with `run.py`: `RunResult` is the document that `autoopt run --json` print
 """
 
 from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult
-from autoopt.results.model import SOURCE, Baseline, ModelResult
+from autoopt.results.model import SOURCE, Baseline, ModelResult, values_of
 from autoopt.results.run import BestSingleModel, RunResult, TargetResult, WorkCounts
 from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.trial import IntermediateResult, Trial, TrialResult
@@ -27,4 +27,5 @@ __all__ = [
     "Trial",
     "TrialResult",
     "WorkCounts",
+    "values_of",
 ]

@@ -57,6 +57,11 @@ class ModelResult:
         return json_codec.from_json(ModelResult, {**upgrade_model(data, schema), "measured": measured})
 
 
+def values_of(estimates: Mapping[str, Estimate]) -> dict[str, float]:
+    """The point values of estimates, by name."""
+    return {name: estimate.value for name, estimate in estimates.items()}
+
+
 @dataclass(frozen=True)
 class Baseline:
     """The source model as it was measured."""

@@ -17,7 +17,7 @@ from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import get_metric
-from autoopt.results import ModelResult
+from autoopt.results import ModelResult, values_of
 from autoopt.search.choice import choose_best
 from autoopt.search.pareto import Scored, pareto_front
 from autoopt.spec.search import Choose
@@ -95,8 +95,7 @@ class Ranking:
         return is_certain_gain(trial.result, objective.metric, maximize=objective.goal == "maximize")
 
     def _source_score(self) -> Scored:
-        values = {name: estimate.value for name, estimate in self.baseline.metrics.items()}
-        return Scored(values, passes=0, chain="", order=-1)
+        return Scored(values_of(self.baseline.metrics), passes=0, chain="", order=-1)
 
     def _scored(self, trials: Sequence[CompletedTrial]) -> dict[Scored, CompletedTrial]:
         """The distinct feasible trials that have a value of every objective."""

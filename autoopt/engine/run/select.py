@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autoopt.engine.run.measurement_summary import stored_summary
-from autoopt.engine.run.trial import CompletedTrial, objective_values
+from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import SOURCE, ModelResult, TrialResult
+from autoopt.results import SOURCE, ModelResult, TrialResult, values_of
 
 
 def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
@@ -34,7 +34,7 @@ def source_model(ctx: RunContext, baseline: Measurements) -> ModelResult:
         path=ctx.model_path(ctx.problem.source),
         session_options=dict(ctx.problem.source.session_options),
         chain=SOURCE,
-        metrics=_values(baseline.metrics),
+        metrics=values_of(baseline.metrics),
         intervals=dict(baseline.metrics),
         ratios={name: Estimate.exact(1.0) for name, estimate in baseline.metrics.items() if estimate.value},
         flags=caveats,
@@ -55,7 +55,7 @@ def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
         chain=trial.chain.name,
         passes=tuple(node.id for node in trial.chain.nodes if not node.inserted),
         params={node.id: dict(configs[node.id]) for node in trial.chain.nodes},
-        metrics=_values(result.metrics),
+        metrics=values_of(result.metrics),
         intervals=dict(result.metrics),
         ratios=dict(result.ratios),
         point=result.point,
@@ -99,7 +99,3 @@ def comparable_values(trial: CompletedTrial, baseline: Mapping[str, Estimate]) -
 
 def _precedence(trial: CompletedTrial) -> tuple[int, str, int]:
     return pass_count(trial), trial.chain.id, trial.number
-
-
-def _values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    return {name: estimate.value for name, estimate in estimates.items()}

@@ -14,7 +14,7 @@ from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, eva
 from autoopt.errors import AutooptError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
-from autoopt.results import Baseline, MeasurementSummary, ModelResult, SweepEntry
+from autoopt.results import Baseline, MeasurementSummary, ModelResult, SweepEntry, values_of
 from autoopt.results.sweep import BROKEN
 
 
@@ -84,7 +84,7 @@ def _measure(
     intervals = {**model.intervals, **measured.metrics}
     return measured, replace(
         model,
-        metrics=_values(intervals),
+        metrics=values_of(intervals),
         intervals=intervals,
         ratios={**model.ratios, **measured.ratios},
         measured=summary,
@@ -95,8 +95,4 @@ def _measure(
 def _with_figures(baseline: Baseline, figures: Mapping[str, Estimate]) -> Baseline:
     exact = {name: Estimate.exact(value) for name, value in baseline.metrics.items()}
     intervals = {**exact, **baseline.intervals, **figures}
-    return replace(baseline, metrics=_values(intervals), intervals=intervals)
-
-
-def _values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    return {name: estimate.value for name, estimate in estimates.items()}
+    return replace(baseline, metrics=values_of(intervals), intervals=intervals)

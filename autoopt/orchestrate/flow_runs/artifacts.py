@@ -14,7 +14,7 @@ from autoopt.report.figures import figure, figure_title, first_objective, rounde
 from autoopt.report.formatting import params_text
 from autoopt.report.plots import best_so_far, trade_offs
 from autoopt.report.svg import picture
-from autoopt.results import ModelResult, RunResult, Trial
+from autoopt.results import ModelResult, RunResult, Trial, values_of
 from autoopt.search.pareto import Scored, pareto_front
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials
@@ -77,13 +77,12 @@ def _front(trials: Sequence[Trial], result: RunResult) -> tuple[ModelResult, ...
     objectives = [first_objective(result), Objective("size", "minimize")]
     scored = {}
     for trial in trials:
-        values = {name: estimate.value for name, estimate in trial.result.metrics.items()}
         if trial.feasible:
-            scored[Scored(values, order=trial.number)] = trial
+            scored[Scored(values_of(trial.result.metrics), order=trial.number)] = trial
     front = [scored[score] for score in pareto_front(list(scored), objectives)]
     models = []
     for trial in front:
-        values = {name: estimate.value for name, estimate in trial.result.metrics.items()}
+        values = values_of(trial.result.metrics)
         models.append(ModelResult(chain=trial.chain, metrics=values, ratios=trial.result.ratios))
     return tuple(models)
 
@@ -96,7 +95,7 @@ def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
         "outcome": str(result.outcome),
         "feasible": result.violation <= 0,
     }
-    values = {name: estimate.value for name, estimate in result.metrics.items()}
+    values = values_of(result.metrics)
     for name in metrics:
         row[figure_title(name)] = rounded_figure(name, values, result.ratios)
     row["artifact"] = ""
