@@ -1,4 +1,4 @@
-"""How an artifact came to be, from the source model on."""
+"""The lineage of an artifact, from the source model on, as lines of text."""
 
 from __future__ import annotations
 
@@ -16,52 +16,55 @@ def write_lineage(document: Mapping[str, Any], stream: TextIO) -> None:
 
 
 def lineage_lines(document: Mapping[str, Any]) -> list[str]:
-    """One line for the source, then for each step what it did and, where it is not the last one's, its environment."""
+    """One line for the source, then for each step its result, and its environment if it differs from the last one's."""
     lines = [f"source    {short(str(document.get('source', '')))}"]
-    environment: Any = None
-    if document.get("converted"):
-        lines.append(_step("converted by", document["converted"]))
-        lines += _reports(document["converted"])
+    converted = document.get("converted")
+    if converted:
+        lines += [_step_line("converted by", converted), *_report_lines(converted)]
+    environment: object = None
     for number, step in enumerate(document.get("steps") or (), start=1):
         if step.get("environment") and step["environment"] != environment:
             environment = step["environment"]
-            lines.append(f"  with {_environment(environment)}")
-        lines.append(_step(number, step))
-        lines += [
-            f"     gave up {_params(a)}: {one_line(str(a.get('reason', '')))}" for a in step.get("attempts") or ()
-        ]
-        lines += _reports(step)
+            lines.append(f"  with {_environment_text(environment)}")
+        lines.append(_step_line(f"{number}.", step))
+        for attempt in step.get("attempts") or ():
+            lines.append(f"     gave up {_params(attempt)}: {one_line(str(attempt.get('reason', '')))}")
+        lines += _report_lines(step)
     for step in document.get("analyses") or ():
         lines.append(f"  {one_line(str(step.get('pass', '')))} of {short(str(step.get('input', '')))}")
-        lines += _reports(step)
+        lines += _report_lines(step)
     lines.append(f"artifact  {one_line(str(document.get('artifact', '')))}")
     return lines
 
 
-def _reports(step: Mapping[str, Any]) -> list[str]:
-    return [f"     {one_line(name)}: {value_text(report)}" for name, report in (step.get("reports") or {}).items()]
+def _step_line(place: str, step: Mapping[str, Any]) -> str:
+    name, change = one_line(str(step.get("pass", ""))), _change(step)
+    seconds = float(step.get("seconds") or 0)
+    line = f"  {place} {name}  {change}  {step.get('outcome', '')}, {seconds:.2f} s"
+    params = _params(step)
+    return f"{line}  {params}" if params else line
+
+
+def _change(step: Mapping[str, Any]) -> str:
+    return f"{short(str(step.get('input', '')))} -> {short(str(step.get('output', '')))}"
 
 
 def _params(step: Mapping[str, Any]) -> str:
     return params_text({"": step.get("params") or {}}).removeprefix(": ")
 
 
-def _step(number: int | str, step: Mapping[str, Any]) -> str:
-    name = one_line(str(step.get("pass", "")))
-    params = _params(step)
-    made = f"{short(str(step.get('input', '')))} -> {short(str(step.get('output', '')))}"
-    place = f"{number}." if isinstance(number, int) else number
-    text = f"  {place} {name}  {made}  {step.get('outcome', '')}, {float(step.get('seconds') or 0):.2f} s"
-    return f"{text}  {params}" if params else text
+def _report_lines(step: Mapping[str, Any]) -> list[str]:
+    reports = step.get("reports") or {}
+    return [f"     {one_line(name)}: {value_text(report)}" for name, report in reports.items()]
 
 
-def _environment(environment: Any) -> str:
+def _environment_text(environment: object) -> str:
+    """`onnx 1.23.2, cpu (model x, cores 2)`; older documents have a digest instead of the values."""
     if not isinstance(environment, Mapping):
         return short(str(environment))
     parts = []
     for name, value in environment.items():
-        if isinstance(value, Mapping):
-            value = f"({_environment(value)})"
-        if value not in (None, "", "()"):
-            parts.append(f"{one_line(str(name))} {value_text(value)}")
+        text = f"({_environment_text(value)})" if isinstance(value, Mapping) else value_text(value)
+        if text not in ("", "()", "null"):
+            parts.append(f"{one_line(str(name))} {text}")
     return ", ".join(parts)

@@ -68,7 +68,8 @@ def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list
     """Tables of the throughput and of the profiles, if they were measured.
 
     Args:
-        outputs: add a table of the outputs if there are several.
+        model: The best model of a run, if there is one.
+        outputs: Add a table of the outputs if there are several.
     """
     if model is None:
         return []

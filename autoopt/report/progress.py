@@ -166,7 +166,8 @@ def trial_line(trial: Trial, metrics: Sequence[str]) -> str:
     """A trial in one line: `trial 3: fold -> static [static: per_channel=true]: latency_p50 0.301x (...)`.
 
     Args:
-        metrics: the metrics to show first.
+        trial: The finished trial.
+        metrics: The metrics to show first.
     """
     result = trial.result
     params = params_text(result.point)

@@ -31,26 +31,27 @@ class EarlierEntry:
 
 def compare_entry(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryComparison:
     """Compare an entry with the same model's entries of good sweeps, newest first."""
-    sweep = earlier[0].sweep if earlier else ""
     if entry.status == MISSING:
-        return EntryComparison(MISSING, sweep)
+        return EntryComparison(MISSING, earlier[0].sweep if earlier else "")
     if not earlier:
         return EntryComparison("new")
     last = earlier[0].entry
+    works, worked = entry.status == OK, last.status == OK
     changes: list[MetricChange] = []
     verdict = "same"
-    if entry.status == OK and last.status == OK:
+    if works and worked:
         changes = _changes(entry, earlier)
         verdict = _verdict(changes, _objectives(entry))
-    elif entry.status == OK:
-        verdict = "works again"
-    elif last.status == OK:
-        verdict = "fails"
+    elif works or worked:
+        verdict = "works again" if works else "fails"
     if verdict == "same":
-        return EntryComparison(verdict, sweep, tuple(changes))
-    inputs = differences(last.inputs, entry.inputs) if last.inputs and entry.inputs else []
+        return EntryComparison(verdict, earlier[0].sweep)
     causes = differences(last.environment, entry.environment)
-    return EntryComparison(verdict, sweep, tuple(changes), tuple(causes), tuple(inputs))
+    inputs = differences(last.inputs, entry.inputs)
+    if not last.inputs or not entry.inputs:
+        # Entries of older versions, and those of models that failed, do not list their inputs.
+        inputs = []
+    return EntryComparison(verdict, earlier[0].sweep, tuple(changes), tuple(causes), tuple(inputs))
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:

@@ -35,9 +35,12 @@ def export(
     Existing files with these names are replaced, each atomically.
 
     Args:
-        source: digest of the source model.
-        steps: the lineage of the model, from the source on.
-        replay_environment: calibration data, user script and accelerator that the passes ran with.
+        store: The store with the model's files.
+        model: The model to export.
+        out: The folder.
+        source: Digest of the source model.
+        steps: The lineage of the model, from the source on.
+        replay_environment: Calibration data, user script and accelerator that the passes ran with.
 
     Raises:
         InputError: the folder cannot be written.

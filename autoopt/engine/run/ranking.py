@@ -6,14 +6,13 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from autoopt.engine.run.select import (
-    comparable_values,
     distinct_feasible,
     is_certain_gain,
     pass_count,
     source_model,
     trial_model,
 )
-from autoopt.engine.run.trial import CompletedTrial
+from autoopt.engine.run.trial import CompletedTrial, objective_values
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import get_metric
@@ -58,7 +57,8 @@ class Ranking:
         """The best model; the source model if it meets the constraints and no trial certainly gains on it.
 
         Args:
-            only: keys of the candidates to choose from; empty for all.
+            trials: The trials to rank.
+            only: Keys of the candidates to choose from; empty for all.
         """
         objectives = self.ctx.problem.goal.objectives
         scored = self._scored(trials)
@@ -103,7 +103,7 @@ class Ranking:
         scored = {}
         for trial in distinct_feasible(trials, self.ctx.problem.source):
             if all(objective.metric in trial.result.metrics for objective in objectives):
-                values = comparable_values(trial, self.baseline.metrics)
+                values = objective_values(trial.result, self.baseline.metrics)
                 scored[Scored(values, pass_count(trial), trial.chain.id, trial.number)] = trial
         return scored
 

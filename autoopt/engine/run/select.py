@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.trial import CompletedTrial
@@ -90,11 +90,6 @@ def is_certain_gain(result: TrialResult, metric: str, *, maximize: bool) -> bool
     if maximize:
         return ratio.low > 1
     return ratio.high < 1
-
-
-def comparable_values(trial: CompletedTrial, baseline: Mapping[str, Estimate]) -> dict[str, float]:
-    """The trial's metric values for comparison with other trials."""
-    return objective_values(trial.result, dict(baseline))
 
 
 def _precedence(trial: CompletedTrial) -> tuple[int, str, int]:

@@ -82,56 +82,38 @@ class SweepHistory:
     def good_entries(self, sweep: str, models: Sequence[ModelNames]) -> dict[ModelNames, list[EarlierEntry]]:
         """The latest good entries of earlier sweeps by model, newest first; at most `NIGHTS` of each model."""
         good: dict[Key, list[EarlierEntry]] = {}
-
-        def entries(names: ModelNames) -> list[EarlierEntry]:
-            return good.get((names.listed, names.called)) or good.get(("", names.name), [])
-
-        for record in self._records():
-            if models and all(len(entries(names)) == NIGHTS for names in models):
-                break
-            if record.id == sweep or record.status != "finished" or record.result is None:
-                continue
+        latest: dict[ModelNames, list[EarlierEntry]] = {}
+        for record in self._finished(sweep):
+            accepted = record.settings.get("accept")
             for entry in self._result(record).models:
-                if record.settings.get("accept") or not entry.compared.regressed:
-                    entries_of_model = good.setdefault(self._key(entry), [])
-                    if len(entries_of_model) < NIGHTS:
-                        entries_of_model.append(EarlierEntry(record.id, entry))
-        return {names: entries(names) for names in models}
+                if accepted or not entry.compared.regressed:
+                    good.setdefault(self._key(entry), []).append(EarlierEntry(record.id, entry))
+            latest = {names: self._entries_of(names, good)[:NIGHTS] for names in models}
+            if models and all(len(entries) == NIGHTS for entries in latest.values()):
+                break
+        return latest or {names: [] for names in models}
 
     def missing_models(self, sweep: str, only: str | None, items: Sequence[ZooItem]) -> list[SweepEntry]:
         """Entries for models of the last finished sweep with the same tag that their line no longer yields.
 
         They are listed until the sweep that lists them is accepted, or the line is removed.
         """
-        last = self._last_finished(sweep, only)
-        if last is None:
+        earlier = [record for record in self._finished(sweep) if record.settings.get("only") == only]
+        if not earlier:
             return []
-        lines = {listed(model) for _, model in self._zoo.lines(only)}
+        last = earlier[0]
         present = {(item.listed, item.called) for item in items}
         present_paths = {item.shown_path for item in items if not item.reason}
+        gone = []
+        for entry in self._result(last).models:
+            accepted = entry.status == MISSING and last.settings.get("accept")
+            here = (entry.listed, entry.called) in present or entry.path in present_paths
+            if entry.found and not accepted and not here:
+                gone.append(entry)
+        lines = {listed(model) for _, model in self._zoo.lines(only)}
         reasons = {item.listed: item.reason for item in items if item.reason}
         names = {item.name for item in items}
-        missing = []
-        for entry in self._result(last).models:
-            if entry.listed not in lines or not entry.found:
-                continue
-            if (entry.listed, entry.called) in present or entry.path in present_paths:
-                continue
-            if entry.status == MISSING and last.settings.get("accept"):
-                continue
-            missing.append(
-                SweepEntry(
-                    name=free_name(entry.name, names),
-                    status=MISSING,
-                    path=entry.path,
-                    tags=entry.tags,
-                    listed=entry.listed,
-                    called=entry.called,
-                    reason=reasons.get(entry.listed) or f"no longer in {entry.listed}",
-                    environment=environment(),
-                )
-            )
-        return missing
+        return [_missing(entry, reasons, names) for entry in gone if entry.listed in lines]
 
     def last_environment(self, sweep: str) -> Mapping[str, object]:
         """The environment of the last sweep that measured a model, without hosts that only some models use."""
@@ -153,20 +135,22 @@ class SweepHistory:
             if record.settings.get("of") == self.identity:
                 yield record
 
+    def _finished(self, sweep: str) -> Iterator[SweepRecord]:
+        """The finished sweeps other than `sweep`, newest first."""
+        for record in self._records():
+            if record.id != sweep and record.status == "finished" and record.result is not None:
+                yield record
+
     def _result(self, record: SweepRecord) -> SweepResult:
         if record.id not in self._results:
             self._results[record.id] = SweepResult.from_json(record.result or {})
         return self._results[record.id]
 
-    def _last_finished(self, sweep: str, only: str | None) -> SweepRecord | None:
-        for record in self._records():
-            finished = record.status == "finished" and record.result is not None
-            if finished and record.id != sweep and record.settings.get("only") == only:
-                return record
-        return None
-
     def _key(self, entry: SweepEntry) -> Key:
         return (entry.listed, entry.called) if entry.listed in self._lines else ("", entry.name)
+
+    def _entries_of(self, names: ModelNames, good: Mapping[Key, list[EarlierEntry]]) -> list[EarlierEntry]:
+        return good.get((names.listed, names.called)) or good.get(("", names.name), [])
 
     @cached_property
     def _lines(self) -> Collection[str]:
@@ -188,3 +172,17 @@ class SweepHistory:
             if claim.state == "held":
                 return str(claim.owner)
         return ""
+
+
+def _missing(entry: SweepEntry, reasons: Mapping[str, str], names: set[str]) -> SweepEntry:
+    """The entry of a model that is missing now; its name is added to `names`."""
+    return SweepEntry(
+        name=free_name(entry.name, names),
+        status=MISSING,
+        path=entry.path,
+        tags=entry.tags,
+        listed=entry.listed,
+        called=entry.called,
+        reason=reasons.get(entry.listed) or f"no longer in {entry.listed}",
+        environment=environment(),
+    )

@@ -26,27 +26,36 @@ def measure_again(
     The entry's status changes if the best model now certainly breaks a constraint.
 
     Args:
-        last_best: the best model of the last good sweep.
-        occasion: the sweep; a resumed sweep does not measure twice.
+        session: The session of the run.
+        entry: The model's entry, with the run's result.
+        last_best: The best model of the last good sweep.
+        occasion: The sweep; a resumed sweep does not measure twice.
     """
-    # The budget of minutes is for the search, which may have used it up.
-    ctx = session.ctx.until(float("inf"))
     result = entry.result
     assert result is not None, "the entry of a model that has run"
-    best, source = result.best, ctx.problem.source
-    candidate = source if best is None else best.candidate
-    measured, updated = _measure(ctx, candidate, best or ModelResult(), occasion)
+    # The budget of minutes is for the search, which may have used it up.
+    ctx = session.ctx.until(float("inf"))
+    source = ctx.problem.source
+    candidate = source if result.best is None else result.best.candidate
+    measured, model = _measure(ctx, candidate, result.best or ModelResult(), occasion)
     if measured.outcome.good:
-        source_figures = measured.metrics if candidate.key == source.key else measured.source
-        baseline = _with_figures(result.baseline, source_figures)
-        result = replace(result, baseline=baseline, best=None if best is None else updated)
+        figures = measured.metrics if candidate.key == source.key else measured.source
+        result = replace(result, baseline=_with_figures(result.baseline, figures))
+        if result.best is not None:
+            result = replace(result, best=model)
+            entry = _judged(entry, measured)
         entry = replace(entry, result=result)
-        broken = [verdict.reason for verdict in measured.verdicts if verdict.status == "fails"]
-        if best is not None and broken:
-            reason = f"the best model, measured again, breaks a constraint: {broken[0]}"
-            entry = replace(entry, status=BROKEN, reason=reason)
     if last_best is not None and last_best.candidate.key != candidate.key:
         entry = replace(entry, last_best=_measure_last_best(ctx, last_best, occasion))
+    return entry
+
+
+def _judged(entry: SweepEntry, measured: Measurements) -> SweepEntry:
+    """Return the entry with another status if its best model certainly breaks a constraint."""
+    for verdict in measured.verdicts:
+        if verdict.status == "fails":
+            reason = f"the best model, measured again, breaks a constraint: {verdict.reason}"
+            return replace(entry, status=BROKEN, reason=reason)
     return entry
 
 

@@ -187,6 +187,18 @@ def _parts(entry: ZooEntry) -> Iterable[ZooEntry]:
     path = entry.path
     if "://" not in path or not (path.endswith("/") or "*" in path):
         return [entry]
+    urls = _list_remote(path)
+    if not urls:
+        raise InputError("no models there", where=without_password(path))
+    inner = path.partition(f"{innermost(path)}::")[2]
+    if inner:
+        # A chained URL: the models lie inside a file, as in zip://*.onnx::s3://models/all.zip.
+        urls = [f"{url}::{inner}" for url in urls]
+    return [replace(entry, name=name_of(url), path=url) for url in urls]
+
+
+def _list_remote(path: str) -> list[str]:
+    """The URLs of models and archives in a remote folder or glob, sorted."""
     try:
         system, root = open_filesystem(path)
         pattern = root if "*" in root else f"{root.rstrip('/')}/**"
@@ -194,15 +206,7 @@ def _parts(entry: ZooEntry) -> Iterable[ZooEntry]:
     except Exception as error:  # every file system has its own family of errors
         text = redacted(f"{type(error).__name__}: {error}", path)
         raise InputError(f"cannot be listed ({text})", where=without_password(path)) from None
-    models = [name for name in names if name.endswith(MODELS) or is_archive(name)]
-    if not models:
-        raise InputError("no models there", where=without_password(path))
-    urls = sorted(str(system.unstrip_protocol(name)) for name in models)
-    inner = path.partition(f"{innermost(path)}::")[2]
-    if inner:
-        # A chained URL: the models lie inside a file, as in zip://*.onnx::s3://models/all.zip.
-        urls = [f"{url}::{inner}" for url in urls]
-    return [replace(entry, name=name_of(url), path=url) for url in urls]
+    return sorted(str(system.unstrip_protocol(name)) for name in names if name.endswith(MODELS) or is_archive(name))
 
 
 def _unpacked(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:

@@ -51,7 +51,8 @@ def join_targets(parts: list[TargetPart], until: float) -> JoinedTargets:
     """Measure the good models of each target on all others, then choose.
 
     Args:
-        until: time after which no further measurement begins, on `time.monotonic`.
+        parts: The parts of the run, all searched.
+        until: Time after which no further measurement begins, on `time.monotonic`.
     """
     contenders = find_contenders(parts)
     measured: dict[str, dict[str, CompletedTrial]] = {part.name: {} for part in parts}
@@ -110,14 +111,9 @@ def _best_single(
 ) -> BestSingleModel | None:
     objective = parts[0].open_session.ctx.problem.goal.objectives[0]
     metric, maximize = objective.metric, objective.goal == "maximize"
-    rows: list[SingleCandidate] = []
+    rows = []
     for key, contender in contenders.items():
-        trials = {part.name: measured[part.name].get(key) for part in parts}
-        models = {}
-        for part in parts:
-            trial = trials[part.name]
-            if trial is not None and trial.result.feasible and metric in trial.result.metrics:
-                models[part.name] = trial_model(part.open_session.ctx, trial)
+        models = _models_on_targets(parts, [measured[part.name].get(key) for part in parts], metric)
         if len(models) == len(parts):
             passes, chain = pass_count(contender.trial), contender.trial.chain.id
             rows.append(SingleCandidate(models, contender.made_on, passes, chain))
@@ -132,6 +128,17 @@ def _best_single(
     best = min(rows, key=lambda row: row.rank(metric, paired, maximize))
     how = HOW if paired else HOW.replace("ratios", "values")
     return BestSingleModel(metric, how, best.mean(metric, paired), best.models, best.made_on)
+
+
+def _models_on_targets(
+    parts: Sequence[TargetPart], trials: Sequence[CompletedTrial | None], metric: str
+) -> dict[str, ModelResult]:
+    """The model of a candidate's trials on each target where it is feasible and has the metric."""
+    models = {}
+    for part, trial in zip(parts, trials, strict=True):
+        if trial is not None and trial.result.feasible and metric in trial.result.metrics:
+            models[part.name] = trial_model(part.open_session.ctx, trial)
+    return models
 
 
 @dataclass(frozen=True)
