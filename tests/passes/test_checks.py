@@ -11,7 +11,7 @@ from bench import saved, step
 from micro_models import MODELS, made, normal
 
 from autoopt.model import io
-from autoopt.passes.check.profiling import summarize
+from autoopt.passes.check.reports import summarize
 from autoopt.registry import registry
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from autoopt.passes.catalogue.document import FAMILIES, failure_entry, page, pass_entry
-from autoopt.registry import Failure, registry
+from autoopt.passes.catalogue.document import FAMILIES, page, pass_entry
+from autoopt.registry import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "passes.md"
 
@@ -48,8 +48,3 @@ def test_what_a_pass_requires_and_excludes_exists() -> None:
         info = registry().info(name)
         assert set(info.requires) <= names, name
         assert set(info.conflicts) <= names, name
-
-
-def test_a_broken_plug_in_is_an_entry_with_its_reason() -> None:
-    entry = failure_entry(Failure("plug-in x (x:P)", "ImportError: no y"))
-    assert (entry["name"], entry["available"], entry["missing"]) == ("plug-in x (x:P)", False, "ImportError: no y")

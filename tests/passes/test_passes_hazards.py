@@ -14,11 +14,9 @@ from onnx import numpy_helper
 from autoopt import Repeat, Sequence
 from autoopt.model import io
 from autoopt.passes.base import Refused
-from autoopt.passes.cleanup.elimination import NameFix
-from autoopt.passes.cleanup.onnxoptimizer import OnnxOptimizer
-from autoopt.passes.cleanup.rule_sets import RewriteRules
-from autoopt.passes.cleanup.simplifiers import OnnxSlim, Simplify
-from autoopt.passes.convert.versions import OpsetConversion
+from autoopt.passes.cleanup.graph_cleanup import NameFix
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxSlim, RewriteRules, Simplify
+from autoopt.passes.convert.conversions import OpsetConversion
 from autoopt.passes.fusion.ort_graph import OrtGraphOptimization
 from autoopt.passes.fusion.weight_folding import BatchNormFolding
 from autoopt.passes.runner import run

@@ -12,8 +12,7 @@ import pytest
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.model import io
-from autoopt.passes.rewrites.local_rewrites import LocalRewrites
-from autoopt.passes.rewrites.rule_table import RULES
+from autoopt.passes.rewrites.local_rewrites import RULES, LocalRewrites
 from autoopt.passes.verification.equivalence import compare_outputs, run_once
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 

@@ -12,7 +12,7 @@ from bench import cosine, ops, outputs, saved, step
 from micro_models import MODELS, made, normal
 
 from autoopt.passes.onnx_tools.graphs import is_sorted, sort_nodes
-from autoopt.passes.precision.float16 import Float16
+from autoopt.passes.precision.half_floats import Float16
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 IMPLS = ["occ", "ort"]
@@ -155,7 +155,7 @@ def test_bfloat16_is_not_offered_to_the_cpu(tmp_path: Path) -> None:
 
 def test_bfloat16_converts_or_refuses() -> None:
     from autoopt.passes.base import Refused
-    from autoopt.passes.precision.bfloat16 import BFloat16
+    from autoopt.passes.precision.half_floats import BFloat16
 
     converted = BFloat16()(MODELS["mlp"]())
     onnx.checker.check_model(converted, full_check=True)

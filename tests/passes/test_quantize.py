@@ -12,7 +12,7 @@ from bench import cosine, ops, outputs, saved, step, steps
 from micro_models import MODELS, made, normal
 
 from autoopt.passes.base import Refused, Retry
-from autoopt.passes.quantize import calibration_ranges as ranges
+from autoopt.passes.quantize import calibration as ranges
 from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import PassInfo, registry

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from autoopt.registry import REQUIRED, Failure, ParameterInfo, PassInfo, registry
+from autoopt.registry import REQUIRED, ParameterInfo, PassInfo, registry
 from autoopt.registry.compat import answers
 from autoopt.space import IGNORED, INVALID, Conditional, ConditionalDefault
 
@@ -59,13 +59,8 @@ def pass_entry(info: PassInfo) -> dict[str, object]:
     }
 
 
-def failure_entry(failure: Failure) -> dict[str, object]:
-    """Make the entry of a plug-in that could not be loaded."""
-    entry = pass_entry(PassInfo(failure.origin, "plug-in", "could not be loaded", missing=failure.reason))
-    return {**entry, "origin": failure.origin}
-
-
 def parameter_entry(parameter: ParameterInfo) -> dict[str, object]:
+    """Make the entry of one parameter."""
     required = parameter.default is REQUIRED
     entry: dict[str, object] = {
         "name": parameter.name,

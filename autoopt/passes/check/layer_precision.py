@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import op_counts
-from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.registry import Param, Unit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class LayerPrecisionCompare(Pass):
 
     def run(self, model: ModelProto) -> None:
         from autoopt.model import io
-        from autoopt.passes.quantize.calibration_reader import CalibrationReader
+        from autoopt.passes.quantize.calibration import CalibrationReader
         from autoopt.passes.quantize.sensitivity import activation_errors
 
         if not op_counts(model)["DequantizeLinear"]:

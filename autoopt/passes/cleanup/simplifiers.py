@@ -1,4 +1,4 @@
-"""Whole-graph simplifiers: onnxslim, onnxsim and onnxscript's; `simplify` chooses among them."""
+"""Whole-graph simplifiers: onnxslim, onnxsim, onnxoptimizer and onnxscript's; `simplify` chooses among them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,122 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.cleanup.constants import INPUT_LIMIT, OUTPUT_LIMIT
-from autoopt.passes.cleanup.rule_sets import RewriteRules
-from autoopt.passes.onnx_tools.constants import NUMBER_ATTRIBUTES, store_as_tensor
-from autoopt.passes.onnx_tools.graphs import is_standard, walk_nodes
+from autoopt.passes.cleanup.graph_cleanup import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
+from autoopt.passes.onnx_tools.graphs import NUMBER_ATTRIBUTES, is_standard, store_as_tensor, walk_nodes
+from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.passes.onnx_tools.opsets import opset
-from autoopt.passes.onnx_tools.quiet import quiet
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from onnxscript.rewriter.pattern import RewriteRule
+
+
+class RewriteRules(Pass):
+    """Applies sets of onnxscript's rewrite rules, after shape inference, which some of them depend on."""
+
+    target_bound = False
+    requires = ("shape_inference",)
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir", "onnxscript")
+    aliases = ("os_rewrite", "eliminate_nop_cast", "eliminate_nop_transpose", "fuse_consecutive_transpose")
+
+    rules: Annotated[
+        list[Literal["noop", "bn", "clip", "pad", "reshape", "bias", "matmul"]],
+        Categorical(["noop", "reshape"], ["noop", "reshape", "clip", "pad", "bn", "bias"], ["noop"]),
+        "sets of rules to apply",
+    ] = ["noop", "bn", "clip", "pad", "reshape", "bias"]
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        sets = rule_sets()
+        return apply_rules(model, [rule for name in self.rules for rule in sets[name]])
+
+
+def rule_sets() -> dict[str, list[RewriteRule]]:
+    """Group onnxscript's rules by purpose. Their order matters: earlier rules match first."""
+    from onnxscript.rewriter.rules import common as c
+
+    return {
+        "noop": [
+            *(c.add_0_rule, c.sub_0_rule, c.mul_by_1_rule, c.div_by_1_rule, c.no_op_cast_rule, c.no_op_expand_rule),
+            *(c.no_op_transpose_rule, c.dropout_inference_rule, c.dropout_zero_rule, c.no_op_static_scatter_nd_rule),
+            *(c.collapse_slice_rule, c.collapse_slice2_rule),
+        ],
+        "bn": [
+            c.fuse_batchnorm_into_conv_rule,
+            c.fuse_batchnorm_into_conv_transpose_rule,
+            c.fuse_batchnorm_into_gemm_rule,
+        ],
+        "clip": [
+            *(c.successive_clip_rule, c.successive_clip_relu_rule, c.successive_relu_clip_rule),
+            *(c.successive_relu_rule, c.min_min_rule, c.max_max_rule, c.min_max_rule, c.max_min_rule),
+        ],
+        "pad": [c.normalize_pad_format_conv_rule, c.fuse_pad_into_conv_rule],
+        "reshape": [
+            *(c.reshape_reshape_rule, c.transpose_transpose_rule, c.unsqueeze_unsqueeze_rule),
+            *(c.squeeze_reshape_1d_rule, c.flatten_to_reshape_rule, c.materialize_reshape_shape_rule),
+        ],
+        "bias": [
+            c.remove_optional_bias_from_conv_rule,
+            c.remove_optional_bias_from_conv_transpose_rule,
+            c.remove_optional_bias_from_gemm_rule,
+        ],
+        "matmul": [c.one_reshape_matmul_reshape_rule, c.two_reshapes_matmul_reshape_rule],
+    }
+
+
+SET_PREFIXES: Final = {"eliminate": "eliminate_", "fuse": "fuse_"}
+"""Sets of onnxoptimizer's passes and the prefix of their names."""
+UNSAFE_PASSES: Final = ("fuse_qkv",)
+"""Passes of onnxoptimizer that abort the process (a failed C++ assertion)."""
+
+
+class OnnxOptimizer(Pass):
+    """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
+
+    target_bound = False
+    requires = ("shape_inference",)
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnxoptimizer", "onnxscript")
+
+    passes: Annotated[
+        list[str],
+        Categorical([], ["eliminate"], ["fuse"]),
+        "names of its passes, or the sets `eliminate` and `fuse`; empty: all safe ones",
+    ] = []
+    fixed_point: Annotated[bool, Boolean(), "repeat until nothing changes"] = True
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        import onnxoptimizer
+
+        defaults, available = onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
+        names = expand_names(self.passes, defaults, available)
+        with quiet():
+            optimized: ModelProto = onnxoptimizer.optimize(model, names, self.fixed_point)
+        if "fuse_bn_into_conv" in names:
+            return fold_constants(optimized)
+        return optimized
+
+
+def expand_names(names: list[str], defaults: list[str], available: list[str]) -> list[str]:
+    """Expand sets into names of onnxoptimizer's passes; no names give all safe `defaults`.
+
+    Raises:
+        Refused: a name is unknown or unsafe.
+    """
+    safe = [name for name in defaults if name not in UNSAFE_PASSES]
+    expanded: list[str] = []
+    for name in names:
+        if name in UNSAFE_PASSES:
+            raise Refused(f"onnxoptimizer's {name!r} aborts the whole process on some models")
+        if name in SET_PREFIXES:
+            expanded += [candidate for candidate in safe if candidate.startswith(SET_PREFIXES[name])]
+        elif name in available:
+            expanded.append(name)
+        else:
+            raise Refused(f"onnxoptimizer has no pass {name!r}")
+    return list(dict.fromkeys(expanded)) or safe
+
 
 SLIM_FUSIONS: Final = (
     "FusionConcatReshape",

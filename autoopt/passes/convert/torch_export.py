@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.registry import Param
 from autoopt.space import Categorical
 

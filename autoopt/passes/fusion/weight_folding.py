@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import walk_nodes
-from autoopt.passes.onnx_tools.rewriting import apply_rules
+from autoopt.passes.onnx_tools.libraries import apply_rules
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.passes.base import Refused
@@ -188,3 +188,20 @@ def refuse_invalid(model: ModelProto, reason: str) -> None:
 def is_large(model: ModelProto) -> bool:
     """Tell if the model needs external data."""
     return int(model.ByteSize()) > EXTERNAL_DATA_BYTES
+
+
+FLOAT_ATTRIBUTES: Final = {"value_float": "float32", "value_floats": "float32"}
+NUMBER_ATTRIBUTES: Final = {**FLOAT_ATTRIBUTES, "value_int": "int64", "value_ints": "int64"}
+"""Attributes of Constant that hold numbers, and the element type of the tensor that they stand for."""
+
+
+def store_as_tensor(constant: NodeProto, attributes: Mapping[str, str]) -> None:
+    """Store the numbers of a Constant node as a tensor, in place, if one of `attributes` holds them."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    for attribute in constant.attribute:
+        if attribute.name in attributes:
+            array = np.asarray(helper.get_attribute_value(attribute), dtype=attributes[attribute.name])
+            replace_items(constant.attribute, [helper.make_attribute("value", numpy_helper.from_array(array))])
+            return

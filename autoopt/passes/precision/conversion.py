@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from autoopt.passes.onnx_tools.constants import FLOAT_ATTRIBUTES, store_as_tensor
 from autoopt.passes.onnx_tools.graphs import (
+    FLOAT_ATTRIBUTES,
     drop_weight_types,
     name_nodes,
     remove_weights_from_inputs,
     rename_value,
     replace_items,
     sort_nodes,
+    store_as_tensor,
     walk_graphs,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto

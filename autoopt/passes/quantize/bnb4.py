@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.passes.base import Pass
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import import_domain
-from autoopt.passes.onnx_tools.quiet import quiet
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls
 from autoopt.space import Categorical
 

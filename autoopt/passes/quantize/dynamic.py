@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import constant_names, drop_weight_types, is_large, op_counts
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
-from autoopt.passes.onnx_tools.quiet import quiet
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
-from autoopt.passes.quantize.quantized_model import accept_quantized
+from autoopt.passes.quantize.ort_quantizer import accept_quantized
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from autoopt.errors import one_line
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.cleanup.constants import fold_constants
+from autoopt.passes.cleanup.graph_cleanup import fold_constants
 from autoopt.passes.onnx_tools.graphs import has_more_of, op_counts
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
-from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.quantize.calibration_reader import CalibrationReader
-from autoopt.passes.quantize.quantized_model import INTEGER_OPS
+from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.passes.quantize.ort_quantizer import INTEGER_OPS
 from autoopt.passes.quantize.static import QUANTIZABLE_OPS, STATIC_CONFLICTS
 from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional

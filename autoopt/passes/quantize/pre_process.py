@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import drop_metadata, is_large
-from autoopt.passes.onnx_tools.quiet import quiet
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.space import Boolean
 
 _MARKS: Final = ("onnx.infer", "onnx.quant.pre_process")

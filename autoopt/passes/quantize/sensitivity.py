@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
-from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.quantize.calibration_reader import CalibrationReader
+from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.passes.quantize.static import QUANTIZABLE_OPS, Static, StaticQuantization
 from autoopt.registry import Unit
 from autoopt.space import Categorical

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import is_large, op_counts
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
-from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.quantize.calibration_ranges import calibrate, tensors_in
+from autoopt.passes.quantize.calibration import calibrate, tensors_in
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
-from autoopt.passes.quantize.ort_workarounds import avoid_defects, find_unquantizable
-from autoopt.passes.quantize.quantized_model import accept_quantized
+from autoopt.passes.quantize.ort_quantizer import accept_quantized, avoid_defects, find_unquantizable
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
 from autoopt.target import Accelerator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
-from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.quantize.calibration_reader import CalibrationReader
+from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional, ConditionalDefault
 
 if TYPE_CHECKING:

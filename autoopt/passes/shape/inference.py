@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.quiet import quiet
-from autoopt.passes.onnx_tools.rewriting import apply_rules
+from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
 
 if TYPE_CHECKING:

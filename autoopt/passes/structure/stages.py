@@ -1,4 +1,4 @@
-"""A model cut into stages."""
+"""A model cut into stages, and inner values exposed as outputs."""
 
 from __future__ import annotations
 
@@ -165,3 +165,36 @@ def check_values_exist(model: ModelProto, names: list[str]) -> None:
         if name not in values:
             hint = did_you_mean(name, values)
             raise Refused(f"the model has no value {name!r}" + (f"; {hint}" if hint else ""))
+
+
+class AddCheckpoints(Pass):
+    """Adds inner values to the model's outputs, for inspection.
+
+    Select values by name or by the operator types that produce them.
+    """
+
+    conflicts = RUNTIME_BOUND
+    requires = ("shape_inference",)
+
+    values: Annotated[list[str], "names of the values"] = []
+    op_types: Annotated[list[str], "also add all outputs of operators of these types"] = []
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        check_values_exist(model, self.values)
+        graph = model.graph
+        types = {value.name: value for value in (*graph.value_info, *graph.input)}
+        names = list(self.values)
+        for node in graph.node:
+            if node.op_type in self.op_types:
+                names += [name for name in node.output if name]
+        outputs = {value.name for value in graph.output}
+        for name in dict.fromkeys(names):
+            if name in outputs:
+                continue
+            if name not in types:
+                raise Refused(f"the type of value {name!r} is unknown; run shape_inference first")
+            graph.output.add().CopyFrom(types[name])
+        return model
+
+    def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        return None

@@ -1,16 +1,35 @@
-"""onnx-ir passes and onnxscript rewrite rules, applied to a ModelProto."""
+"""Libraries called quietly: onnx-ir passes and onnxscript rewrite rules, applied to a ModelProto."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
-
-from autoopt.passes.onnx_tools.quiet import quiet
 
 if TYPE_CHECKING:
     from onnx import ModelProto
     from onnx_ir.passes import PassBase
     from onnxscript.rewriter.pattern import RewriteRule
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep prints, warnings and log records of libraries out of the worker's pipes."""
+    if "onnxruntime" in sys.modules:
+        sys.modules["onnxruntime"].set_default_logger_severity(4)  # fatal errors only
+    previous = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(previous)
+
 
 MAX_ROUNDS: Final = 20
 """Rewriting stops after this many rounds, because rules may undo each other."""

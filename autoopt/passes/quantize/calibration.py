@@ -1,20 +1,63 @@
-"""The range of every activation over the calibration data, computed once for each model and settings."""
+"""Calibration data as quantizers read it, and the range of every activation over it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.base import PassContext
+from autoopt.passes.base import PassContext, Refused
 from autoopt.passes.onnx_tools.graphs import is_large
-from autoopt.passes.quantize.calibration_reader import CalibrationReader
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto
+
+
+class CalibrationReader:
+    """Iterates over the calibration data. Has the methods of onnxruntime's CalibrationDataReader.
+
+    Args:
+        context: the context of the running pass.
+        limit: maximum number of feeds; 0 for all.
+
+    Raises:
+        Refused: the run has no calibration data, or the data has no items.
+    """
+
+    def __init__(self, context: PassContext, limit: int = 0) -> None:
+        if context.calibration is None:
+            raise Refused("needs calibration data, and the run has none (data: calibration)")
+        self._open = context.calibration
+        self._limit = limit
+        self._feeds = self._start()
+        if self.get_next() is None:
+            raise Refused("the calibration data holds no items")
+        self.rewind()
+
+    def _start(self) -> Iterator[dict[str, np.ndarray]]:
+        for number, feed in enumerate(self._open()):
+            if self._limit and number >= self._limit:
+                return
+            yield feed
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """Return the next feed, or None at the end."""
+        return next(self._feeds, None)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        return self._feeds
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        return next(self._feeds)
+
+    def rewind(self) -> None:
+        """Start again from the first feed."""
+        self._feeds = self._start()
+
 
 _cache: OrderedDict[str, str] = OrderedDict()
 """Ranges (JSON text) by content of model, data and settings. Search points that differ only in types and formats share

@@ -1,0 +1,232 @@
+"""Conversions of ONNX models: operator set, IR version, functions and input types."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from autoopt.passes.base import Pass, Refused, Retry
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import (
+    caller_inputs,
+    is_standard,
+    rename_inputs,
+    replace_items,
+    walk_graphs,
+    walk_nodes,
+)
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes, quiet
+from autoopt.passes.onnx_tools.opsets import ir_version_for, opset
+from autoopt.space import Categorical
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+FALLBACK_OPSETS: Final = (23, 21, 19, 17, 13)
+"""Opsets tried in order if the converter fails at the requested one."""
+
+
+class OpsetConversion(Pass):
+    """Converts the model to a newer version of the ai.onnx operators.
+
+    Never converts down, because that loses operators. If the converter fails, the next lower version is tried.
+    """
+
+    target_bound = False
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnxscript")
+    aliases = ("opset_convert", "OnnxOpVersionConversion")
+
+    target_opset: Annotated[int, Categorical(17, 19, 21, 23), "version of the ai.onnx operators"] = 21
+    converter: Annotated[
+        Literal["onnxscript", "onnx"], Categorical("onnxscript", "onnx"), "library that does the conversion"
+    ] = "onnxscript"
+
+    def run(self, model: ModelProto) -> ModelProto | Retry | None:
+        current = opset(model)
+        if current in (0, self.target_opset):
+            return None
+        if current > self.target_opset:
+            raise Refused(f"the model is at opset {current}; converting down to {self.target_opset} loses operators")
+        try:
+            converted = self._convert(model)
+        except Exception as error:  # the converters raise several kinds
+            for version in FALLBACK_OPSETS:
+                if current < version < self.target_opset:
+                    return Retry(f"cannot convert to opset {self.target_opset}: {error}", {"target_opset": version})
+            raise Refused(f"cannot convert from opset {current} to {self.target_opset}: {error}") from error
+        converted.ir_version = max(converted.ir_version, model.ir_version, ir_version_for(self.target_opset))
+        return converted
+
+    def _convert(self, model: ModelProto) -> ModelProto:
+        with quiet():
+            if self.converter == "onnx":
+                import onnx
+
+                converted = onnx.version_converter.convert_version(model, self.target_opset)
+            else:
+                import onnx_ir
+                from onnxscript.version_converter import convert_version
+
+                ir_model = onnx_ir.from_proto(model)
+                convert_version(ir_model, self.target_opset, fallback=True)
+                converted = onnx_ir.to_proto(ir_model)
+        # onnxscript stops at an operator that it cannot convert and reports nothing
+        if opset(converted) != self.target_opset:
+            raise ValueError(f"the converter stopped at opset {opset(converted)}")
+        return converted
+
+
+class IrUpgrade(Pass):
+    """Raises the IR version and removes weights from the inputs, where old exporters list them.
+
+    The runtime turns models of IR version 3 into invalid ones when it optimizes them offline.
+    """
+
+    target_bound = False
+    tolerance = "lossless"
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir")
+
+    ir_version: Annotated[int, "lowest IR version of the result"] = 8
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        from onnx_ir.passes.common import RemoveInitializersFromInputsPass
+
+        model.ir_version = max(model.ir_version, self.ir_version, ir_version_for(opset(model) or 1))
+        return apply_ir_passes(model, RemoveInitializersFromInputsPass())
+
+
+class InlineFunctions(Pass):
+    """Replaces calls of the model's own functions with their bodies, so that other passes can optimize them."""
+
+    target_bound = False
+    tolerance = "lossless"
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir")
+
+    inliner: Annotated[Literal["onnx-ir", "onnx"], Categorical("onnx-ir", "onnx"), "library that inlines"] = "onnx-ir"
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        if not model.functions:
+            return None
+        if self.inliner == "onnx":
+            from onnx import inliner
+
+            return inliner.inline_local_functions(model, True)
+        from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
+
+        return apply_ir_passes(model, InlinePass(), RemoveUnusedFunctionsPass())
+
+
+class ExpandFunctions(Pass):
+    """Replaces operators that ONNX defines by other operators (Celu, HardSwish, ...) with their definitions."""
+
+    target_bound = False
+    needs_ops = ("Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual", "Gelu", "Mish", "ThresholdedRelu")
+    conflicts = RUNTIME_BOUND
+    aliases = ("replace_celu", "replace_hardswish", "replace_greater_or_equal", "replace_less_or_equal")
+
+    ops: Annotated[
+        list[str],
+        Categorical(
+            ["Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual"],
+            ["Celu", "HardSwish"],
+            ["GreaterOrEqual", "LessOrEqual"],
+        ),
+        "operators to expand",
+    ] = ["Celu", "HardSwish", "GreaterOrEqual", "LessOrEqual"]
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        from onnx import inliner
+
+        if not any(node.op_type in self.ops and is_standard(node) for node in walk_nodes(model.graph)):
+            return None
+        functions = [("", op) for op in self.ops]
+        return inliner.inline_selected_functions(model, functions, False, True)
+
+
+class Int64InputsToInt32(Pass):
+    """Makes int64 inputs int32, with a cast after each, so that callers pass half the bytes.
+
+    Changes the signature: callers can no longer pass values beyond int32.
+    """
+
+    target_bound = False
+    tolerance = "lossless"
+    conflicts = RUNTIME_BOUND
+    aliases = ("int64_to_int32",)
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        from onnx import TensorProto, helper
+
+        casts = []
+        for value in caller_inputs(model):
+            if value.type.tensor_type.elem_type != TensorProto.INT64:
+                continue
+            value.type.tensor_type.elem_type = TensorProto.INT32
+            wide = _unused_name(model, f"{value.name}_int64")
+            for graph in walk_graphs(model.graph):
+                rename_inputs(graph, value.name, wide)
+            casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=TensorProto.INT64))
+        if not casts:
+            return None
+        replace_items(model.graph.node, [*casts, *model.graph.node])
+        return model
+
+
+class RemoveInputCast(Pass):
+    """Takes inputs in the type that the model first casts them to, and removes the cast.
+
+    Changes the signature. Only inputs whose single use is a cast are affected.
+    """
+
+    target_bound = False
+    conflicts = RUNTIME_BOUND
+    needs_ops = ("Cast",)
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        casts = removable_casts(model)
+        for name, cast in casts.items():
+            value = next(value for value in model.graph.input if value.name == name)
+            value.type.tensor_type.elem_type = next(a.i for a in cast.attribute if a.name == "to")
+            for graph in walk_graphs(model.graph):
+                rename_inputs(graph, cast.output[0], name)
+        for cast in casts.values():
+            model.graph.node.remove(cast)
+        if not casts:
+            return None
+        return model
+
+
+def removable_casts(model: ModelProto) -> dict[str, NodeProto]:
+    """Find inputs whose only use is a Cast in the main graph; neither side of it may be a model output.
+
+    Returns:
+        The Cast nodes by input name.
+    """
+    readers: dict[str, list[NodeProto]] = defaultdict(list)
+    for node in walk_nodes(model.graph):
+        for name in node.input:
+            readers[name].append(node)
+    outputs = {value.name for value in model.graph.output}
+    casts = {}
+    for value in model.graph.input:
+        if len(readers[value.name]) != 1 or value.name in outputs:
+            continue
+        reader = readers[value.name][0]
+        if reader.op_type == "Cast" and reader.output[0] not in outputs and reader in model.graph.node:
+            casts[value.name] = reader
+    return casts
+
+
+def _unused_name(model: ModelProto, name: str) -> str:
+    """`name`, with underscores added until nothing in the model has it."""
+    names: set[str] = set()
+    for graph in walk_graphs(model.graph):
+        names.update(value.name for value in (*graph.input, *graph.initializer))
+        for node in graph.node:
+            names.update(node.output)
+    while name in names:
+        name += "_"
+    return name
