@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from autoopt.errors import InputError, did_you_mean
@@ -22,6 +22,20 @@ class Metric:
     direction: Direction
     kind: Kind
     summary: str
+    function: str = ""
+    """For task metrics: the function that computes it, `module:function`; see `autoopt.measure.quality.task`."""
+    arguments: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Further arguments of the function."""
+
+
+def _task(name: str, unit: str, direction: Direction, function: str, summary: str, **arguments: float) -> Metric:
+    return Metric(name, unit, direction, "task", summary, f"autoopt.measure.quality.{function}", arguments)
+
+
+def _top_accuracy(count: int) -> Metric:
+    summary = f"share of items whose label is among the {count} highest scores"
+    name = f"top{count}_accuracy"
+    return _task(name, "fraction", "maximize", "classification:top_accuracy", summary, count=count)
 
 
 _BUILT_IN = (
@@ -35,18 +49,18 @@ _BUILT_IN = (
     Metric("size", "bytes", "minimize", "size", "bytes of the graph and its external data"),
     Metric("peak_memory", "bytes", "minimize", "memory", "growth of the resident set over session creation and runs"),
     Metric("arena_memory", "bytes", "minimize", "memory", "bytes that the runtime's arena holds after inference"),
-    Metric("accuracy", "fraction", "maximize", "task", "share of items whose predicted class equals the label"),
-    Metric("top5_accuracy", "fraction", "maximize", "task", "share of items whose label is among the 5 highest scores"),
-    Metric("f1", "fraction", "maximize", "task", "macro-averaged F1"),
-    Metric("auc", "fraction", "maximize", "task", "area under the ROC curve, one versus rest"),
-    Metric("r2", "1", "maximize", "task", "coefficient of determination"),
-    Metric("mse", "label unit squared", "minimize", "task", "mean squared error"),
-    Metric("mae", "label unit", "minimize", "task", "mean absolute error"),
-    Metric("map", "fraction", "maximize", "task", "mean average precision over classes; for boxes as COCO computes it"),
-    Metric("map50", "fraction", "maximize", "task", "mean average precision of boxes that overlap by half"),
-    Metric("wer", "fraction", "minimize", "task", "word error rate: edits over the words of the labels"),
-    Metric("perplexity", "1", "minimize", "task", "exponential of the mean negative log likelihood of the labels"),
-    Metric("psnr", "dB", "maximize", "task", "peak signal-to-noise ratio, labels in 0..1"),
+    _task("accuracy", "fraction", "maximize", "classification:accuracy", "share of labels that are predicted"),
+    _top_accuracy(5),
+    _task("f1", "fraction", "maximize", "classification:f1", "macro-averaged F1"),
+    _task("auc", "fraction", "maximize", "classification:auc", "area under the ROC curve, one versus rest"),
+    _task("r2", "1", "maximize", "regression:r2", "coefficient of determination"),
+    _task("mse", "label unit squared", "minimize", "regression:squared_error", "mean squared error"),
+    _task("mae", "label unit", "minimize", "regression:absolute_error", "mean absolute error"),
+    _task("map", "fraction", "maximize", "detection:mean_precision", "mean average precision; of boxes as in COCO"),
+    _task("map50", "fraction", "maximize", "detection:box_precision", "mAP of boxes that overlap by half", at=0.5),
+    _task("wer", "fraction", "minimize", "sequences:word_error_rate", "word error rate: edits over words of labels"),
+    _task("perplexity", "1", "minimize", "sequences:perplexity", "exp of the mean negative log likelihood of labels"),
+    _task("psnr", "dB", "maximize", "regression:signal_to_noise", "peak signal-to-noise ratio, labels in 0..1"),
     Metric("cosine", "1", "maximize", "fidelity", "cosine similarity to the source model's outputs, worst output"),
     Metric("relative_l2", "1", "minimize", "fidelity", "L2 distance to the source outputs by their norm, worst output"),
     Metric("max_abs_error", "output unit", "minimize", "fidelity", "largest absolute difference to the source outputs"),
@@ -69,10 +83,8 @@ TOP_N_ACCURACY: Final = re.compile(r"top([1-9]\d*)_accuracy")
 def known_metric(name: str) -> Metric | None:
     """Look up a built-in metric; None if there is no such metric. `topN_accuracy` exists for every N."""
     top = TOP_N_ACCURACY.fullmatch(name)
-    if top is not None and name not in METRICS:
-        return Metric(
-            name, "fraction", "maximize", "task", f"share of items whose label is among the {top[1]} highest scores"
-        )
+    if top is not None:
+        return _top_accuracy(int(top[1]))
     return METRICS.get(name)
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from autoopt.data.dataset import plain_labels
 from autoopt.errors import InputError
-from autoopt.measure.quality.task import class_axis, class_ids, classes, drop, measure
+from autoopt.measure.quality.classification import class_axis, class_ids, classes
+from autoopt.measure.quality.task import drop, measure
 
 RNG = np.random.default_rng(0)
 
@@ -150,7 +151,7 @@ def test_paired_drops_are_narrower_than_separate_intervals():
 def test_predictions_that_do_not_fit_are_errors():
     with pytest.raises(InputError, match="do not fit"):
         classes(np.zeros((3,), np.int64), np.zeros(4))
-    with pytest.raises(InputError, match="no task metric"):
+    with pytest.raises(InputError, match="unknown metric"):
         measure("nonsense", [np.zeros(4)], np.zeros(4))
 
 

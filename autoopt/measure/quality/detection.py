@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from autoopt.errors import InputError
+from autoopt.measure.quality import classification
+from autoopt.measure.quality.task import Outputs, Statistic
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """Overlaps (intersection over union) from which a box counts as a hit."""
@@ -38,15 +40,20 @@ class Matches:
     true_boxes: int
 
 
+def mean_precision(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the mean average precision: of boxes if the labels are boxes, else of class scores."""
+    if are_boxes(labels):
+        return box_precision(outputs, labels)
+    return classification.mean_precision(outputs, labels)
+
+
 def are_boxes(labels: np.ndarray) -> bool:
     """True if labels are boxes: (items, boxes, 5), each `class, x1, y1, x2, y2`, class below 0 for padding."""
     return labels.ndim == 3 and labels.shape[-1] == 5
 
 
-def mean_average_precision(
-    outputs: Sequence[object], labels: np.ndarray, at: float | None = None
-) -> Callable[[np.ndarray], float]:
-    """Make a function of item indices: the mean over classes and overlaps (`at`: at that overlap only).
+def box_precision(outputs: Outputs, labels: np.ndarray, at: float | None = None) -> Statistic:
+    """Compute the mean average precision of boxes over classes and overlaps (`at`: at that overlap only).
 
     `outputs` are boxes, scores and classes as three outputs (recognised by shape and type), one output of rows
     `x1, y1, x2, y2, score, class`, or one of `{"boxes", "scores", "labels"}` for each item.
@@ -136,7 +143,7 @@ def _average_precision(matches: Sequence[Matches]) -> float | None:
     return total / len(hits)
 
 
-def _boxes_of(outputs: Sequence[object], index: int) -> Boxes:
+def _boxes_of(outputs: Outputs, index: int) -> Boxes:
     """Read the boxes of one image from outputs of any of the accepted forms."""
     values = [output[index] for output in outputs]  # type: ignore[index]  # arrays, or lists with one value per item
     first = values[0]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from autoopt.measure.intervals.items import bootstrap, mean_interval, wilson
 from autoopt.metrics import METRICS, Estimate
 
+Pairs: TypeAlias = "list[tuple[np.ndarray, np.ndarray]]"
+"""Candidate's and source's output, item by item."""
 WORST = sys.float_info.max
 """Stands for an infinite error, which JSON does not have."""
 NUMBERS = "fiub"
@@ -28,18 +30,16 @@ def compare_output(metric: str, candidate: Sequence[object], source: Sequence[ob
         candidate: one value per item.
         source: the same of the source model.
     """
-    mine = [np.asarray(value) for value in candidate]
-    base = [np.asarray(value) for value in source]
-    pairs = list(zip(mine, base, strict=True))
-    if any(array.dtype.kind not in NUMBERS for array in base):
+    pairs = [(np.asarray(c), np.asarray(s)) for c, s in zip(candidate, source, strict=True)]
+    if any(s.dtype.kind not in NUMBERS for _, s in pairs):
         if metric != "top1_agreement":
             return None
         return _agreement([float(c.shape == s.shape and bool(np.all(c == s))) for c, s in pairs])
     if any(c.shape != s.shape or c.dtype.kind not in NUMBERS for c, s in pairs):
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
-    if metric == "kl" and any(array.shape[-1:] in ((), (1,)) for array in base):
+    if metric == "kl" and any(s.shape[-1:] in ((), (1,)) for _, s in pairs):
         return None
-    return _COMPARE[metric](mine, base)
+    return _COMPARE[metric](pairs)
 
 
 def _agreement(shares: Sequence[float]) -> Estimate:
@@ -48,8 +48,8 @@ def _agreement(shares: Sequence[float]) -> Estimate:
     return mean_interval(shares)
 
 
-def _top1_agreement(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
-    return _agreement([_same_class(c, s) for c, s in zip(mine, base, strict=True)])
+def _top1_agreement(pairs: Pairs) -> Estimate:
+    return _agreement([_same_class(c, s) for c, s in pairs])
 
 
 def _same_class(candidate: np.ndarray, source: np.ndarray) -> float:
@@ -66,8 +66,8 @@ def _same_class(candidate: np.ndarray, source: np.ndarray) -> float:
     return float(np.mean((candidate.argmax(-1) == source.argmax(-1)) & is_finite))
 
 
-def _cosine(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
-    return mean_interval([cosine(_flat(c), _flat(s)) for c, s in zip(mine, base, strict=True)])
+def _cosine(pairs: Pairs) -> Estimate:
+    return mean_interval([cosine(_flat(c), _flat(s)) for c, s in pairs])
 
 
 def cosine(candidate: np.ndarray, source: np.ndarray) -> float:
@@ -83,8 +83,8 @@ def cosine(candidate: np.ndarray, source: np.ndarray) -> float:
     return float(np.clip(np.dot(candidate / candidate_norm, source / source_norm), -1.0, 1.0))
 
 
-def _max_abs_error(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
-    return Estimate.exact(max(_largest_error(_flat(c), _flat(s)) for c, s in zip(mine, base, strict=True)))
+def _max_abs_error(pairs: Pairs) -> Estimate:
+    return Estimate.exact(max(_largest_error(_flat(c), _flat(s)) for c, s in pairs))
 
 
 def _largest_error(candidate: np.ndarray, source: np.ndarray) -> float:
@@ -94,9 +94,9 @@ def _largest_error(candidate: np.ndarray, source: np.ndarray) -> float:
     return error if np.isfinite(error) else WORST
 
 
-def _relative_l2(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
+def _relative_l2(pairs: Pairs) -> Estimate:
     rows = []
-    for c, s in zip(mine, base, strict=True):
+    for c, s in pairs:
         rows.append([np.sum((_flat(c) - _flat(s)) ** 2), np.sum(_flat(s) ** 2)])
     squares = np.array(rows)
     if not np.all(np.isfinite(squares)):
@@ -111,8 +111,8 @@ def _relative_l2(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Esti
     return bootstrap(over, len(squares))
 
 
-def _kl(mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> Estimate:
-    return mean_interval([kl(c, s) for c, s in zip(mine, base, strict=True)])
+def _kl(pairs: Pairs) -> Estimate:
+    return mean_interval([kl(c, s) for c, s in pairs])
 
 
 def kl(candidate: np.ndarray, source: np.ndarray) -> float:
@@ -138,7 +138,7 @@ def _flat(array: np.ndarray) -> np.ndarray:
     return np.asarray(array.astype(np.float64).ravel())
 
 
-_COMPARE: Final[dict[str, Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], Estimate]]] = {
+_COMPARE: Final[dict[str, Callable[[Pairs], Estimate]]] = {
     "top1_agreement": _top1_agreement,
     "cosine": _cosine,
     "max_abs_error": _max_abs_error,

@@ -1,4 +1,4 @@
-"""Sequences of words and tokens: edit distance and likelihood."""
+"""Metrics of sequences of words and tokens: word error rate and perplexity."""
 
 from __future__ import annotations
 
@@ -7,9 +7,52 @@ from typing import TypeAlias
 
 import numpy as np
 
+from autoopt.errors import InputError
+from autoopt.measure.quality.task import Outputs, Statistic
+
 Word: TypeAlias = str | int
 IGNORED = -100
 """Label of a token that does not count."""
+
+
+def word_error_rate(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the edits over the words of the labels."""
+    predicted: Sequence[object] = outputs[0]  # type: ignore[assignment]  # an array or a list, one value per item
+    counts = np.array([edits(words(p), words(t)) for p, t in zip(predicted, labels, strict=True)], np.float64)
+
+    def score(indices: np.ndarray) -> float:
+        wrong, length = counts[indices].sum(axis=0)
+        if length == 0:
+            raise ValueError("word error rate needs words")
+        return float(wrong / length)
+
+    return score
+
+
+def perplexity(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the exponential of the mean negative log likelihood of the labels.
+
+    Raises:
+        InputError: the labels are not one token id per position of the scores.
+    """
+    scores = np.asarray(outputs[0])
+    if scores.shape[:-1] != labels.shape or labels.dtype.kind not in "iu":
+        raise InputError(f"needs one token id per position of the scores {scores.shape}, not labels of {labels.shape}")
+    counted = labels[labels != IGNORED]
+    vocabulary = scores.shape[-1]
+    if counted.size and not 0 <= counted.min() <= counted.max() < vocabulary:
+        text = f"the labels range from {counted.min()} to {counted.max()}, but the scores are of {vocabulary} tokens"
+        raise InputError(text, remedy=f"{IGNORED} marks a position that does not count")
+    sums = log_likelihood(scores, labels)
+
+    def score(indices: np.ndarray) -> float:
+        total, count = sums[indices].sum(axis=0)
+        if count == 0:
+            raise ValueError("perplexity needs tokens with a label")
+        # exp overflows above 709.
+        return float(np.exp(min(-total / count, 700.0)))
+
+    return score
 
 
 def words(value: object) -> list[Word]:

@@ -1,0 +1,157 @@
+"""Metrics of classifiers: accuracy, F1, area under the ROC curve, mean average precision of class scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autoopt.errors import InputError
+from autoopt.measure.quality.task import Outputs, Statistic
+
+
+def accuracy(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
+    """Mark the labels that the first output predicts."""
+    predicted = classes(outputs[0], labels)
+    if predicted.dtype.kind in "OU" or labels.dtype.kind in "OU":
+        predicted, labels = predicted.astype(str), labels.astype(str)
+    return np.asarray((predicted == labels) & _is_finite(outputs[0], labels))
+
+
+def top_accuracy(outputs: Outputs, labels: np.ndarray, count: int) -> np.ndarray:
+    """Mark the items whose label is among the `count` highest scores."""
+    scores = scores_of(outputs, labels)
+    count = min(count, scores.shape[1])
+    best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+    return np.asarray((best == class_ids(labels, scores.shape[1]).reshape(-1, 1)).any(axis=1))
+
+
+def f1(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the macro-averaged F1."""
+    predicted, truth = classes(outputs[0], labels).ravel().astype(str), labels.ravel().astype(str)
+    names, ids = np.unique(np.concatenate([predicted, truth]), return_inverse=True)
+    predicted_ids = ids[: len(predicted)].reshape(len(labels), -1)
+    true_ids = ids[len(predicted) :].reshape(len(labels), -1)
+    count = len(names)
+
+    def score(indices: np.ndarray) -> float:
+        mine, true = predicted_ids[indices].ravel(), true_ids[indices].ravel()
+        right = np.bincount(true[mine == true], minlength=count)
+        both = np.bincount(mine, minlength=count) + np.bincount(true, minlength=count)
+        return float(np.mean(2 * right[both > 0] / both[both > 0]))
+
+    return score
+
+
+def auc(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute by ranks (Mann-Whitney) the probability that a true item scores above a false one; mean over classes."""
+    from scipy.stats import rankdata
+
+    scores = scores_of(outputs, labels)
+    truth = class_ids(labels, scores.shape[1]).ravel()
+    if len(truth) != len(labels):
+        raise InputError(f"AUC needs one class per item, not labels of shape {labels.shape}")
+    columns = np.arange(scores.shape[1])
+    if len(columns) == 2:
+        columns = columns[1:]
+
+    def score(indices: np.ndarray) -> float:
+        ranks = rankdata(scores[indices][:, columns], axis=0)
+        is_true = truth[indices, None] == columns
+        count = is_true.sum(axis=0)
+        usable = (count > 0) & (count < len(indices))
+        if not usable.any():
+            raise ValueError("AUC needs two classes")
+        above = (ranks * is_true).sum(axis=0) - count * (count + 1) / 2
+        return float(np.mean(above[usable] / (count * (len(indices) - count))[usable]))
+
+    return score
+
+
+def mean_precision(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the mean average precision of class scores; several classes per item are possible."""
+    from sklearn.metrics import average_precision_score
+
+    scores = scores_of(outputs, labels)
+    truth = class_ids(labels, scores.shape[1])
+    if truth.ndim != 2:
+        truth = truth.reshape(-1, 1) == np.arange(scores.shape[1])
+
+    def score(indices: np.ndarray) -> float:
+        columns = np.flatnonzero(truth[indices].any(0))
+        if not len(columns):
+            raise ValueError("mAP needs an item with a true class")
+        return float(np.mean([average_precision_score(truth[indices, c], scores[indices, c]) for c in columns]))
+
+    return score
+
+
+def classes(output: object, labels: np.ndarray) -> np.ndarray:
+    """Return predicted class ids in the labels' shape.
+
+    An integer or text output is used as it is. Of several scores the highest wins; a single score is compared with 0.5
+    (probabilities) or 0 (logits).
+
+    Raises:
+        InputError: the predictions do not have one class per label.
+    """
+    predicted = np.asarray(output)
+    if predicted.dtype.kind not in "iubOU":
+        predicted = _highest_scores(predicted, labels)
+    if predicted.size != labels.size:
+        raise InputError(f"predictions of shape {predicted.shape} do not fit labels of shape {labels.shape}")
+    return predicted.reshape(labels.shape)
+
+
+def _highest_scores(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    if scores.size == labels.size:
+        are_probabilities = scores.size and scores.min() >= 0 and scores.max() <= 1
+        return (scores >= (0.5 if are_probabilities else 0.0)).astype(np.int64)
+    if labels.shape == scores.shape[:-1] + (1,):
+        labels = labels[..., 0]
+    return np.asarray(scores.argmax(axis=class_axis(scores, labels)))
+
+
+def class_axis(scores: np.ndarray, labels: np.ndarray) -> int:
+    """Find the axis of the classes: the one whose removal leaves the labels' shape, else the last."""
+    last = int(scores.ndim) - 1
+    if scores.ndim == labels.ndim + 1:
+        for axis in (last, *range(1, last)):
+            if scores.shape[:axis] + scores.shape[axis + 1 :] == labels.shape:
+                return int(axis)
+    return last
+
+
+def scores_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
+    """Return scores as (items, classes): the first float output; a single score becomes two classes.
+
+    Raises:
+        InputError: the model has no float output.
+    """
+    for output in outputs:
+        if isinstance(output, np.ndarray) and output.dtype.kind == "f" and len(output) == len(labels):
+            scores = output.reshape(len(output), -1).astype(np.float64)
+            return np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
+    raise InputError("this metric needs scores, but no output holds floats")
+
+
+def class_ids(labels: np.ndarray, count: int) -> np.ndarray:
+    """Return labels as ids of `count` classes; texts by their place in sorted order, as scikit-learn does.
+
+    Raises:
+        InputError: the number of different texts is not the number of classes.
+    """
+    if labels.dtype.kind not in "OU":
+        return labels
+    names, ids = np.unique(labels.astype(str), return_inverse=True)
+    if len(names) != count:
+        text = f"the labels are {len(names)} different texts, the scores are of {count} classes"
+        raise InputError(text, remedy="give class ids as labels")
+    return np.asarray(ids.reshape(labels.shape))
+
+
+def _is_finite(output: object, labels: np.ndarray) -> np.ndarray:
+    """Mark the items without NaN: NaN scores are wrong answers, whatever argmax returns for them."""
+    array = np.asarray(output)
+    if array.dtype.kind != "f":
+        return np.ones(1, bool)
+    is_finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    return np.asarray(is_finite.reshape([-1] + [1] * (labels.ndim - 1)))
