@@ -1,6 +1,6 @@
-"""What crosses the line between the store and everything else: frozen records of JSON values.
+"""The records that go into the store and come out: frozen, with JSON values.
 
-Times are seconds since 1970 on the database's clock; `created`, `finished` and `time` are set by the store.
+Times are seconds since 1970 on the database's clock. The store sets `created`, `finished` and `time`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from autoopt.results import IntermediateResult, TrialResult
 from autoopt.space import Point
 
 Json: TypeAlias = Mapping[str, Any]
+"""A JSON document whose form its writer and its readers know."""
 RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run"]
@@ -31,29 +32,32 @@ def new_id() -> str:
 
 @dataclass(frozen=True)
 class ArtifactRecord:
-    """A model in the artifact store. `bytes` is that of all its files; `files` maps their names to their sizes."""
+    """A model in the artifact store."""
 
     digest: str
     bytes: int
+    """The size of all files."""
     files: Mapping[str, int]
+    """The size of each file by name."""
     present: bool = True
-    """False once it was evicted; how it was made is still known."""
+    """False once it was evicted; its lineage stays."""
     created: float = 0.0
 
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """A source model: what runs start from. `inspection` is whatever a worker said of it."""
+    """A source model, which runs start from."""
 
     artifact: str
     name: str
     inspection: Json = field(default_factory=dict)
+    """The result of a worker's inspection of the model."""
     created: float = 0.0
 
 
 @dataclass(frozen=True)
 class PassRunRecord:
-    """One pass run: what it took, what it gave, how it ended. `output` is there whenever the outcome is good."""
+    """One pass run: its input, its output and its outcome."""
 
     key: str
     pass_name: str
@@ -61,10 +65,13 @@ class PassRunRecord:
     input: Candidate
     outcome: Outcome
     output: Candidate | None = None
+    """Present whenever the outcome is good."""
     seconds: float = 0.0
     message: str = ""
     environment: Json = field(default_factory=dict)
+    """Versions, CPU and host that the result was made with."""
     attempts: tuple[Any, ...] = ()
+    """Parameters that the pass gave up before those it ended with, each with its reason."""
     reports: Json = field(default_factory=dict)
     run: str | None = None
     node: str | None = None
@@ -73,7 +80,7 @@ class PassRunRecord:
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """One meter's measurement of one candidate, compared with the source where it was."""
+    """One meter's measurement of one candidate, with a comparison to the source if there was one."""
 
     key: str
     candidate: Candidate
@@ -92,12 +99,14 @@ class EvaluationRecord:
 
 @dataclass(frozen=True)
 class ChainRecord:
-    """One chain of a run's plan. `id` is its content hash, `points` the exact size of its space."""
+    """One chain of a run's plan."""
 
     id: str
+    """The hash of its content."""
     name: str
     nodes: tuple[Any, ...] = ()
     points: int = 1
+    """The exact size of its search space."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +124,12 @@ class SweepRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A plan executed for one model. `identity` is the content key by which an identical run is recognised."""
+    """A plan executed for one model."""
 
     id: str
     name: str
     identity: str
+    """The content key that identical runs share."""
     model: str
     """Digest of the source model's artifact."""
     plan: Json = field(default_factory=dict)
@@ -128,7 +138,7 @@ class RunRecord:
     result: Json | None = None
     sweep: str | None = None
     parent: str | None = None
-    """Id of the run over several targets that this one is the part of for one target."""
+    """Id of the run over several targets whose part for one target this run is."""
     owner: str | None = None
     created: float = 0.0
     finished: float | None = None
@@ -153,7 +163,7 @@ class TrialRecord:
     lease: float | None = None
     """When the owner's claim ends, unless it renews it."""
     pass_runs: tuple[str, ...] = ()
-    """Keys of its pass runs, in order; `unchanged` and failed ones too."""
+    """Keys of its pass runs in order, including unchanged and failed ones."""
     evaluations: tuple[str, ...] = ()
     seconds: float = 0.0
     details: Json = field(default_factory=dict)
@@ -187,14 +197,12 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class EventRecord:
-    """Something worth knowing that happened, never needed to answer a question about results.
-
-    `subject` is what it happened to, such as the digest of a model that killed a worker.
-    """
+    """A fact worth keeping that no result depends on."""
 
     kind: str
     run: str | None = None
     subject: str = ""
+    """The thing that the event is about, such as the digest of a model that killed a worker."""
     data: Json = field(default_factory=dict)
     time: float = 0.0
 
@@ -214,10 +222,11 @@ class LineageStep:
     node: str | None = None
     reports: Json = field(default_factory=dict)
     attempts: tuple[Any, ...] = ()
-    """Parameters that the pass gave up before those it ended with, each with its reason."""
+    """As in `PassRunRecord`."""
 
     def to_json(self) -> dict[str, Any]:
-        found = {
+        """The step as users see it in JSON."""
+        document = {
             "pass": self.pass_name,
             "params": dict(self.params),
             "input": self.input.artifact,
@@ -227,31 +236,36 @@ class LineageStep:
             "seconds": self.seconds,
             "environment": dict(self.environment),
         }
-        more = {"attempts": list(self.attempts), "reports": dict(self.reports)}
-        return found | {name: value for name, value in more.items() if value}
+        if self.attempts:
+            document["attempts"] = list(self.attempts)
+        if self.reports:
+            document["reports"] = dict(self.reports)
+        return document
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """How a candidate came to be: the steps in order from `source`, the digest of the model it began with."""
+    """The way from a source model to a candidate."""
 
     candidate: Candidate
     source: str
+    """Digest of the source model."""
     steps: tuple[LineageStep, ...]
     converted: LineageStep | None = None
-    """How the source was made of a model in another format; None where it was an ONNX model from the start."""
+    """The pass run that made the source from a model in another format; None for a model that was ONNX already."""
     analyses: tuple[LineageStep, ...] = ()
-    """Passes that reported on the source, or on a model of the way, and changed nothing."""
+    """Passes that reported on the source or on a model on the way, and changed nothing."""
 
     def to_json(self) -> dict[str, Any]:
-        found = {
+        """The lineage as users see it in JSON."""
+        document = {
             "artifact": self.candidate.artifact,
             "session_options": dict(self.candidate.session_options),
             "source": self.source,
             "steps": [step.to_json() for step in self.steps],
         }
         if self.converted is not None:
-            found["converted"] = self.converted.to_json()
+            document["converted"] = self.converted.to_json()
         if self.analyses:
-            found["analyses"] = [step.to_json() for step in self.analyses]
-        return found
+            document["analyses"] = [step.to_json() for step in self.analyses]
+        return document

@@ -1,11 +1,11 @@
-"""The tables. What is JSON is canonical JSON in a text column; times are seconds since 1970."""
+"""The tables. JSON is canonical JSON in a text column; times are seconds since 1970."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
 HEAD = "0003"
-"""The schema's version: the newest Alembic revision."""
+"""The version of the schema: the newest Alembic revision."""
 
 NAMES = {
     "ix": "ix_%(column_0_N_label)s",
@@ -25,7 +25,7 @@ def _artifact(name: str, *, null: bool = False) -> Column[str]:
 
 
 def _text(name: str, *, null: bool = False) -> Column[str]:
-    """A text column; empty until it is filled, as in a row that is only claimed."""
+    """A text column, empty by default: rows that are only claimed have no values yet."""
     return Column(name, Text, nullable=null, default=None if null else "")
 
 
@@ -109,7 +109,7 @@ run = Table(
     _time("finished", null=True),
     Column("parent", String(64), nullable=True, index=True),
 )
-"""`parent` names a run without being a foreign key: SQLite cannot add one to a table that others point to."""
+"""`parent` names a run but is not a foreign key: SQLite cannot add one to a table that others point to."""
 
 trial = Table(
     "trial",
@@ -190,7 +190,7 @@ metric_value = Table(
     _time("low", null=True),
     _time("high", null=True),
 )
-"""`role`: candidate, source or ratio. NULL is not a number."""
+"""`role` is candidate, source or ratio. NULL stands for NaN."""
 
 event = Table(
     "event",
