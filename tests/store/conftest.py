@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 from autoopt.store import Store, open_store
 from autoopt.store.memory import MemoryStore
+from autoopt.store.owner import is_known_dead
 from autoopt.store.sql.store import SqlStore, require_sql
 
 
@@ -53,3 +57,16 @@ def sqlite_store(tmp_path: Path) -> Iterator[SqlStore]:
     """For what does not depend on the database."""
     with open_store(f"sqlite:///{tmp_path}/home/autoopt.db", tmp_path / "home") as opened:
         yield require_sql(opened)
+
+
+@pytest.fixture
+def dead_owner() -> str:
+    """The owner id of a process of this machine that was killed."""
+    code = "from autoopt.store.owner import this_process; print(this_process(), flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    owner = child.stdout.readline().strip()
+    assert not is_known_dead(owner)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    return owner

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
-from autoopt.store import EvaluationRecord, ModelRecord, PassRunRecord, RunRecord, Store
+from autoopt.store import EvaluationRecord, EventRecord, ModelRecord, PassRunRecord, RunRecord, Store, TrialRecord
+from autoopt.store.sql.store import SqlStore
 
 CHAIN = digest_json("chain")
 ENVIRONMENT = {"python": "3.11", "libraries": {"onnx": "1.2.3"}}
@@ -65,3 +68,47 @@ def start_run(store: Store, content: bytes = b"source", **changes: Any) -> RunRe
     store.models.add(ModelRecord(source, "net"))
     fields: dict[str, Any] = {"id": "", "name": "net cpu", "identity": key("identity", source), "model": source}
     return store.runs.create(RunRecord(**{**fields, **changes}))
+
+
+def trial(run: str, number: int, **changes: object) -> TrialRecord:
+    """A trial to do."""
+    return dataclasses.replace(TrialRecord(run, number, CHAIN, {"simplify": {"level": number}}), **changes)  # type: ignore[arg-type]
+
+
+def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) -> str:
+    """A run of one trial over two passes, `content` -> middle -> last."""
+    run = start_run(store, content)
+    middle, last = put(store, content + b" middle"), put(store, content + b" last")
+    steps = [pass_run(run.model, middle, run=run.id), pass_run(middle, last, "float16", run=run.id)]
+    judged = evaluation(last, run=run.id)
+    store.results.finish_pass_runs(steps)
+    store.results.finish_evaluation(judged)
+    trial_end = TrialRecord(
+        run.id,
+        0,
+        CHAIN,
+        {"a": {"x": 1}},
+        outcome=Outcome.OK,
+        candidate=Candidate(last),
+        metrics=judged.metrics,
+        pass_runs=tuple(step.key for step in steps),
+        evaluations=(judged.key,),
+    )
+    store.trials.finish(trial_end)
+    store.events.add(EventRecord("note", run.id, "x"))
+    if end:
+        store.runs.finish(run.id, "finished", {"best": {"artifact": last}})
+    return run.id
+
+
+def age(store: SqlStore, seconds: float = 7200.0) -> None:
+    """Make all artifacts look unused for that long."""
+    for path in store.files.root.rglob("*"):
+        then = path.stat().st_mtime - seconds
+        os.utime(path, (then, then))
+    store.files._touched.clear()
+
+
+def digests(store: Store) -> set[str]:
+    """The artifacts that are present."""
+    return {a.digest for a in store.artifacts.all() if a.present}

@@ -1,0 +1,140 @@
+"""Export and import of runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from store_helpers import finished_run, key, start_run
+
+from autoopt.errors import InputError
+from autoopt.store import ChainRecord, open_store
+from autoopt.store.comparison import canonical
+from autoopt.store.maintenance.transfer import export_run, import_run
+from autoopt.store.maintenance.verify import verify
+from autoopt.store.sql.store import SqlStore
+
+
+def repack(source: Path, target: Path, rows: dict[str, object] | None = None, **extra: tarfile.TarInfo) -> None:
+    """The archive with other rows, artifacts with a flipped byte where `damage`, and extra members."""
+    with tarfile.open(source) as old, tarfile.open(target, "w") as new:
+        for member in old.getmembers():
+            stream = old.extractfile(member)
+            assert stream is not None
+            content = stream.read()
+            if member.name == "rows.json" and rows is not None:
+                content = json.dumps({**json.loads(content), **rows}).encode()
+            member.size = len(content)
+            new.addfile(member, io.BytesIO(content))
+        for member in extra.values():
+            new.addfile(member, io.BytesIO(b"x" * member.size))
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = kind, link
+    entry.size = 1 if kind == tarfile.REGTYPE else 0
+    return entry
+
+
+def test_an_imported_run_equals_the_exported_one(database_store: SqlStore, tmp_path: Path) -> None:
+    finished_run(database_store, b"another")
+    run = finished_run(database_store)
+    export_run(database_store, run[:6], tmp_path / "run.tar")
+    with open_store(None, tmp_path / "elsewhere") as other:
+        assert import_run(other, tmp_path / "run.tar") == run
+        assert import_run(other, tmp_path / "run.tar") == run, "again changes nothing"
+        assert canonical(other, run) == canonical(database_store, run)
+        assert (len(other.artifacts.all()), len(other.runs.all()), len(other.events.all())) == (3, 1, 1)
+        candidate = other.trials.all(run)[0].candidate
+        assert other.lineage.trace(candidate or "").source == database_store.runs.get(run).model
+        assert other.runs.get(run).created == database_store.runs.get(run).created
+        assert other.runs.get(run).owner is None
+        assert verify(other).ok
+
+
+def test_a_run_over_several_targets_is_exported_with_its_parts(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    whole = start_run(sqlite_store, b"a").id
+    part = start_run(sqlite_store, b"a", parent=whole).id
+    for run in (part, whole):
+        sqlite_store.runs.finish(run, "finished", {"best": None})
+    export_run(sqlite_store, whole, tmp_path / "whole.tar")
+    export_run(sqlite_store, part, tmp_path / "part.tar")
+    with open_store(None, tmp_path / "one") as there:
+        assert import_run(there, tmp_path / "whole.tar") == whole
+        assert [r.id for r in there.runs.all(parent=whole)] == [part]
+    with open_store(None, tmp_path / "two") as there:
+        assert import_run(there, tmp_path / "part.tar") == part
+        assert there.runs.get("latest").parent is None
+
+
+def test_chains_and_rows_of_evicted_artifacts_are_exported(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    source = start_run(sqlite_store).model
+    record = sqlite_store.runs.get("latest")
+    run = sqlite_store.runs.create(
+        type(record)("big", "net", key("big"), source), [ChainRecord(key("c"), "a -> b", points=10**30)]
+    )
+    export_run(sqlite_store, run.id, tmp_path / "run.tar")
+    with open_store(None, tmp_path / "elsewhere") as other:
+        import_run(other, tmp_path / "run.tar")
+        assert other.runs.chains("big") == sqlite_store.runs.chains("big")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        member("../outside"),
+        member("/absolute"),
+        member(f"artifacts/{'0' * 64}/../../../outside"),
+        member(f"artifacts/{'0' * 64}/./x"),
+        member(f"artifacts/{'0' * 64}/model.onnx"),
+        member(f"artifacts/{'0' * 64}/model.onnx", tarfile.SYMTYPE, "/etc/passwd"),
+        member(f"artifacts/{'0' * 64}/model.onnx", tarfile.LNKTYPE, "rows.json"),
+        member(f"artifacts/{'0' * 64}/model.onnx", tarfile.FIFOTYPE),
+        member("artifacts/short/model.onnx"),
+    ],
+    ids=["parent", "absolute", "climbs", "dot", "wrong bytes", "symlink", "hard link", "fifo", "no digest"],
+)
+def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, bad: tarfile.TarInfo) -> None:
+    export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
+    repack(tmp_path / "run.tar", tmp_path / "bad.tar", extra=bad)
+    home = tmp_path / "elsewhere" / "home"
+    with open_store(None, home) as other:
+        with pytest.raises(InputError) as error:
+            import_run(other, tmp_path / "bad.tar")
+        assert "bad.tar" in str(error.value)
+        assert other.runs.all() == ()
+    assert {p.name for p in (tmp_path / "elsewhere").iterdir()} == {"home"}
+    assert {p.name for p in home.iterdir()} <= {"autoopt.db", "autoopt.db-wal", "autoopt.db-shm", "artifacts"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"format": 2},
+        {"schema": "ffff"},
+        {"tables": {}},
+        {"tables": {"artifact": [], "sqlite_master": []}},
+        {"tables": {"artifact": [], "run": [{"id": 7}]}},
+        {"tables": {"artifact": [], "run": [{"unknown": "x"}]}},
+        {"tables": {"artifact": [], "run": [{"settings": "{not json"}]}},
+        {"tables": {"artifact": [], "run": 5}},
+        {"run": "not in it"},
+    ],
+    ids=str,
+)
+def test_wrong_rows_are_refused(sqlite_store: SqlStore, tmp_path: Path, rows: dict[str, object]) -> None:
+    export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
+    repack(tmp_path / "run.tar", tmp_path / "bad.tar", rows)
+    with open_store(None, tmp_path / "elsewhere") as other, pytest.raises(InputError):
+        import_run(other, tmp_path / "bad.tar")
+
+
+def test_a_file_that_is_not_an_archive_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello")
+    for name in ("text", "nothing"):
+        with pytest.raises(InputError, match="not a run exported by autoopt"):
+            import_run(sqlite_store, tmp_path / name)

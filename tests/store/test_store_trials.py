@@ -1,0 +1,60 @@
+"""Trials, in every kind of store."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from store_helpers import CHAIN, key, put, start_run, trial
+
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.store import Store
+
+
+def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
+    run = start_run(store).id
+    store.trials.add([trial(run, n, chain=key("other") if n == 1 else CHAIN) for n in (2, 1, 0)])
+    claimed = [store.trials.claim_next(run, CHAIN, owner) for owner in ("a", "b", "c")]
+    assert [t.number for t in claimed if t] == [0, 2]
+    assert claimed[2] is None
+    assert {t.owner for t in claimed if t} == {"a", "b"}
+    other = store.trials.claim_next(run, None, "c")
+    assert other is not None
+    assert other.number == 1
+
+
+def test_only_the_owner_of_a_trial_finishes_it(store: Store) -> None:
+    run = start_run(store).id
+    store.trials.add([trial(run, 0)])
+    assert store.trials.claim_next(run, CHAIN, "a")
+    made = put(store, b"made")
+    end = trial(run, 0, outcome=Outcome.OK, candidate=Candidate(made, {"threads": 2}), violation=-math.inf)
+    end = dataclasses.replace(end, metrics={"size": Estimate(1.0, 0.5, 2.0)}, evaluations=(key("e"),), seconds=1.5)
+    assert not store.trials.finish(end, "b")
+    assert store.trials.finish(end, "a")
+    assert store.trials.finish(end, "a"), "the same again is no refusal"
+    assert not store.trials.finish(dataclasses.replace(end, outcome=Outcome.FAILED), "b")
+    assert store.trials.all(run) == (dataclasses.replace(end, status="done", owner="a"),)
+
+
+def test_trials_of_dead_and_overdue_owners_are_claimed_again(store: Store, dead_owner: str) -> None:
+    run = start_run(store).id
+    store.trials.add([trial(run, n) for n in range(3)])
+    assert store.trials.claim_next(run, CHAIN, dead_owner, seconds=3600.0)
+    assert store.trials.claim_next(run, CHAIN, "overdue", seconds=-1.0)
+    again = [store.trials.claim_next(run, CHAIN, "me") for _ in range(4)]
+    assert sorted(t.number for t in again if t) == [0, 1, 2]
+
+
+def test_adding_trials_again_replaces_only_trials_that_nobody_works_on(store: Store, dead_owner: str) -> None:
+    run = start_run(store).id
+    store.trials.add([trial(run, n) for n in range(4)])
+    store.trials.finish(trial(run, 0, outcome=Outcome.FAILED))
+    assert store.trials.claim_next(run, CHAIN, "alive")
+    assert store.trials.claim_next(run, CHAIN, dead_owner)
+    store.trials.add([trial(run, n, point={"simplify": {"level": 9}}) for n in range(5)])
+    found = store.trials.all(run)
+    assert [t.status for t in found] == ["done", "running", "pending", "pending", "pending"]
+    assert [t.point["simplify"]["level"] for t in found] == [0, 1, 9, 9, 9]
