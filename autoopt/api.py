@@ -96,7 +96,7 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
         _close_flow_runs(store, engine, observer)
         results = []
         for record in records:
-            request = RunRequest.from_json(record.settings["request"], anew=True)
+            request = RunRequest.from_json(record.settings["request"], reread=True)
             request = replace(request, resume=record.id, observer=observer, home=home)
             if "://" in str(request.model):
                 request = replace(request, model=store.artifacts.path(record.model))

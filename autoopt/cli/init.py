@@ -46,8 +46,8 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.engine.planning.plan import make_proposal
 
-    wish = make_proposal_options(level, precision, device, ep, memory, fidelity)
-    proposal, plan = make_proposal(model, data, calibration, wish, anywhere=True)
+    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity)
+    proposal, plan = make_proposal(model, data, calibration, proposal_options, anywhere=True)
     sources = {"evaluation": data, "calibration": calibration}
     paths = {name: _path_in_file(path) for name, path in sources.items() if path is not None}
     file = Path(f"{plan.name}.yaml")

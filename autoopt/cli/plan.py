@@ -55,10 +55,10 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
     For a bare model, the DAG is the one that autoopt proposes. A DAG with several targets has a plan for each.
     """
     from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
-    from autoopt.engine.planning.plans_by_target import make_plans, plans_json
+    from autoopt.engine.planning.plan import make_plans, plans_json
 
-    wish = make_proposal_options(level, precision, device, ep, memory, fidelity)
-    plans = make_plans(dag, model, data, wish=wish, data_root=data_root)
+    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity)
+    plans = make_plans(dag, model, data, proposal_options=proposal_options, data_root=data_root)
     if as_json:
         if len(plans) > 1:
             print_json(plans_json(plans, limit))

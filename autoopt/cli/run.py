@@ -85,7 +85,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     fields = parse_assignments(search, "--search")
     options = {"trials": trials, "minutes": minutes, "strategy": strategy, "sampler": sampler, "seed": seed}
     fields.update({name: value for name, value in options.items() if value is not None})
-    wish = make_proposal_options(level, precision, device, ep, memory, fidelity)
+    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet) as progress:
             request = RunRequest(
@@ -98,7 +98,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
                 search=fields,
                 retry_failed=retry_failed,
                 fresh=fresh,
-                wish=wish,
+                proposal_options=proposal_options,
                 observer=progress,
             )
             result = execute(request, out=out, engine=engine)

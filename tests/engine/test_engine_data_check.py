@@ -23,7 +23,7 @@ GOOD = np.ones((20, 8), np.float32)
     ("arrays", "said"),
     [
         ({"a": GOOD, "b": GOOD}, "no array for the model's input 'x'; the data has: a, b"),
-        ({"x": np.ones((20, 9), np.float32)}, "has shape .20, 9., the model takes .*8"),
+        ({"x": np.ones((20, 9), np.float32)}, "has shape .20, 9., the model expects .*8"),
     ],
 )
 def test_wrong_names_and_shapes_are_one_line(
@@ -37,7 +37,7 @@ def test_wrong_names_and_shapes_are_one_line(
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "not a readable .npz file"), (None, "has shape .20, 9., the model takes .*8")],
+    [(b"", "not a readable .npz file"), (None, "has shape .20, 9., the model expects .*8")],
 )
 def test_calibration_data_is_read_before_anything_runs(
     go: Any, mlp_file: Path, tmp_path: Path, content: bytes | None, said: str
@@ -57,9 +57,9 @@ def test_odd_data_is_noted(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     odd[3, 3] = np.nan
     np.savez(tmp_path / "d.npz", other=odd, labels=np.full(20, 77))
     notes = " ".join(go(DAG, model=mlp_file, data=str(tmp_path / "d.npz")).notes)
-    assert "'other' is taken for the model's input 'x'" in notes
+    assert "using array 'other' as the model's input 'x'" in notes
     assert "NaN or infinite" in notes
-    assert "are these its labels" in notes
+    assert "check that the labels belong to this data" in notes
 
 
 def test_a_source_that_the_runtime_refuses_is_no_choice(go: Any, tmp_path: Path) -> None:

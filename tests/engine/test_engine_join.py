@@ -188,5 +188,5 @@ def test_what_earlier_versions_kept_of_a_request_is_still_read(dags: Path) -> No
     del kept["dag_file"]
     written = load_dag(dags / "dag.yaml").document.value
     for dag in (str(dags / "dag.yaml"), written):
-        for anew in (False, True):
-            assert spec_of(RunRequest.from_json({**kept, "dag": dag}, anew=anew)).document.value == written
+        for reread in (False, True):
+            assert spec_of(RunRequest.from_json({**kept, "dag": dag}, reread=reread)).document.value == written

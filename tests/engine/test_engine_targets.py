@@ -15,7 +15,7 @@ from builders import mlp, write
 from autoopt.api import execute, resume
 from autoopt.cli.app import main
 from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.planning.plans_by_target import make_plans
+from autoopt.engine.planning.plan import make_plans
 from autoopt.engine.run.join import join
 from autoopt.engine.targets.single_best import mean
 from autoopt.errors import ConfigError, InputError

@@ -1,10 +1,10 @@
-"""What a user asks for: one run, as the command line, Python and deployed flows put it."""
+"""The request for one run, as the command line, Python and deployed flows make it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from autoopt.data import DataConfig
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import ResourceOptions, Resources, open_resources
+from autoopt.json_codec import to_json
 from autoopt.model.fetch import is_url, kept
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
@@ -23,53 +24,59 @@ from autoopt.spec.source import Source
 
 @dataclass(frozen=True)
 class RunRequest:
-    """One run: a DAG (path, dict or spec) over a model; or a bare model (a path that ends in `.onnx`), for which
-    autoopt proposes a graph as `wish` says.
-
-    `model`, `data` (for evaluation) and `calibration` override those of the DAG; data is a path or a data config.
-    `data_root`: what relative paths of data in the DAG start from (`AUTOOPT_DATA_ROOT`, else the DAG's folder).
-    `search` overrides single fields of the DAG's `search:` section. `workers`: how many trials go on at once.
-    `retry_failed`: what failed in earlier runs is tried again. `fresh`: do not answer from an identical finished run
-    (reuse of work stays). `resume`: id of the interrupted run that this continues.
-    `target`: only this one of the DAG's targets.
-    """
+    """One run of a DAG over a model."""
 
     dag: Any
+    """Path of a dag.yaml, its content, a `DagSpec`, or the path of a bare model, for which a DAG is proposed."""
     model: str | Path | None = None
+    """Overrides the DAG's model."""
     data: Any = None
+    """Evaluation data, a path or a data configuration; overrides the DAG's."""
     calibration: Any = None
+    """Calibration data; overrides the DAG's."""
     data_root: str | Path | None = None
+    """Folder that relative paths of data in the DAG start from; by default AUTOOPT_DATA_ROOT, else the DAG's folder."""
     home: Path | None = None
     db_url: str | None = None
     workers: int = 2
+    """Trials that run in parallel."""
     search: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides single fields of the DAG's `search` section."""
     limits: Limits = field(default_factory=Limits)
     measurement: Mapping[str, Any] = field(default_factory=dict)
     retry_failed: bool = False
+    """Execute again what failed in earlier runs."""
     fresh: bool = False
-    wish: ProposalOptions = field(default_factory=ProposalOptions)
+    """Search even if an identical run has finished; its work is still reused."""
+    proposal_options: ProposalOptions = field(default_factory=ProposalOptions)
+    """Options of the DAG that is proposed for a bare model."""
     sweep: str | None = None
+    """Id of the sweep that the run belongs to."""
     resume: str | None = None
+    """Id of the interrupted run to continue."""
     target: str | None = None
+    """Name of the only target of the DAG to run on."""
     observer: Observer = SILENT
     opener: Opener | None = None
-    """How hosts behind work pools are reached."""
+    """Opens hosts behind work pools."""
     dag_file: str | None = None
-    """Where `dag` was read from, if it was given as a path."""
+    """File that `dag` was read from."""
 
     def read(self) -> RunRequest:
-        """The same with its DAG read, so that changes of the file change nothing any more.
+        """Read the DAG, so that later changes of its file have no effect.
 
         Raises:
-            ConfigError: the DAG is wrong.
+            ConfigError: The DAG is wrong.
         """
         if names_model(self.dag):
             return self
-        file = _absolute(self.dag) if isinstance(self.dag, str | Path) else self.dag_file
+        file = self.dag_file
+        if isinstance(self.dag, str | Path):
+            file = _absolute(self.dag)
         return replace(self, dag=load_dag(self.dag), dag_file=file)
 
     def open_resources(self, spec: DagSpec) -> Resources:
-        """Open what the run works with on this machine; the caller closes it."""
+        """Open what the run works with on this machine. The caller closes it."""
         options = ResourceOptions(
             home=self.home,
             db_url=self.db_url,
@@ -81,67 +88,85 @@ class RunRequest:
         return open_resources(options)
 
     def to_json(self) -> dict[str, Any]:
-        """What processes in other folders need to go on with the same run: the DAG as it was read, absolute paths. A
-        URL with a password or signature is not kept: the model is in the store, and in place of other URLs stands what
-        they gave, in this machine's cache."""
-        asked = self.read()
+        """Write what a process in another folder needs to continue the run: the DAG as read, and absolute paths.
+
+        URLs with a password or a signature are replaced by the downloaded files in this machine's cache. The URL of
+        the model only loses its secret, because the model is in the store.
+        """
+        request = self.read()
         cache = (self.home or settings().home) / "downloads"
-        bare = names_model(asked.dag)
-        given = asked.dag if bare else asked.dag.model_path
+        dag, model = request.dag, self.model
+        if names_model(dag):
+            document: object = _without_secret(_absolute(dag))
+            model = model or dag
+        else:
+            document = _document_json(dag.document, cache)
+            model = model or dag.model_path
         return {
-            "dag": _shown(_absolute(asked.dag)) if bare else _written(asked.dag.document, cache),
-            "dag_file": asked.dag_file,
-            "model": _shown(_absolute(self.model or given)),
-            "data": _data(self.data, cache),
-            "calibration": _data(self.calibration, cache),
+            "dag": document,
+            "dag_file": request.dag_file,
+            "model": _without_secret(_absolute(model)),
+            "data": _data_json(self.data, cache),
+            "calibration": _data_json(self.calibration, cache),
             "data_root": root_of_data(self.data_root),
             "workers": self.workers,
             "search": dict(self.search),
-            "limits": asdict(self.limits),
+            "limits": to_json(self.limits),
             "measurement": dict(self.measurement),
             "retry_failed": self.retry_failed,
-            "wish": self.wish.to_json(),
+            "wish": self.proposal_options.to_json(),
             "target": self.target,
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any], *, anew: bool = False) -> RunRequest:
-        """The reverse of `to_json`. `anew`: the DAG is read from the file that it was given as, where that is still
-        there."""
-        dag, file = data["dag"], data.get("dag_file")
-        if anew and file is not None and Path(file).is_file():
-            dag = file
+    def from_json(data: Mapping[str, Any], *, reread: bool = False) -> RunRequest:
+        """Read a request.
+
+        Args:
+            data: What `to_json` wrote.
+            reread: Read the DAG again from its file, if the file still exists.
+        """
+        fields = dict(data)
+        file, dag = fields.get("dag_file"), fields["dag"]
+        if reread and file is not None and Path(file).is_file():
+            fields["dag"] = file
         elif isinstance(dag, Mapping) and "content" in dag:
-            dag = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
-        wish = ProposalOptions.from_json(data.get("wish", {}))
-        return RunRequest(**{**data, "dag": dag, "limits": Limits(**data["limits"]), "wish": wish})
+            fields["dag"] = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
+        fields["limits"] = Limits(**fields["limits"])
+        fields["proposal_options"] = ProposalOptions.from_json(fields.pop("wish", {}))
+        return RunRequest(**fields)
 
 
 def _absolute(path: str | Path | None) -> str | None:
+    """The absolute path of a file; URLs stay."""
     if path is None or "://" in str(path):
         return None if path is None else str(path)
     return str(Path(path).absolute())
 
 
-def _shown(path: str | None) -> str | None:
-    return path if path is None or not is_url(path) else without_password(path)
+def _without_secret(path: str | None) -> str | None:
+    if path is None or not is_url(path):
+        return path
+    return without_password(path)
 
 
-def _written(document: Document, cache: Path) -> dict[str, Any]:
-    """A DAG as JSON; as a text, in which its fields stay in order."""
-    assert isinstance(document.value, dict)
-    content = {k: v if k == "passes" else _without_secrets(v, cache) for k, v in document.value.items()}
+def _document_json(document: Document, cache: Path) -> dict[str, object]:
+    """A DAG as JSON. Its content is a text, because JSON columns of a database may reorder the fields."""
+    assert isinstance(document.value, dict), "a DAG is a mapping"
+    content: dict[str, object] = {}
+    for section, value in document.value.items():
+        content[section] = value if section == "passes" else _without_secrets(value, cache)
     return {"content": json.dumps(content), "source": document.source.to_json()}
 
 
-def _data(config: Any, cache: Path) -> Any:
+def _data_json(config: Any, cache: Path) -> object:  # noqa: ANN401  a path or a data configuration
     if config is None:
         return None
     return _without_secrets(DataConfig.parse(config).resolved(Path.cwd()).to_json(), cache)
 
 
-def _without_secrets(value: Any, cache: Path) -> Any:
-    """A JSON value, with what `cache` holds of them in place of the URLs that have secrets."""
+def _without_secrets(value: object, cache: Path) -> object:
+    """A JSON value with the files in `cache` in place of URLs with secrets."""
     if isinstance(value, Mapping):
         return {key: _without_secrets(item, cache) for key, item in value.items()}
     if isinstance(value, list):

@@ -20,7 +20,7 @@ from autoopt.engine.inputs.sources import (
     execution_providers,
     local_script,
 )
-from autoopt.engine.planning.proposal import given_of, proposal_for
+from autoopt.engine.planning.proposal import proposal_for, proposal_inputs
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.keys import run_identity
@@ -29,11 +29,14 @@ from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.metrics import Metric
+from autoopt.model.candidate import Candidate
 from autoopt.model.inspection import Inspection
 from autoopt.settings import root_of_data
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import names_model, refuse_proposal_options
 from autoopt.spec.search import SearchConfig
+from autoopt.target import Accelerator
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def spec_of(request: RunRequest) -> DagSpec:
         InputError: The DAG is wrong or asks for something unsupported, or options for a bare model came with a DAG.
     """
     if not names_model(request.dag):
-        refuse_proposal_options(request.wish)
+        refuse_proposal_options(request.proposal_options)
         spec = load_dag(request.dag).with_data_root(root_of_data(request.data_root))
         check_supported(spec)
         if request.target is not None:
@@ -103,7 +106,7 @@ def spec_of(request: RunRequest) -> DagSpec:
     placeholder = {
         "name": "proposed",
         "model": str(request.dag),
-        "target": request.wish.target().model_dump(exclude={"name"}),
+        "target": request.proposal_options.target().model_dump(exclude={"name"}),
         "passes": {"names": "name_fix"},
         "chains": [["names"]],
     }
@@ -121,56 +124,89 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
     measurement = {**spec.measurement, **request.measurement}
     MeasurementSettings.parse(measurement)  # raises for a wrong value
-    source, inspection = admit(resources, model)
-    model_file = resources.store.artifacts.path(source.artifact)
-    cache = resources.store.home / "downloads"
-    data = _data_sets(request, spec, cache)
-    script = local_script(spec.script_path, cache)
-    target = spec.all_targets[0]
-    runtime = resources.hosts.runtime_of(target.where)
-    accelerator = target.accelerator(frozenset((runtime.get("cpu") or cpu())["flags"]))
-
-    description = describe_data(resources.pool, data.evaluation, model_file)
-    checker = _DataChecker(inspection, spec.source.file, measurement, has_script=script is not None)
-    data_notes = checker.check(data.evaluation, description)
-    for other in (data.calibration, data.latency):
-        if other and other != data.evaluation:
-            # Labels of data that nothing is judged by may be anything.
-            other_description = {**(describe_data(resources.pool, other, model_file) or {}), "label_text": None}
-            data_notes += checker.check(other, other_description)
-
-    passes, custom = describe_script(resources.pool, script, accelerator)
-    infos = pass_infos(accelerator, passes)
-    providers = execution_providers(resources.pool, target, runtime)
-    facts = Facts(accelerator, inspection, providers, has_calibration=bool(data.calibration))
-    if names_model(request.dag):
-        given = given_of(str(request.dag), inspection, description, bool(data.calibration), request.wish)
-        proposal = proposal_for(given, request.wish, infos, facts, resources.store)
-        spec, plan = proposal.spec, proposal.plan(infos)
-    else:
-        plan = compile_plan(spec, infos, facts)
+    sources = _read_sources(request, spec, resources, model)
+    checker = _DataChecker(sources, spec.source.file, measurement)
+    description, data_notes = checker.check_all(resources)
+    spec, plan, custom = _plan(request, spec, sources, description, resources)
     goal, goal_notes = make_goal(GoalRequest.of(spec, custom), description)
     problem = Problem(
         plan=plan,
-        source=source,
+        source=sources.model,
         goal=goal,
         target=spec.all_targets[0].target(),
         host=spec.all_targets[0].where,
-        accelerator=accelerator,
-        data=data,
-        script=UserScript(str(script) if script else None, digest_script(script)),
+        accelerator=sources.accelerator,
+        data=sources.data,
+        script=UserScript(str(sources.script) if sources.script else None, digest_script(sources.script)),
         data_root=spec.data_root,
         limits=_limits(request, spec),
         measurement=measurement,
     )
+    decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions]
     return ResolvedInputs(
         spec=spec,
         model=model,
         problem=problem,
         search=spec.search.config().overridden(request.search),
         runtimes=resources.hosts.runtimes_of(spec),
-        notes=[*_plan_notes(plan, data_notes), *goal_notes],
+        notes=[*plan.warnings, *dict.fromkeys(data_notes), *decisions, *plan.learned, *goal_notes],
     )
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What the request names, read."""
+
+    model: Candidate
+    inspection: Inspection
+    data: DataSets
+    script: Path | None
+    accelerator: Accelerator
+    runtime: Mapping[str, Any]
+    """Description of the runtime on the target's host; empty for this interpreter."""
+
+
+def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, model: str) -> _Sources:
+    candidate, inspection = admit(resources, model)
+    cache = resources.store.home / "downloads"
+    target = spec.all_targets[0]
+    runtime = resources.hosts.runtime_of(target.where)
+    flags = frozenset((runtime.get("cpu") or cpu())["flags"])
+    data = _data_sets(request, spec, cache)
+    script = local_script(spec.script_path, cache)
+    return _Sources(candidate, inspection, data, script, target.accelerator(flags), runtime)
+
+
+def _plan(
+    request: RunRequest,
+    spec: DagSpec,
+    sources: _Sources,
+    description: Mapping[str, Any] | None,
+    resources: Resources,
+) -> tuple[DagSpec, Plan, Mapping[str, Metric]]:
+    """Plan the DAG of the request, or the DAG that is proposed for a bare model.
+
+    Args:
+        request: What the user asked for.
+        spec: Its DAG.
+        sources: What it names.
+        description: Description of the evaluation data; None without data.
+        resources: Workers, and the store, which remembers results of similar models.
+
+    Returns:
+        The DAG, its plan, and the metrics of the user script.
+    """
+    passes, custom = describe_script(resources.pool, sources.script, sources.accelerator)
+    infos = pass_infos(sources.accelerator, passes)
+    has_calibration = bool(sources.data.calibration)
+    providers = execution_providers(resources.pool, spec.all_targets[0], sources.runtime)
+    facts = Facts(sources.accelerator, sources.inspection, providers, has_calibration=has_calibration)
+    if not names_model(request.dag):
+        return spec, compile_plan(spec, infos, facts), custom
+    options = request.proposal_options
+    inputs = proposal_inputs(str(request.dag), sources.inspection, description, has_calibration, options)
+    proposal = proposal_for(inputs, options, infos, facts, resources.store)
+    return proposal.spec, proposal.plan(infos), custom
 
 
 def _data_sets(request: RunRequest, spec: DagSpec, cache: Path) -> DataSets:
@@ -200,25 +236,30 @@ def _limits(request: RunRequest, spec: DagSpec) -> Limits:
 class _DataChecker:
     """Checks data sets against the model."""
 
-    inspection: Inspection
+    sources: _Sources
     spec_file: str
     measurement: Mapping[str, Any]
-    has_script: bool
 
-    def check(self, data: DataSource, description: Mapping[str, Any] | None) -> list[str]:
-        """Notes on what is odd about the data."""
+    def check_all(self, resources: Resources) -> tuple[Mapping[str, Any] | None, list[str]]:
+        """The description of the evaluation data, and notes on all data sets."""
+        data = self.sources.data
+        model_file = resources.store.artifacts.path(self.sources.model.artifact)
+        description = describe_data(resources.pool, data.evaluation, model_file)
+        notes = self._check(data.evaluation, description)
+        for other in (data.calibration, data.latency):
+            if other and other != data.evaluation:
+                # Only the labels of the evaluation data are used; those of other data may be anything.
+                unlabelled = {**(describe_data(resources.pool, other, model_file) or {}), "label_text": None}
+                notes += self._check(other, unlabelled)
+        return description, notes
+
+    def _check(self, data: DataSource, description: Mapping[str, Any] | None) -> list[str]:
         config: Mapping[str, Any] = data.config or {}
         states = {**config.get("state", {}), **dict(self.measurement.get("state") or {})}
         return check_data(
             description,
-            self.inspection,
+            self.sources.inspection,
             str(config.get("path") or self.spec_file),
             fed_back=set(states.values()),
-            named="post_process" in config or self.has_script,
+            named="post_process" in config or self.sources.script is not None,
         )
-
-
-def _plan_notes(plan: Plan, data_notes: list[str]) -> list[str]:
-    """The notes of a plan, with those on the data after its warnings."""
-    decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions]
-    return [*plan.warnings, *dict.fromkeys(data_notes), *decisions, *plan.learned]

@@ -1,10 +1,10 @@
-"""A plan without a run: what `autoopt plan` and `autoopt.plan` show. Imports no native library itself."""
+"""Plan without a run, as `autoopt plan` and `autoopt.plan` do. Imports no native library."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,156 +20,223 @@ from autoopt.model.mlflow import is_packaged
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
+from autoopt.target import DEFAULT_EP
 
 if TYPE_CHECKING:
     from autoopt.workers import WorkerPool
 
-Ask = Callable[[str, Mapping[str, Any], str], Mapping[str, Any]]
-"""(worker function, payload, what to blame) -> its answer."""
 SECONDS = 60.0
+"""Time limit of a question to a worker."""
+BLOCK_BYTES = 1 << 20
 
 
 def make_plan(
     dag: str | Path | Mapping[str, Any] | DagSpec,
     model: str | Path | None = None,
-    data: Any = None,
+    data: object = None,
     *,
-    calibration: Any = None,
-    wish: ProposalOptions | None = None,
+    calibration: object = None,
+    proposal_options: ProposalOptions | None = None,
     data_root: str | Path | None = None,
 ) -> Plan:
-    """The plan of a DAG for its first target; for a model, where one is given here. Where `dag` is a model itself, the
-    plan of what autoopt proposes for it, as `wish` says.
+    """Plan a DAG for its first target, or a proposed DAG for a model.
 
-    What has to be known of a model, a runtime or a user script is asked of a worker, and a model's inspection is kept
-    beside the store, where there is one.
+    A worker inspects models, runtimes and user scripts. If there is a store, inspections of models are cached beside
+    it.
+
+    Args:
+        dag: A dag.yaml, its content, or the path of a bare model, for which a DAG is proposed.
+        model: The model to plan for; None to plan without the facts of a model.
+        data: Evaluation data.
+        calibration: Calibration data.
+        proposal_options: Options of the proposal for a bare model.
+        data_root: Folder that relative paths of data start from.
 
     Raises:
-        InputError: whatever is wrong with what the user gave; one line.
+        InputError: Anything that the user gave is wrong; one line.
     """
-    for given in (data, calibration):
-        if isinstance(given, (str, Path)) and "://" not in str(given) and not Path(given).exists():
-            raise InputError("no such data", where=str(given))
+    for source in (data, calibration):
+        if isinstance(source, str | Path) and "://" not in str(source) and not Path(source).exists():
+            raise InputError("no such data", where=str(source))
     if names_model(dag):
-        return make_proposal(str(dag), data, calibration, wish)[1]
-    refuse_proposal_options(wish)
+        return make_proposal(str(dag), data, calibration, proposal_options)[1]
+    refuse_proposal_options(proposal_options)
     spec = load_dag(dag).with_data_root(root_of_data(data_root))
     spec.check_files(model=model is None, data=data is None)
     check_supported(spec)
-    with ExitStack() as stack:
-        ask = _asker(stack)
-        accelerator = spec.all_targets[0].accelerator(frozenset(cpu()["flags"]))
-        script, python = _here(spec.script_path), spec.all_targets[0].where.type != "local"
-        extra = script_infos(
-            script, accelerator, lambda payload: ask("autoopt.passes.runner:describe", payload, str(script))
-        )
-        facts = Facts(
-            accelerator,
-            inspection=None if model is None else _inspect(Path(_here(model)), ask),
-            installed_eps=None if model is None or python else _providers(accelerator.execution_provider, ask),
-            has_calibration=any(
-                d is not None for d in (data, calibration, spec.data.calibration, spec.data.evaluation)
-            ),
-        )
-        return compile_plan(spec, pass_infos(accelerator, extra), facts)
+    target = spec.all_targets[0]
+    accelerator = target.accelerator(frozenset(cpu()["flags"]))
+    with _Probe() as probe:
+        script = None
+        if spec.script_path is not None:
+            script = str(_fetched(spec.script_path))
+        infos = pass_infos(accelerator, script_infos(script, accelerator, probe.describe_script))
+        inspection, providers = None, None
+        if model is not None:
+            inspection = probe.inspect(Path(_fetched(model)))
+            if target.where.type == "local":
+                providers = probe.execution_providers(accelerator.execution_provider)
+    sources = (data, calibration, spec.data.calibration, spec.data.evaluation)
+    has_calibration = any(source is not None for source in sources)
+    return compile_plan(spec, infos, Facts(accelerator, inspection, providers, has_calibration=has_calibration))
 
 
-def _here(given: Any) -> Any:
-    """What is named, with what its URLs give in their place."""
-    from autoopt.model.fetch import local
+def make_plans(
+    dag: str | Path | Mapping[str, Any] | DagSpec,
+    model: str | Path | None = None,
+    data: object = None,
+    *,
+    proposal_options: ProposalOptions | None = None,
+    data_root: str | Path | None = None,
+) -> dict[str, Plan]:
+    """Plan a DAG for each of its targets; arguments and errors as for `make_plan`.
 
-    return local(str(given) if isinstance(given, Path) else given, settings().home / "downloads")
+    Returns:
+        The plans by the target's name and description, such as `one: CPUExecutionProvider, 1 thread`; by an empty
+        name if there is only one target.
+    """
+    if names_model(dag):
+        return {"": make_plan(dag, model, data, proposal_options=proposal_options)}
+    refuse_proposal_options(proposal_options)
+    spec = load_dag(dag)
+    if len(spec.all_targets) == 1:
+        return {"": make_plan(spec, model, data, data_root=data_root)}
+    plans: dict[str, Plan] = {}
+    for target in spec.all_targets:
+        plan = make_plan(spec.for_target(target.name), model, data, data_root=data_root)
+        plans[f"{target.name}: {target.words}"] = plan
+    return plans
+
+
+def plans_json(plans: Mapping[str, Plan], limit: int | None) -> dict[str, object]:
+    """The JSON document of several targets' plans: `{"dag", "targets": [{"name", ...plan}, ...]}`.
+
+    Args:
+        plans: By the target's name, or as `make_plans` returns them.
+        limit: Maximum number of chains to list for each; None for all.
+    """
+    dag = next(iter(plans.values())).name
+    targets = [{"name": name.partition(":")[0], **plan.to_json(limit)} for name, plan in plans.items()]
+    return {"dag": dag, "targets": targets}
 
 
 def make_proposal(
     model: str | Path,
-    data: Any = None,
-    calibration: Any = None,
-    wish: ProposalOptions | None = None,
+    data: Any = None,  # noqa: ANN401  a path or a data configuration, which DataConfig.parse checks
+    calibration: object = None,
+    proposal_options: ProposalOptions | None = None,
     *,
     anywhere: bool = False,
 ) -> tuple[Proposal, Plan]:
-    """What autoopt proposes for a model, and its plan. Writes nothing; asks a worker. `anywhere`: as a machine plans
-    that has the target's execution provider.
+    """Propose a DAG for a model, and plan it. Writes nothing.
+
+    Args:
+        model: Path or URL of the model.
+        data: Evaluation data.
+        calibration: Calibration data.
+        proposal_options: Options of the proposal.
+        anywhere: Plan as a machine does that has the target's execution provider.
 
     Raises:
-        InputError: a model or data that cannot be read, or an unknown target.
+        InputError: The model or the data cannot be read, or the target is unknown.
     """
+    # Both modules are needed only here, and import pydantic's and the store's records.
     from autoopt.data.config import DataConfig
-    from autoopt.engine.planning.proposal import existing_store, given_of, proposal_for
+    from autoopt.engine.planning.proposal import existing_store, proposal_for, proposal_inputs
 
-    wish = wish or ProposalOptions()
-    with ExitStack() as stack:
-        ask = _asker(stack)
-        file = Path(_here(model))
-        inspection = _inspect(file, ask)
-        described = None
+    proposal_options = proposal_options or ProposalOptions()
+    accelerator = proposal_options.target().accelerator(frozenset(cpu()["flags"]))
+    infos = pass_infos(accelerator)
+    file = Path(_fetched(model))
+    description = None
+    with _Probe() as probe:
+        inspection = probe.inspect(file)
         if data is not None:
-            config = DataConfig.parse(_here(data)).resolved(Path.cwd()).to_json()
+            config = DataConfig.parse(_fetched(data)).resolved(Path.cwd()).to_json()
             payload = {"data": config, "model": str(file.absolute())}
-            described = ask("autoopt.data.worker:describe", payload, str(config.get("path") or "data"))
-        accelerator = wish.target().accelerator(frozenset(cpu()["flags"]))
-        infos = pass_infos(accelerator)
-        facts = Facts(accelerator, inspection, _providers(accelerator.execution_provider, ask))
-        store = existing_store()
-        if store is not None:
-            stack.enter_context(store)
-        known = given_of(str(model), inspection, described, data is not None or calibration is not None, wish)
-        proposal = proposal_for(known, wish, infos, facts, store)
-        return proposal, proposal.plan(infos, anywhere=anywhere)
+            description = probe.ask("autoopt.data.worker:describe", payload, str(config.get("path") or "data"))
+        providers = probe.execution_providers(accelerator.execution_provider)
+    has_calibration = data is not None or calibration is not None
+    inputs = proposal_inputs(str(model), inspection, description, has_calibration, proposal_options)
+    with existing_store() as store:
+        proposal = proposal_for(inputs, proposal_options, infos, Facts(accelerator, inspection, providers), store)
+    return proposal, proposal.plan(infos, anywhere=anywhere)
 
 
-def _asker(stack: ExitStack) -> Ask:
-    """Asks one worker, which is started with the first question and lives as long as `stack`."""
-    pools: list[WorkerPool] = []
+def _fetched(source: Any) -> Any:  # noqa: ANN401  a path or a data configuration
+    """The source with downloaded files in place of its URLs."""
+    from autoopt.model.fetch import local
 
-    def ask(function: str, payload: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    if isinstance(source, Path):
+        source = str(source)
+    return local(source, settings().home / "downloads")
+
+
+class _Probe:
+    """Asks one worker about models, scripts and runtimes. The worker starts with the first question."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._pool: WorkerPool | None = None
+
+    def __enter__(self) -> _Probe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def ask(self, function: str, payload: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """Call a worker function.
+
+        Args:
+            function: `module:function`.
+            payload: JSON argument.
+            where: What the worker reads, for the error.
+        """
         from autoopt.workers import WorkerPool, gated_call
 
-        if not pools:
-            pools.append(stack.enter_context(WorkerPool(size=1)))
-        called = gated_call(pools[0], function, dict(payload), SECONDS)
-        return value_of(called, where, SECONDS)
+        if self._pool is None:
+            self._pool = self._stack.enter_context(WorkerPool(size=1))
+        return value_of(gated_call(self._pool, function, dict(payload), SECONDS), where, SECONDS)
 
-    return ask
+    def describe_script(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        return self.ask("autoopt.passes.runner:describe", payload, str(payload["user_script"]))
 
+    def execution_providers(self, provider: str) -> tuple[str, ...]:
+        """The execution providers of this interpreter's runtime, asked only for one that not every runtime has."""
+        if provider == DEFAULT_EP["cpu"]:
+            return (provider,)
+        return tuple(self.ask("autoopt.model.worker:providers", {}, provider)["providers"])
 
-def _providers(wanted: str, ask: Ask) -> tuple[str, ...]:
-    if wanted == "CPUExecutionProvider":
-        return (wanted,)  # every runtime has it
-    return tuple(ask("autoopt.model.worker:providers", {}, wanted)["providers"])
-
-
-def _inspect(model: Path, ask: Ask) -> Inspection:
-    """The inspection of a model file, from the last time it was asked for where the bytes are the same."""
-    if is_convertible(str(model)) or is_packaged(model):
-        remedy = "'autoopt run' does that itself; 'autoopt apply torch_export' leaves the ONNX model"
-        raise InputError("is planned for once it is converted to ONNX", where=str(model), remedy=remedy)
-    if not model.is_file():
-        raise InputError("no such model file", where=str(model))
-    kept = _kept_at(model)
-    if kept is not None and kept.is_file():
-        try:
-            return Inspection.from_json(json.loads(kept.read_text()))
-        except (ValueError, KeyError, TypeError):
-            kept.unlink(missing_ok=True)
-    payload = {"path": str(model.absolute())}
-    found = ask("autoopt.model.worker:inspect", payload, str(model))
-    if kept is not None:
-        kept.parent.mkdir(exist_ok=True)
-        new = kept.with_suffix(".new")
-        new.write_text(json.dumps(found))
-        new.replace(kept)
-    return Inspection.from_json(found)
+    def inspect(self, model: Path) -> Inspection:
+        """Inspect a model file, or read the cached inspection of the same bytes."""
+        if is_convertible(str(model)) or is_packaged(model):
+            remedy = "'autoopt run' converts it itself; 'autoopt apply torch_export' writes the ONNX model"
+            raise InputError("must be converted to ONNX before planning", where=str(model), remedy=remedy)
+        if not model.is_file():
+            raise InputError("no such model file", where=str(model))
+        cache = _inspection_cache(model)
+        if cache is not None and cache.is_file():
+            try:
+                return Inspection.from_json(json.loads(cache.read_text()))
+            except (ValueError, KeyError, TypeError):
+                cache.unlink(missing_ok=True)
+        inspection = self.ask("autoopt.model.worker:inspect", {"path": str(model.absolute())}, str(model))
+        if cache is not None:
+            cache.parent.mkdir(exist_ok=True)
+            new = cache.with_suffix(".new")
+            new.write_text(json.dumps(inspection))
+            new.replace(cache)
+        return Inspection.from_json(inspection)
 
 
-def _kept_at(model: Path) -> Path | None:
-    """Where the inspection of these bytes, by these versions, is kept; None where there is no store yet."""
+def _inspection_cache(model: Path) -> Path | None:
+    """The file for the inspection of these bytes by these versions; None if there is no store yet."""
     home = settings().home
     if not home.is_dir():
         return None
     digest = hashlib.sha256("\n".join(library_version(n) for n in ("autoopt", "onnx", "onnx-ir")).encode())
     with model.open("rb") as stream:
-        while block := stream.read(1 << 20):
+        for block in iter(lambda: stream.read(BLOCK_BYTES), b""):
             digest.update(block)
     return home / "inspections" / f"{digest.hexdigest()}.json"

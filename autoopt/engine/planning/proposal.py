@@ -1,8 +1,9 @@
-"""Gather the facts for which `autoopt.dag.propose` writes a pass graph when a model comes without one."""
+"""Gather the facts for which `autoopt.dag.proposal` writes a pass graph when a model comes without one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,80 +18,111 @@ from autoopt.model.inspection import Inspection
 from autoopt.settings import settings
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.store import RunRecord, Store, open_store
+from autoopt.target import DEFAULT_EP
 
 
-def model_name(path: str) -> str:
-    """What a model is called: its file's name, or its folder's where the file is just `model.onnx`."""
-    if "://" in path:  # nothing of host, user and query, which may be secrets
-        name, folder = url_name(path), PurePosixPath(urlsplit(path.split("::")[0]).path).parent.name
+def model_name(model: str) -> str:
+    """The name of a model: its file's name, or its folder's name if the file is called `model`.
+
+    Host, user and query of a URL are left out, because they may be secrets.
+    """
+    if "://" in model:
+        name = url_name(model)
+        folder = PurePosixPath(urlsplit(model.split("::")[0]).path).parent.name
     else:
-        name, folder = Path(path).absolute().name, Path(path).absolute().parent.name
-    return folder if PurePosixPath(name).stem == "model" and folder else name
+        path = Path(model).absolute()
+        name, folder = path.name, path.parent.name
+    if PurePosixPath(name).stem == "model" and folder:
+        return folder
+    return name
 
 
-def given_of(
-    model: str, inspection: Inspection, described: Mapping[str, Any] | None, calibration: bool, wish: ProposalOptions
+def proposal_inputs(
+    model: str,
+    inspection: Inspection,
+    description: Mapping[str, Any] | None,
+    has_calibration: bool,
+    proposal_options: ProposalOptions,
 ) -> ProposalInputs:
-    """What a proposal is made for; `described`: the evaluation data, None where there is none."""
+    """The facts that a proposal rests on.
+
+    Args:
+        model: Path or URL of the model.
+        inspection: Its inspection.
+        description: Description of the evaluation data; None without data.
+        has_calibration: True if there is calibration data.
+        proposal_options: Options of the proposal.
+    """
     return ProposalInputs(
         inspection=inspection,
         name=model_name(model),
-        evaluation=described is not None,
-        labels=bool(described and described.get("labels")),
-        calibration=calibration,
-        fidelity=wish.fidelity,
+        evaluation=description is not None,
+        labels=bool(description and description.get("labels")),
+        calibration=has_calibration,
+        fidelity=proposal_options.fidelity,
     )
 
 
 def proposal_for(
-    given: ProposalInputs, wish: ProposalOptions, infos: Infos, facts: Facts, store: Store | None
+    inputs: ProposalInputs, proposal_options: ProposalOptions, infos: Infos, facts: Facts, store: Store | None
 ) -> Proposal:
-    """The proposal, started from what the store remembers of similar models."""
-    target = wish.target()
-    taught = () if store is None else examples(store, given.inspection, target.execution_provider)
-    return propose(wish, given, infos, facts, taught)
+    """Propose a DAG, starting from the store's results for similar models."""
+    taught: Sequence[Example] = ()
+    if store is not None:
+        taught = examples(store, inputs.inspection, proposal_options.target().execution_provider)
+    return propose(proposal_options, inputs, infos, facts, taught)
 
 
-def existing_store() -> Store | None:
-    """The store, where there is one already."""
-    own = settings()
-    return open_store(own.db_url, own.home) if own.db_url or (own.home / "autoopt.db").is_file() else None
+def existing_store() -> AbstractContextManager[Store | None]:
+    """Open the store, but do not create one; None if there is none."""
+    configured = settings()
+    if configured.db_url or (configured.home / "autoopt.db").is_file():
+        return open_store(configured.db_url, configured.home)
+    return nullcontext()
 
 
 def examples(store: Store, inspection: Inspection, provider: str) -> Sequence[Example]:
-    """What finished runs on this provider preferred, for models like this one; the newest run of each model counts."""
-    models = {m.artifact: m for m in store.models.all() if m.inspection}
-    found: dict[str, Example] = {}
+    """The best results for similar models on this execution provider, one from the newest run of each model."""
+    models = {model.artifact: model for model in store.models.all() if model.inspection}
+    by_model: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
-        record = models.get(run.model)
-        if record is None or run.model in found or _provider(run) != provider:
+        model = models.get(run.model)
+        if model is None or run.model in by_model or _provider(run) != provider:
             continue
-        alike = similarity(inspection, Inspection.from_json(record.inspection))
-        example = _example(run, record.name, alike)
+        example = _example(run, model.name, similarity(inspection, Inspection.from_json(model.inspection)))
         if example is not None:
-            found[run.model] = example
-    return tuple(found.values())
+            by_model[run.model] = example
+    return tuple(by_model.values())
 
 
 def _provider(run: RunRecord) -> str:
-    replay_environment = run.settings.get("replay_environment") or {}
-    return str((replay_environment.get("accelerator") or {}).get("execution_provider", "CPUExecutionProvider"))
+    environment = run.settings.get("replay_environment") or {}
+    accelerator = environment.get("accelerator") or {}
+    return str(accelerator.get("execution_provider", DEFAULT_EP["cpu"]))
 
 
 def _example(run: RunRecord, model: str, alike: float) -> Example | None:
-    """The best model of a run as an example; None where nothing was better than the source, or too little is kept."""
-    best, nodes = (run.result or {}).get("best"), run.plan.get("nodes")
-    first = next(iter(run.settings.get("objectives") or ()), None)
-    if not best or not best.get("passes") or not nodes or first is None:
+    """The best model of a run as an example; None if it is the source model or the run recorded too little.
+
+    Reads the stored document itself, because runs of any earlier version count.
+    """
+    best = (run.result or {}).get("best") or {}
+    nodes: Mapping[str, str] = run.plan.get("nodes") or {}
+    objectives = run.settings.get("objectives")
+    if not best.get("passes") or not nodes or not objectives:
         return None
-    ratio = (best.get("ratios") or {}).get(first["metric"])
-    if ratio is None or not ratio["value"] > 0:
+    objective = objectives[0]
+    estimate = (best.get("ratios") or {}).get(objective["metric"])
+    if estimate is None or estimate["value"] <= 0:
         return None
-    value = float(ratio["value"]) if first["goal"] == "minimize" else 1 / float(ratio["value"])
+    ratio = float(estimate["value"])
+    if objective["goal"] == "maximize":
+        ratio = 1 / ratio
+    point = best.get("point") or {}
     return Example(
         model=run.name.partition(" · ")[0] or model,
         similarity=alike,
-        passes=frozenset(nodes[n] for n in best["passes"] if n in nodes),
-        values={nodes[n]: dict(v) for n, v in (best.get("point") or {}).items() if n in nodes},
-        ratio=value,
+        passes=frozenset(nodes[node] for node in best["passes"] if node in nodes),
+        values={nodes[node]: dict(values) for node, values in point.items() if node in nodes},
+        ratio=ratio,
     )

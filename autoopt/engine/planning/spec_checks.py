@@ -1,4 +1,4 @@
-"""What a DAG may say and this machine's engine cannot do: refused with one line, never passed over."""
+"""Refuse what a DAG may say but this machine's engine cannot do."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from autoopt.spec.source import Place
 
 
 def check_supported(spec: DagSpec) -> None:
-    """That a run of this DAG can do what it says.
+    """Check that a run of this DAG can do what it says.
 
     Raises:
-        ConfigError: at the field that it cannot.
+        ConfigError: At the field that it cannot honour.
     """
+    _check_measurement(spec)
+    _check_interpreters(spec)
+    if spec.search.order != "joint":
+        return
+    for node, pass_spec in spec.passes.items():
+        if pass_spec.objectives:
+            remedy = "write search: {strategy: per-chain, order: pass-by-pass}"
+            raise spec.error(("passes", node, "objectives"), "only a pass-by-pass search uses them", remedy)
+
+
+def _check_measurement(spec: DagSpec) -> None:
     for name, value in spec.measurement.items():
         if name not in SETTINGS:
             hint = did_you_mean(name, SETTINGS) or f"known: {', '.join(SETTINGS)}"
@@ -24,20 +35,18 @@ def check_supported(spec: DagSpec) -> None:
             MeasurementSettings.parse({name: value})
         except InputError as error:
             raise spec.error(("measurement", name), error.what.removeprefix(f"{name}: ")) from None
-    hosts = [(("host",), spec.host), *((("passes", n, "host"), p.host) for n, p in spec.passes.items())]
-    for place, host in hosts:
-        if host is not None and host.python:
-            _check_python(spec, place, host.python)
+
+
+def _check_interpreters(spec: DagSpec) -> None:
+    interpreters: list[tuple[Place, str]] = [(("host",), spec.host.python)]
+    for node, pass_spec in spec.passes.items():
+        if pass_spec.host is not None:
+            interpreters.append((("passes", node, "host"), pass_spec.host.python))
     for index, target in enumerate(spec.all_targets):
-        if target.where.python:
-            at: Place = ("targets", index) if spec.targets else ("target",)
-            _check_python(spec, at if target.python else (*at, "host"), target.where.python)
-    own = next((n for n, p in spec.passes.items() if p.objectives), None)
-    if own is not None and spec.search.order == "joint":
-        remedy = "write search: {strategy: per-chain, order: pass-by-pass}"
-        raise spec.error(("passes", own, "objectives"), "only a search pass by pass looks at them", remedy)
-
-
-def _check_python(spec: DagSpec, place: Place, python: str) -> None:
-    if shutil.which(python) is None:
-        raise spec.error((*place, "python"), f"no such interpreter: {python}")
+        place: Place = ("targets", index) if spec.targets else ("target",)
+        if not target.python:
+            place = (*place, "host")
+        interpreters.append((place, target.where.python))
+    for place, python in interpreters:
+        if python and shutil.which(python) is None:
+            raise spec.error((*place, "python"), f"no such interpreter: {python}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs, resolve_inputs
-from autoopt.engine.planning.plans_by_target import plans_json
+from autoopt.engine.planning.plan import plans_json
 from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.opening import begin_run, settings_of
 from autoopt.engine.targets.multi_target import Targets

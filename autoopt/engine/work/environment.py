@@ -1,4 +1,4 @@
-"""What the results depend on besides the model: CPU, versions, host. Read once per process."""
+"""The environment that results depend on: CPU, library versions, host. Read once per process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
+
+from autoopt.json_codec import JsonValue
 
 LIBRARIES = (
     "autoopt",
@@ -28,32 +30,46 @@ LIBRARIES = (
 )
 
 
+"""Distributions that make or measure models."""
+
+
+class CpuInfo(TypedDict):
+    """A CPU."""
+
+    model: str
+    cores: int
+    flags: tuple[str, ...]
+    """Instruction set features, as the kernel names them."""
+
+
 @lru_cache(maxsize=1)
-def cpu() -> Mapping[str, Any]:
-    """Model name, core count and ISA features of this machine's CPU (Linux: /proc/cpuinfo)."""
-    model, flags = platform.processor() or platform.machine(), frozenset[str]()
+def cpu() -> CpuInfo:
+    """This machine's CPU. Model name and flags come from /proc/cpuinfo on Linux."""
+    info = CpuInfo(model=platform.processor() or platform.machine(), cores=os.cpu_count() or 1, flags=())
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                model = value.strip()
-            elif key.strip() in ("flags", "Features"):
-                flags = frozenset(value.split())
-                break
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        pass
-    return {"model": model, "cores": os.cpu_count() or 1, "flags": tuple(sorted(flags))}
+        return info
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            info["model"] = value.strip()
+        elif key.strip() in ("flags", "Features"):  # x86 and Arm
+            info["flags"] = tuple(sorted(set(value.split())))
+            break
+    return info
 
 
 @lru_cache(maxsize=1)
 def versions() -> Mapping[str, str]:
-    """Versions of the libraries that make or measure models; absent ones are left out."""
-    return {name: found for name in LIBRARIES if (found := library_version(name))}
+    """Versions of the installed ones of `LIBRARIES`."""
+    installed = {name: library_version(name) for name in LIBRARIES}
+    return {name: version for name, version in installed.items() if version}
 
 
 @lru_cache(maxsize=128)
 def library_version(name: str) -> str:
-    """The installed version of a distribution, or an empty string."""
+    """The version of a distribution; empty if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -61,8 +77,8 @@ def library_version(name: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def environment() -> Mapping[str, Any]:
-    """Everything recorded with a result, as JSON: host, CPU, operating system, Python, libraries."""
+def environment() -> Mapping[str, JsonValue]:
+    """The environment as it is recorded with every result."""
     return {
         "host": platform.node(),
         "cpu": {"model": cpu()["model"], "cores": cpu()["cores"]},

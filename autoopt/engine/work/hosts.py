@@ -54,10 +54,12 @@ class Hosts:
             return self._open[host]
 
     def _opened(self, host: HostSpec) -> Host:
-        if host.type == "python_env" or host.type == "isolated_ort":
-            return open_host(host.type, host.python, 1, self._memory)
+        if host.type == "python_env":
+            return open_host("python_env", host.python, 1, self._memory)
+        if host.type == "isolated_ort":
+            return open_host("isolated_ort", host.python, 1, self._memory)
         if self._opener is None:
-            raise InputError(f"a {host.type} host cannot be reached from here")
+            raise InputError(f"this process cannot reach a {host.type} host")
         return self._opener(host, self._home)
 
     def runtime_of(self, host: HostSpec) -> Mapping[str, Any]:
