@@ -15,6 +15,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.space import Value, value_key
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
+_SURROGATES: Final = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 _WORDS: Final = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 """Plain text that YAML reads as something else."""
 
@@ -63,7 +64,9 @@ def flow(value: JsonValue) -> str:
         return "~"
     if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS:
         return value
-    return json.dumps(value, ensure_ascii=True)
+    text = json.dumps(value, ensure_ascii=True)
+    # JSON writes a character beyond 16 bits as two escapes, which YAML would read as two characters.
+    return _SURROGATES.sub(lambda pair: f"\\U{ord(json.loads(f'"{pair[0]}"')):08x}", text)
 
 
 def _remaining_stages(proposal: Proposal) -> Iterator[list[str | None]]:

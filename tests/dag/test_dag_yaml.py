@@ -1,0 +1,106 @@
+"""The dag.yaml of a proposal: it parses, plans the same, and explains itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proposal_cases import CNN, TRANSFORMER, TREES, proposed
+from ruamel.yaml import YAML
+
+from autoopt.dag.proposal.dag_yaml import flow, yaml_text
+from autoopt.dag.proposal.warm_start import Example
+from autoopt.spec.proposal_options import ProposalOptions
+
+json_values = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**6), 10**6),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(min_size=1), inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+def parse(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+@given(json_values)
+def test_a_value_in_flow_form_reads_back_as_itself(value: Any) -> None:
+    assert parse(f"value: {flow(value)}")["value"] == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain-name_1.x/y", "plain-name_1.x/y"),
+        ("no", '"no"'),
+        ("1.5", '"1.5"'),
+        ("a b", '"a b"'),
+        (None, "~"),
+        (True, "true"),
+        ({"a": [1, "b"]}, "{a: [1, b]}"),
+        ((1, 2), "[1, 2]"),
+    ],
+)
+def test_quotes_appear_only_if_they_are_needed(value: Any, text: str) -> None:
+    assert flow(value) == text
+
+
+def text_of(inspection: Any, options: ProposalOptions | None = None, *examples: Example, **data: Any) -> str:
+    proposal, plan = proposed(inspection, options, *examples, **data)
+    return yaml_text(proposal, plan, "net.onnx", {"evaluation": "items.npz"})
+
+
+@pytest.mark.parametrize("inspection", [CNN, TRANSFORMER, TREES], ids=["cnn", "transformer", "trees"])
+def test_the_file_lists_only_what_is_left(inspection: Any) -> None:
+    proposal, _ = proposed(inspection)
+    document = parse(text_of(inspection))
+    assert not set(document["passes"]) & set(proposal.reasons)
+    assert {node for stage in document["stages"] for node in stage if node} == set(document["passes"])
+    assert [None] not in document["stages"]
+    assert document["model"] == "net.onnx"
+    assert document["data"] == {"evaluation": "items.npz"}
+
+
+def test_a_value_that_is_not_tried_is_a_comment_with_its_reason() -> None:
+    text = text_of(CNN, ProposalOptions(level=2))
+    assert "  #   without engine onnxsim: tried from level 3 on\n" in text
+    assert parse(text)["passes"]["simplify"]["params"] == {"engine": "onnxslim"}
+
+
+def test_every_decision_is_a_comment_of_one_line() -> None:
+    _, plan = proposed(CNN)
+    comments = [line for line in text_of(CNN).splitlines() if line.startswith("# ")]
+    assert comments[0].startswith("# Proposed by autoopt")
+    for decision in plan.decisions:
+        assert f"# {decision.what}: {decision.why}" in comments
+
+
+def test_excluded_chains_and_learned_preferences_are_sections() -> None:
+    example = Example(
+        "other", 0.9, frozenset(("simplify", "static_quantization")), {"simplify": {"engine": "onnxsim"}}, 0.5
+    )
+    document = parse(text_of(CNN, None, example))
+    assert {
+        "nodes": ["dynamic", "graph"],
+        "reason": "dynamic, graph: onnxruntime already does this fusion at load time",
+    } in (document["forbid"])
+    chain, point = document["prefer"]
+    assert chain["weight"] == 1.9
+    assert point["values"] == values
+    plain = parse(text_of(TREES, ProposalOptions(level=0)))
+    assert not {"forbid", "prefer"} & set(plain)
+
+
+def test_a_constraint_is_suggested_if_anything_lossy_is_left() -> None:
+    hint = "# constraints: [...]"
+    assert hint in text_of(CNN)
+    assert hint not in text_of(CNN, ProposalOptions(level=1))
+    assert hint not in text_of(TREES)

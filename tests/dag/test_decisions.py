@@ -1,0 +1,103 @@
+"""The decisions of a proposal in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of
+
+from autoopt.dag.compiler.pruning import Reason
+from autoopt.dag.proposal.decisions import decisions
+from autoopt.dag.proposal.precisions import Method
+from autoopt.model.inspection import Inspection
+from autoopt.spec.proposal_options import ProposalOptions
+
+INT8 = Method(("dynamic", "static"), "{nodes} quantization of MatMul")
+
+
+def decided(
+    inspection: Inspection = CNN,
+    options: ProposalOptions | None = None,
+    methods: dict[str, Method] | None = None,
+    reasons: dict[str, Reason] | None = None,
+    **data: Any,
+) -> dict[str, str]:
+    options = options or ProposalOptions()
+    found = decisions(options, inputs_of(inspection, **data), options.target(), methods or {}, reasons or {})
+    return {decision.what: decision.why for decision in found}
+
+
+def reasons_against(text: str, *nodes: str) -> dict[str, Reason]:
+    return dict.fromkeys(nodes, Reason("level", text))
+
+
+def test_target_and_level_come_first() -> None:
+    assert list(decided().items())[:2] == [
+        ("target cpu, CPUExecutionProvider", "default"),
+        ("level 3", "all passes and values"),
+    ]
+    options = ProposalOptions(device="gpu", level=0)
+    assert list(decided(options=options).items())[:2] == [
+        ("target gpu, CUDAExecutionProvider", "as requested"),
+        ("level 0", "lossless passes only"),
+    ]
+
+
+def test_passes_that_are_skipped_for_one_reason_share_a_line() -> None:
+    reasons = {**reasons_against("too high", "fuse", "graph"), **reasons_against("no Pad", "pads")}
+    found = decided(reasons=reasons)
+    assert found["transformer fusion, ort graph optimization skipped"] == "too high"
+    assert found["pad folding skipped"] == "no Pad"
+
+
+def test_methods_that_are_tried_name_their_nodes() -> None:
+    assert decided(methods={"int8": INT8})["int8"] == "trying dynamic and static quantization of MatMul"
+    one = decided(methods={"int8": INT8}, reasons=reasons_against("no data", "static"))
+    assert one["int8"] == "trying dynamic quantization of MatMul"
+    assert one["int8 static not tried"] == "no data"
+
+
+def test_precisions_that_are_not_tried_for_one_reason_share_a_line() -> None:
+    methods = {"int8": INT8, "int4": Method(("weights",), "block-wise quantization"), "mixed": Method((), "unknown")}
+    found = decided(methods=methods, reasons=reasons_against("needs data", "dynamic", "static", "weights"))
+    assert found["int8, int4 not tried"] == "needs data"
+    assert found["mixed not tried"] == "unknown"
+    assert not any(what.startswith("int8 dynamic") for what in found)
+
+
+def test_different_reasons_against_one_precision_are_told_apart() -> None:
+    reasons = {**reasons_against("slow", "dynamic"), **reasons_against("no data", "static")}
+    found = decided(methods={"int8": INT8}, reasons=reasons)
+    assert (found["int8 dynamic not tried"], found["int8 static not tried"]) == ("slow", "no data")
+
+
+def test_single_precision_is_mentioned_only_if_it_does_not_fit() -> None:
+    methods = {"fp32": Method((), "single precision, as in the model")}
+    assert not any("fp32" in what for what in decided(methods=methods))
+    found = decided(options=ProposalOptions(memory=1000), methods=methods)
+    assert found["fp32 not tried"] == "its 40000 bytes exceed the target's memory of 1000"
+
+
+def test_preparations_of_old_formats_and_open_shapes() -> None:
+    old = replace(CNN, ir_version=3, opsets={"": 9}, dynamic_dims=("batch",))
+    found = decided(old, ProposalOptions(execution_provider="qnn"))
+    assert found["IR upgrade"] == "the file has IR version 3"
+    assert found["opset upgrade"] == "the model has opset 9; tried with and without"
+    assert found["fixed shapes"] == "QNNExecutionProvider accepts no dynamic ones"
+    assert not {"IR upgrade", "opset upgrade", "fixed shapes"} & set(decided(CNN))
+    assert "opset upgrade" not in decided(TREES), "a model of another domain has no opset to upgrade"
+
+
+@pytest.mark.parametrize(
+    ("data", "quality"),
+    [
+        ({"evaluation": True, "labels": True}, "measured on the labels"),
+        ({"evaluation": True}, "compared with the source model's outputs on the data"),
+        ({"fidelity": True}, "compared with the source model's outputs on generated inputs"),
+        ({}, None),
+    ],
+)
+def test_the_measure_of_quality_follows_from_the_data(data: dict[str, Any], quality: str | None) -> None:
+    assert decided(TRANSFORMER, **{**dict.fromkeys(LABELLED, False), **data}).get("quality") == quality

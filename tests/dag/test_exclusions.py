@@ -1,0 +1,162 @@
+"""Nodes, values and chains that a model, its target and its data rule out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
+
+from autoopt.dag.proposal.exclusions import MAX_HISTOGRAM_BYTES, excluded_chains, ruled_out, value_cuts
+from autoopt.dag.proposal.precisions import PROVIDERS, provider_profile
+from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES
+from autoopt.model.inspection import Inspection
+from autoopt.spec.proposal_options import ProposalOptions
+from autoopt.spec.targets import TargetSpec
+
+CPU = ProposalOptions().target()
+LOSSY = [node for node, template in TEMPLATES.items() if template.lossy]
+
+
+def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: Any) -> tuple[str, str] | None:
+    reason = ruled_out(node, inputs_of(inspection, **data), target)
+    return None if reason is None else (reason.rule, reason.text)
+
+
+@pytest.mark.parametrize(
+    ("node", "inspection", "text"),
+    [
+        ("fuse", CNN, "no attention, GELU or LayerNorm in this model"),
+        ("pads", TRANSFORMER, "no convolution in this model to absorb the padding"),
+        ("dynamic", model("Conv"), "the model has only convolutions, which get slower without calibration"),
+        ("static", TREES, "lower precision gains nothing on trees"),
+        ("half", model("Add"), "lower precision gains nothing on a model without matrix products and convolutions"),
+        ("weights", model("MatMul", "QuantizeLinear"), "the model is already quantized"),
+    ],
+)
+def test_the_operators_of_a_model_rule_nodes_out(node: str, inspection: Inspection, text: str) -> None:
+    assert rule(node, inspection) == ("inspection", text)
+
+
+@pytest.mark.parametrize(
+    "inspection",
+    [
+        TRANSFORMER,
+        model("Erf"),
+        model("ReduceMean", "Sqrt", "MatMul"),
+        replace(model("Softmax"), op_counts={"Softmax": 1, "MatMul": 3}),
+    ],
+)
+def test_fusable_operators_are_recognised_whole_and_in_parts(inspection: Inspection) -> None:
+    assert rule("fuse", inspection) is None
+
+
+def test_two_products_beside_a_softmax_are_no_attention() -> None:
+    assert rule("fuse", replace(model(), op_counts={"Softmax": 1, "MatMul": 2})) is not None
+
+
+@pytest.mark.parametrize("node", LOSSY)
+@pytest.mark.parametrize("data", [{}, {"calibration": True}])
+def test_nothing_lossy_is_tried_without_data_to_judge_it(node: str, data: dict[str, Any]) -> None:
+    nothing = dict.fromkeys(LABELLED, False)
+    text = "needs data. Add --data FILE, or --fidelity to compare outputs on generated inputs"
+    assert rule(node, TRANSFORMER, **{**nothing, **data}) == ("no-data", text)
+    assert rule(node, TRANSFORMER, **{**nothing, **data, "fidelity": True}) is None
+    assert rule(node, TRANSFORMER, **{**nothing, **data, "evaluation": True}) is None
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**12), st.sampled_from(LOSSY))
+def test_a_target_s_memory_rules_out_what_cannot_fit(size: int, memory: int, node: str) -> None:
+    target = ProposalOptions(memory=memory).target()
+    inspection = replace(TRANSFORMER, bytes=size)
+    found = rule(node, inspection, target)
+    assert (found is not None) == (TEMPLATES[node].size * size > memory)
+    assert found is None or found[0] == "memory"
+    assert inputs_of(inspection).floats_fit(target) == (size <= memory)
+
+
+def test_only_some_providers_need_fixed_shapes() -> None:
+    moving = inputs_of(replace(CNN, dynamic_dims=("batch",)))
+    needing = {
+        name for name in PROVIDERS if moving.needs_static_shapes(ProposalOptions(execution_provider=name).target())
+    }
+    assert needing == {"QNNExecutionProvider"}
+    assert not inputs_of(CNN).needs_static_shapes(ProposalOptions(execution_provider="qnn").target())
+
+
+def cuts(
+    node: str, name: str, inspection: Inspection, level: int = 3, provider: str = "cpu", **templates: Any
+) -> dict[str, str]:
+    """Value -> reason of the cuts of one parameter."""
+    target = ProposalOptions(execution_provider=provider).target()
+    fixed = provider_profile(target.execution_provider).fixed
+    nodes = {node: templates.get("template", TEMPLATES[node])}
+    found = value_cuts(nodes, fixed, inputs_of(inspection), target, level)
+    return {str(p.values[node][name]): p.reason for p in found if name in p.values[node]}
+
+
+def test_a_level_leaves_values_to_higher_levels() -> None:
+    assert cuts("simplify", "engine", CNN, level=1) == {"onnxsim": "tried from level 3 on"}
+    assert cuts("simplify", "engine", CNN, level=3) == {}
+
+
+@pytest.mark.parametrize(
+    ("node", "name", "inspection", "expected"),
+    [
+        ("dynamic", "op_types", CNN, {"[]": "the model has convolutions, which get slower without calibration"}),
+        (
+            "dynamic",
+            "op_types",
+            model("MatMul"),
+            {"['MatMul', 'Attention', 'LSTM']": "same as all operators: the model has no others to quantize"},
+        ),
+        ("dynamic", "op_types", model("MatMul", "Gather"), {}),
+        (
+            "static",
+            "op_types",
+            model("Conv", "Relu"),
+            {"['Conv', 'Gemm', 'MatMul']": "same as all operators: the model has hardly any others"},
+        ),
+        ("static", "op_types", model("Conv", "Softmax"), {}),
+        ("static", "calibrate_method", CNN, {}),
+    ],
+)
+def test_values_that_make_no_difference_or_harm_are_cut(
+    node: str, name: str, inspection: Inspection, expected: dict[str, str]
+) -> None:
+    assert cuts(node, name, inspection) == expected
+
+
+def test_large_models_are_calibrated_by_minimum_and_maximum_only() -> None:
+    large = replace(CNN, bytes=MAX_HISTOGRAM_BYTES + 1)
+    assert set(cuts("static", "calibrate_method", large)) == {"Percentile", "Entropy"}
+
+
+def test_cuda_graphs_need_fixed_shapes() -> None:
+    moving = replace(CNN, dynamic_dims=("batch", "height", "width", "depth"))
+    found = cuts("session", "enable_cuda_graph", moving, provider="cuda", template=CUDA_SESSION)
+    assert found == {"True": "needs fixed shapes; batch, height, width is dynamic"}
+
+
+def test_cpu_layouts_are_tried_on_the_cpu_only() -> None:
+    assert cuts("graph", "level", CNN) == {}
+    assert cuts("graph", "level", CNN, provider="cuda") == {
+        "all": "includes CPU layouts, which this provider cannot run"
+    }
+
+
+def test_parameters_that_the_provider_fixes_have_no_cuts() -> None:
+    assert cuts("static", "activation_type", CNN, level=0, provider="cuda") == {}
+    assert set(cuts("static", "activation_type", CNN, level=0)) == {"QUInt8", "QInt8"}
+
+
+def test_a_fusion_is_stored_only_for_the_source_s_own_precision() -> None:
+    nodes = {node: TEMPLATES[node] for node in ("simplify", "half", "static", "graph")}
+    priors = list(excluded_chains(nodes))
+    assert [prior.scope.nodes for prior in priors] == [{"half", "graph"}, {"static", "graph"}]
+    assert priors[0].reason == "half, graph: onnxruntime already does this fusion at load time"
+    del nodes["graph"]
+    assert list(excluded_chains(nodes)) == []
