@@ -19,7 +19,7 @@ json_values = st.recursive(
         st.none(),
         st.booleans(),
         st.integers(-(10**6), 10**6),
-        st.floats(allow_nan=False, allow_infinity=False),
+        st.floats(-1e6, 1e6),
         st.text(),
     ),
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(min_size=1), inner, max_size=4)),
@@ -94,7 +94,7 @@ def test_excluded_chains_and_learned_preferences_are_sections() -> None:
     } in (document["forbid"])
     chain, point = document["prefer"]
     assert chain["weight"] == 1.9
-    assert point["values"] == values
+    assert point["values"] == {"simplify": {"engine": "onnxsim"}}
     plain = parse(text_of(TREES, ProposalOptions(level=0)))
     assert not {"forbid", "prefer"} & set(plain)
 

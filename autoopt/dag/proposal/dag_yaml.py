@@ -66,7 +66,12 @@ def flow(value: JsonValue) -> str:
         return value
     text = json.dumps(value, ensure_ascii=True)
     # JSON writes a character beyond 16 bits as two escapes, which YAML would read as two characters.
-    return _SURROGATES.sub(lambda pair: f"\\U{ord(json.loads(f'"{pair[0]}"')):08x}", text)
+    return _SURROGATES.sub(_yaml_escape, text)
+
+
+def _yaml_escape(surrogates: re.Match[str]) -> str:
+    code = ord(json.loads('"' + surrogates[0] + '"'))
+    return f"\\U{code:08x}"
 
 
 def _remaining_stages(proposal: Proposal) -> Iterator[list[str | None]]:
