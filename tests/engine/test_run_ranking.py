@@ -1,0 +1,96 @@
+"""The trials of a run, ranked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation import Simulation, faster
+
+from autoopt.engine.run.ranking import Ranking
+from autoopt.engine.run.session import Session, search_inline
+from autoopt.metrics import Constraint, Objective
+
+DAG = {
+    "passes": {"fold": "identity_elimination", "clean": "remove_unused", "names": "name_fix"},
+    "chains": [["fold"], ["clean"], ["names"]],
+}
+
+
+def searched(folder: Path, **options: object) -> Session:
+    """Three trials: `fold` is fast, `clean` is small, `names` is neither."""
+    simulation = Simulation(folder, dag=DAG, **options)  # type: ignore[arg-type]
+    simulation.pool.passes = {
+        "identity_elimination": faster(0.5),
+        "remove_unused": faster(0.8, size=500.0),
+        "name_fix": faster(0.9),
+    }
+    session = simulation.session()
+    with session:
+        session.execute(search_inline)
+    return session
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return searched(tmp_path)
+
+
+def test_the_few_best_come_best_first(session: Session) -> None:
+    few = session.ranking.few_best(session.completed_trials(), 2)
+    assert [trial.chain.name for trial in few] == ["fold", "clean"]
+
+
+def test_there_are_no_more_of_the_few_best_than_feasible_trials(session: Session) -> None:
+    assert len(session.ranking.few_best(session.completed_trials(), 10)) == 3
+    assert session.ranking.few_best([], 2) == []
+
+
+def test_the_front_has_no_model_that_another_one_beats_in_everything(session: Session) -> None:
+    front = session.ranking.front(session.completed_trials())
+    assert {model.chain for model in front} == {"fold", "clean"}
+
+
+def test_the_best_has_the_best_first_objective(session: Session) -> None:
+    best = session.ranking.best(session.completed_trials())
+    assert best is not None
+    assert best.chain == "fold"
+
+
+def test_the_best_may_be_chosen_among_some_candidates_only(session: Session) -> None:
+    trials = {trial.chain.name: trial for trial in session.completed_trials()}
+    candidate = trials["clean"].result.candidate
+    assert candidate is not None
+    best = session.ranking.best(list(trials.values()), {candidate.key})
+    assert best is not None
+    assert best.chain == "clean"
+
+
+def test_the_source_wins_without_a_certain_gain(session: Session) -> None:
+    slower = [trial for trial in session.completed_trials() if trial.chain.name == "none"]
+    best = session.ranking.best(slower)
+    assert best is not None
+    assert best.is_source
+
+
+def test_there_is_no_best_if_even_the_source_breaks_a_constraint(session: Session) -> None:
+    goal = replace(session.ctx.problem.goal, constraints=(Constraint("size", max=1.0),))
+    ctx = replace(session.ctx, problem=replace(session.ctx.problem, goal=goal))
+    ranking = Ranking(ctx, session.baseline(), "priority")
+    assert not ranking.source_meets
+    assert ranking.best([]) is None
+
+
+def test_the_source_needs_a_value_of_every_objective(session: Session) -> None:
+    goal = replace(session.ctx.problem.goal, objectives=(Objective("cosine", "maximize"),))
+    ctx = replace(session.ctx, problem=replace(session.ctx.problem, goal=goal))
+    assert not Ranking(ctx, session.baseline(), "priority").source_meets
+
+
+def test_with_several_objectives_the_source_is_one_candidate_among_others(tmp_path: Path) -> None:
+    objectives = (Objective("size", "minimize"), Objective("latency_p50", "minimize"))
+    session = searched(tmp_path, objectives=objectives)
+    best = session.ranking.best(session.completed_trials())
+    assert best is not None
+    assert best.chain == "clean"

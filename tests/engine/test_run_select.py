@@ -1,0 +1,122 @@
+"""Trials as models of the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation import Simulation, estimate, failing
+
+from autoopt.engine.run.select import (
+    distinct_feasible,
+    explain_no_result,
+    is_certain_gain,
+    pass_count,
+    source_model,
+    trial_model,
+)
+from autoopt.engine.run.session import Session, search_inline
+from autoopt.engine.run.trial import CompletedTrial
+from autoopt.metrics import Constraint, Estimate
+from autoopt.outcome import Outcome
+from autoopt.results import TrialResult
+
+DAG = {
+    "passes": {"fold": "identity_elimination", "clean": "remove_unused"},
+    "chains": [["fold", "clean"], ["clean"]],
+}
+
+
+def searched(simulation: Simulation) -> Session:
+    session = simulation.session()
+    with session:
+        session.execute(search_inline)
+    return session
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return searched(Simulation(tmp_path, dag=DAG))
+
+
+def changed(trial: CompletedTrial, **values: object) -> CompletedTrial:
+    return replace(trial, result=replace(trial.result, **values))  # type: ignore[arg-type]
+
+
+def test_the_model_of_a_trial_has_its_chain_parameters_and_figures(session: Session) -> None:
+    trial = session.completed_trials()[0]
+    model = trial_model(session.ctx, trial)
+    assert trial.result.candidate is not None
+    assert model.candidate.key == trial.result.candidate.key
+    assert model.chain == trial.chain.name
+    assert list(model.params) == [node.id for node in trial.chain.nodes]
+    assert model.metrics["size"] == 900.0
+    assert model.intervals == trial.result.metrics
+    assert model.measured.rounds >= 1
+    assert Path(model.path).is_file()
+
+
+def test_the_source_as_a_model_has_ratios_of_exactly_one(session: Session) -> None:
+    model = source_model(session.ctx, session.baseline())
+    assert model.is_source
+    assert set(model.ratios.values()) == {Estimate.exact(1.0)}
+
+
+def test_a_candidate_is_selected_once_with_the_shortest_chain(session: Session) -> None:
+    long, short = sorted(session.completed_trials(), key=pass_count, reverse=True)
+    same = changed(long, candidate=short.result.candidate)
+    assert distinct_feasible([same, short], session.ctx.problem.source) == [short]
+    assert len(distinct_feasible([long, short], session.ctx.problem.source)) == 2
+
+
+def test_infeasible_and_partial_trials_and_the_source_are_not_selected(session: Session) -> None:
+    trial, source = session.completed_trials()[0], session.ctx.problem.source
+    for other in (
+        changed(trial, violation=0.1),
+        changed(trial, outcome=Outcome.FAILED),
+        changed(trial, candidate=source),
+        changed(trial, candidate=None),
+        replace(trial, partial=True),
+    ):
+        assert distinct_feasible([other], source) == []
+
+
+def test_the_trial_closest_to_the_constraints_is_named(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path, dag=DAG, constraints=(Constraint("size", max=10.0),))
+    (sentence,) = explain_no_result(searched(simulation).completed_trials())
+    assert sentence.startswith("trial ")
+    assert "came closest to the constraints" in sentence
+    assert "size" in sentence
+
+
+def test_the_first_failure_is_named_if_no_trial_succeeded(tmp_path: Path) -> None:
+    simulation = Simulation(tmp_path, dag=DAG)
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, failing)
+    (sentence,) = explain_no_result(searched(simulation).completed_trials())
+    assert sentence.startswith("no trial succeeded; trial 0: failed, ")
+    assert "cannot optimise this" in sentence
+
+
+def test_nothing_is_explained_if_a_trial_is_feasible(session: Session) -> None:
+    assert explain_no_result(session.completed_trials()) == []
+    assert explain_no_result([]) == []
+
+
+@pytest.mark.parametrize(
+    ("ratio", "maximize", "gain"),
+    [
+        (estimate(0.9), False, True),
+        (estimate(0.995), False, False),  # the interval reaches 1
+        (estimate(1.1), False, False),
+        (estimate(1.1), True, True),
+        (estimate(1.005), True, False),
+    ],
+)
+def test_a_gain_is_certain_beyond_the_interval(ratio: Estimate, maximize: bool, gain: bool) -> None:
+    result = TrialResult("c", {}, Outcome.OK, ratios={"latency_p50": ratio})
+    assert is_certain_gain(result, "latency_p50", maximize=maximize) == gain
+
+
+def test_a_metric_without_a_ratio_counts_as_a_gain() -> None:
+    assert is_certain_gain(TrialResult("c", {}, Outcome.OK), "accuracy", maximize=True)

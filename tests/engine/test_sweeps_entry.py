@@ -1,0 +1,70 @@
+"""The entry of one model in a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders import mlp, write
+
+from autoopt.engine.run.session import Session, search_inline
+from autoopt.engine.sweeps.entry import ModelRunner
+from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.zoo import ZooItem, items
+from autoopt.errors import SystemFailure
+from autoopt.results import RunResult, SweepEntry
+from autoopt.spec import load_dag
+from autoopt.spec.zoo import load_zoo
+from autoopt.store import SweepRecord, open_store
+
+DAG = {
+    "name": "d",
+    "passes": {"tidy": "simplify"},
+    "chains": [["tidy"]],
+    "objectives": [{"metric": "size"}],
+    "constraints": [],
+}
+
+
+def run(folder: Path, item: ZooItem, search: object = search_inline) -> SweepEntry:
+    request = SweepRequest(zoo={}, home=folder / "store", out=folder / "out")
+    with open_store(home=folder / "store") as store:
+        sweep = store.sweeps.create(SweepRecord(id="", name="z")).id
+    return ModelRunner(request, search, sweep).run(item, load_dag(DAG), None)  # type: ignore[arg-type]
+
+
+def item_of(folder: Path, path: Path) -> ZooItem:
+    zoo = load_zoo({"name": "z", "models": [{"path": str(path), "tags": ["cnn"]}]})
+    return items(zoo, folder)[0]
+
+
+def test_a_model_that_runs_has_its_result_its_inputs_and_its_files(tmp_path: Path) -> None:
+    entry = run(tmp_path, item_of(tmp_path, write(mlp(), tmp_path / "mlp")))
+    assert (entry.name, entry.status, entry.tags, entry.reason) == ("mlp", "ok", ("cnn",), "")
+    assert entry.result is not None
+    assert entry.result.pareto == ()
+    assert set(entry.inputs) >= {"model", "DAG", "evaluation data"}
+    assert entry.inputs["user script"] == "none"
+    assert "libraries" in entry.environment
+    assert entry.seconds > 0
+    assert (tmp_path / "out" / "mlp" / "model.onnx").is_file()
+
+
+def test_a_model_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"nonsense")
+    entry = run(tmp_path, item_of(tmp_path, tmp_path / "bad.onnx"))
+    assert (entry.status, entry.result, entry.found) == ("refused", None, True)
+    assert "not an ONNX model" in entry.reason
+
+
+def test_a_model_without_a_file_is_not_run(tmp_path: Path) -> None:
+    item = item_of(tmp_path, write(mlp(), tmp_path / "mlp"))
+    entry = run(tmp_path, ZooItem("mlp", item.path, item.entry, reason="no such file"))
+    assert (entry.status, entry.reason, entry.found) == ("refused", "no such file", False)
+
+
+def test_a_failure_of_the_system_is_not_the_models_fault(tmp_path: Path) -> None:
+    def fail(session: Session) -> RunResult:
+        raise SystemFailure("the server is gone")
+
+    entry = run(tmp_path, item_of(tmp_path, write(mlp(), tmp_path / "mlp")), fail)
+    assert (entry.status, entry.reason) == ("failed", "the server is gone")

@@ -1,0 +1,174 @@
+"""Earlier sweeps of a zoo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import mlp, write
+
+from autoopt.engine.sweeps.history import ModelNames, SweepHistory
+from autoopt.engine.sweeps.request import SweepRequest
+from autoopt.engine.sweeps.zoo import items
+from autoopt.errors import InputError
+from autoopt.report.sweep_comparison import NIGHTS
+from autoopt.results import EntryComparison, SweepEntry, SweepResult
+from autoopt.spec.zoo import ZooSpec, load_zoo
+from autoopt.store import EventRecord, SweepRecord
+from autoopt.store.memory.store import MemoryStore
+
+ZOO = "name: z\ndag: dag.yaml\nmodels:\n  - {path: one, tags: [a]}\n  - {path: two}\n"
+
+
+class Night:
+    """A zoo with its store; `add` is an earlier sweep."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in ("one", "two"):
+            write(mlp(), folder / name)
+        (folder / "zoo.yaml").write_text(ZOO)
+        self.folder = folder
+        self.store = MemoryStore(folder / "home")
+
+    @property
+    def zoo(self) -> ZooSpec:
+        return load_zoo(self.folder / "zoo.yaml")
+
+    @property
+    def history(self) -> SweepHistory:
+        return SweepHistory(self.zoo, self.store)
+
+    def add(self, *entries: SweepEntry, status: Any = "finished", **settings: Any) -> str:
+        settings = {"of": self.history.identity, "only": None, **settings}
+        record = self.store.sweeps.create(SweepRecord(id="", name="z", settings=settings))
+        self.store.sweeps.finish(record.id, status, SweepResult(record.id, "z", models=entries).to_json())
+        return record.id
+
+    def entry(self, name: str, verdict: str = "same", **fields: Any) -> SweepEntry:
+        path = str(self.folder / name / "model.onnx")
+        compared = EntryComparison(verdict)
+        return SweepEntry(name, "ok", path=path, listed=name, called=name, compared=compared, **fields)
+
+    def good(self, name: str = "one", sweep: str = "now") -> list[tuple[str, str]]:
+        names = ModelNames(name, name, name)
+        found = self.history.good_entries(sweep, [names])[names]
+        return [(one.sweep, one.entry.name) for one in found]
+
+    def missing(self, sweep: str = "now", only: str | None = None) -> list[SweepEntry]:
+        return self.history.missing_models(sweep, only, items(self.zoo, self.folder, only))
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Night:
+    return Night(tmp_path)
+
+
+def test_good_entries_come_newest_first(night: Night) -> None:
+    first, second = night.add(night.entry("one")), night.add(night.entry("one"))
+    assert night.good() == [(second, "one"), (first, "one")]
+
+
+def test_regressions_are_not_good_unless_the_sweep_was_accepted(night: Night) -> None:
+    night.add(night.entry("one", "worse"))
+    assert night.good() == []
+    accepted = night.add(night.entry("one", "worse"), accept=True)
+    assert night.good() == [(accepted, "one")]
+
+
+def test_no_more_nights_than_needed_are_read(night: Night) -> None:
+    for _ in range(NIGHTS + 3):
+        night.add(night.entry("one"))
+    assert len(night.good()) == NIGHTS
+
+
+def test_the_current_and_unfinished_sweeps_are_not_earlier_ones(night: Night) -> None:
+    current = night.add(night.entry("one"))
+    night.add(night.entry("one"), status="cancelled")
+    assert night.good(sweep=current) == []
+
+
+def test_a_model_is_recognised_by_its_line_not_by_its_name(night: Night) -> None:
+    sweep = night.add(replace(night.entry("one"), name="one-2"))
+    assert night.good() == [(sweep, "one-2")]
+
+
+def test_a_model_whose_line_changed_is_recognised_by_its_name(night: Night) -> None:
+    sweep = night.add(replace(night.entry("one"), listed="elsewhere"))
+    assert night.good() == [(sweep, "one")]
+
+
+def test_a_model_that_its_line_no_longer_yields_is_missing(night: Night) -> None:
+    night.add(night.entry("one"), replace(night.entry("gone"), listed="one"))
+    (entry,) = night.missing()
+    assert (entry.name, entry.status, entry.reason) == ("gone", "missing", "no longer in one")
+
+
+def test_nothing_is_missing_if_the_line_was_removed(night: Night) -> None:
+    night.add(night.entry("one"), night.entry("removed"))
+    assert night.missing() == []
+
+
+def test_a_missing_model_is_listed_until_that_is_accepted(night: Night) -> None:
+    gone = replace(night.entry("gone"), listed="one", status="missing")
+    night.add(gone)
+    assert [entry.name for entry in night.missing()] == ["gone"]
+    night.add(gone, accept=True)
+    assert night.missing() == []
+
+
+def test_only_sweeps_with_the_same_tag_are_compared(night: Night) -> None:
+    night.add(replace(night.entry("gone"), listed="one"), only="a")
+    assert night.missing() == []
+    assert [entry.name for entry in night.missing(only="a")] == ["gone"]
+
+
+def test_the_last_environment_leaves_out_the_hosts(night: Night) -> None:
+    assert night.history.last_environment("now") == {}
+    night.add(night.entry("one", environment={"onnx": "1", "hosts": {"h": {"onnx": "2"}}}))
+    assert night.history.last_environment("now") == {"onnx": "1"}
+
+
+def resumed(night: Night, **options: Any) -> SweepRecord | None:
+    return night.history.interrupted(SweepRequest(zoo=night.zoo, resume=True, **options))
+
+
+def test_the_last_unfinished_sweep_is_resumed(night: Night) -> None:
+    sweep = night.add(status="cancelled")
+    record = resumed(night)
+    assert record is not None
+    assert record.id == sweep
+
+
+def test_without_an_interrupted_sweep_there_is_nothing_to_resume(night: Night) -> None:
+    with pytest.raises(InputError, match="no sweep of z was interrupted"):
+        resumed(night)
+    night.add()
+    assert resumed(night, or_begin=True) is None
+    assert night.history.interrupted(SweepRequest(zoo=night.zoo)) is None
+
+
+def test_a_flow_run_resumes_only_its_own_sweep(night: Night) -> None:
+    night.add(status="cancelled", flow_run="first")
+    assert resumed(night, flow_run="second", or_begin=True) is None
+    assert resumed(night, flow_run="first") is not None
+
+
+def test_a_sweep_that_another_process_executes_is_not_resumed(night: Night) -> None:
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
+    night.history.take_over(record.id)
+    with pytest.raises(InputError, match=f"sweep {record.id} of z is running .* wait until it has ended"):
+        resumed(night)
+
+
+def test_a_sweep_of_a_dead_process_is_resumed(night: Night) -> None:
+    record = night.store.sweeps.create(SweepRecord(id="", name="z", settings={"of": night.history.identity}))
+    dead = night.store.owner.rpartition("/")[0] + "/1"  # as this process, but started with the machine
+    night.store.events.add(EventRecord(kind="sweep begun", subject=record.id, data={"owner": dead}))
+    assert resumed(night) is not None
+
+
+def test_sweeps_of_another_zoo_file_are_none_of_its_history(night: Night) -> None:
+    night.add(night.entry("one"), of={"zoo": "/elsewhere/zoo.yaml"})
+    assert night.good() == []

@@ -1,0 +1,150 @@
+"""The models of a zoo one by one."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import mlp, write
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoopt.engine.sweeps.zoo import ZooItem, check_zoo, dag_of, free_name, items, listed
+from autoopt.errors import ConfigError
+from autoopt.spec.zoo import ZooSpec, load_zoo
+
+DAG = "name: small\npasses: {tidy: simplify}\nchains: [[tidy]]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "dag.yaml").write_text(DAG)
+    for name in ("one", "two"):
+        write(mlp(), tmp_path / name)
+    return tmp_path
+
+
+def zoo_of(folder: Path, models: list[Any], **fields: Any) -> ZooSpec:
+    import json
+
+    (folder / "zoo.json").write_text(json.dumps({"name": "z", "dag": "dag.yaml", "models": models, **fields}))
+    return load_zoo(folder / "zoo.json")
+
+
+def test_models_are_named_by_their_folders(folder: Path) -> None:
+    zoo = zoo_of(folder, [{"path": "one/model.onnx"}, {"path": "two/model.onnx"}])
+    assert [(item.name, item.called, item.reason) for item in items(zoo, folder)] == [
+        ("one", "one", ""),
+        ("two", "two", ""),
+    ]
+
+
+def test_models_of_the_same_name_get_a_number(folder: Path) -> None:
+    write(mlp(), folder / "more" / "one")
+    zoo = zoo_of(folder, [{"path": "one/model.onnx"}, {"path": "more/one/model.onnx"}])
+    models = items(zoo, folder)
+    assert [item.name for item in models] == ["one", "one-2"]
+    assert [item.called for item in models] == ["one", "one"]  # the name below its own line
+
+
+def test_a_tag_restricts_the_models(folder: Path) -> None:
+    zoo = zoo_of(folder, [{"path": "one/model.onnx", "tags": ["a"]}, {"path": "two/model.onnx"}])
+    assert [item.name for item in items(zoo, folder, only="a")] == ["one"]
+
+
+def test_an_archive_is_unpacked_once(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "both.zip", "w") as archive:
+        for name in ("one", "two"):
+            archive.write(folder / name / "model.onnx", f"{name}/model.onnx")
+    zoo = zoo_of(folder, [{"path": "both.zip"}])
+    first = items(zoo, folder / "home")
+    assert [item.name for item in first] == ["one", "two"]
+    assert [item.path for item in items(zoo, folder / "home")] == [item.path for item in first]
+    assert len(list((folder / "home" / "unpacked").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"this is no archive", "both.zip"), (None, "no models in this archive")]
+)
+def test_an_archive_without_models_is_a_model_with_a_reason(folder: Path, content: bytes | None, reason: str) -> None:
+    if content is None:
+        with zipfile.ZipFile(folder / "both.zip", "w") as archive:
+            archive.writestr("readme.txt", "nothing here")
+    else:
+        (folder / "both.zip").write_bytes(content)
+    zoo = zoo_of(folder, [{"path": "both.zip"}, {"path": "one/model.onnx"}])
+    broken, good = items(zoo, folder / "home")
+    assert (broken.name, good.name) == ("both", "one")
+    assert reason in broken.reason
+    assert "InputError" not in broken.reason
+
+
+def test_a_remote_folder_is_listed(folder: Path) -> None:
+    path = f"file://{folder}/"
+    zoo = zoo_of(folder, [{"path": path}])
+    assert sorted(item.name for item in items(zoo, folder / "home")) == ["one", "two"]
+
+
+def test_an_empty_remote_folder_is_a_model_with_a_reason(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    zoo = zoo_of(folder, [{"path": f"file://{folder}/empty/"}, {"path": "one/model.onnx"}])
+    assert "no models there" in items(zoo, folder / "home")[0].reason
+
+
+def test_the_secret_of_a_url_is_not_listed(folder: Path) -> None:
+    zoo = zoo_of(folder, [{"path": "https://user:canary@example.com/m.onnx?sig=canary"}])
+    assert "canary" not in listed(zoo.models[0])
+
+
+def item_of(zoo: ZooSpec) -> ZooItem:
+    entry = zoo.entries()[0]
+    return ZooItem(entry.name, entry.path, entry)
+
+
+def test_the_dag_of_a_model_overrides_the_given_one_and_that_the_zoos(folder: Path) -> None:
+    for name in ("own", "given"):
+        (folder / f"{name}.yaml").write_text(DAG.replace("small", name))
+    model = {"path": "one/model.onnx"}
+    given = str(folder / "given.yaml")
+    own = zoo_of(folder, [{**model, "dag": "own.yaml"}])
+    assert dag_of(own, item_of(own), given).name == "own"
+    plain = zoo_of(folder, [model])
+    assert dag_of(plain, item_of(plain), given).name == "given"
+    assert dag_of(plain, item_of(plain), None).name == "small"
+
+
+def test_objectives_of_a_model_override_those_of_the_zoo(folder: Path) -> None:
+    size, latency = [{"metric": "size"}], [{"metric": "latency_p50"}]
+    zoo = zoo_of(folder, [{"path": "one/model.onnx", "objectives": size}], objectives=latency)
+    assert [one.metric for one in dag_of(zoo, item_of(zoo), None).objectives or ()] == ["size"]
+    zoo = zoo_of(folder, [{"path": "one/model.onnx"}], objectives=latency)
+    assert [one.metric for one in dag_of(zoo, item_of(zoo), None).objectives or ()] == ["latency_p50"]
+
+
+def test_a_missing_dag_is_named_with_its_place(folder: Path) -> None:
+    zoo = zoo_of(folder, [{"path": "one/model.onnx", "dag": "nowhere.yaml"}])
+    with pytest.raises(ConfigError, match=r"models\[0\]\.dag: no such file: nowhere\.yaml"):
+        dag_of(zoo, item_of(zoo), None)
+    zoo = zoo_of(folder, [{"path": "one/model.onnx"}], dag=None)
+    with pytest.raises(ConfigError, match="no DAG is named"):
+        dag_of(zoo, item_of(zoo), None)
+
+
+def test_missing_data_is_found_before_the_sweep(folder: Path) -> None:
+    models = [{"path": "one/model.onnx", "data": {"evaluation": "nowhere.npz"}}]
+    zoo_of(folder, models)
+    with pytest.raises(ConfigError, match=r"no such file: nowhere\.npz"):
+        check_zoo(folder / "zoo.json")
+    zoo_of(folder, [{"path": "one/model.onnx"}])
+    assert check_zoo(folder / "zoo.json").name == "z"
+
+
+@given(st.lists(st.sampled_from(["a", "a-2", "b"]), max_size=8))
+def test_free_names_are_unique_and_keep_the_first_of_each(names: list[str]) -> None:
+    used: set[str] = set()
+    free = [free_name(name, used) for name in names]
+    assert len(set(free)) == len(free)
+    assert used == set(free)
+    assert all(one.startswith(name) for one, name in zip(free, names, strict=True))
