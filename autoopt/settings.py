@@ -80,6 +80,8 @@ def without_password(url: str) -> str:
 
 def redacted(text: str, url: str) -> str:
     """`text`, a library's message about `url`, without the secrets of that address, in whatever encoding."""
+    if not url:
+        return text
     text = text.replace(url, without_password(url))
     for secret in sorted(_secrets(url), key=len, reverse=True):
         text = text.replace(secret, "***")

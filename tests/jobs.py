@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
 import os
 import signal
@@ -32,6 +33,11 @@ def who(payload: Json) -> Json:
 
 def environment(payload: Json) -> Json:
     return dict(os.environ)
+
+
+def log(payload: Json) -> Json:
+    logging.getLogger("autoopt.jobs").info(payload["text"])
+    return {"pid": os.getpid()}
 
 
 def imported(payload: Json) -> Json:

@@ -7,14 +7,15 @@ from pathlib import Path
 import builders
 import pytest
 
+from autoopt.errors import ErrorRecord, InputError, SystemFailure
 from autoopt.outcome import Outcome
-from autoopt.workers import WorkerPool
+from autoopt.workers import CallResult, WorkerPool
 
 MIB = 1 << 20
 
 
 @pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGKILL", "SIGTERM", "SIGFPE"])
-def test_death_by_signal_is_told(pool: WorkerPool, name: str) -> None:
+def test_a_death_by_signal_is_a_crash_with_the_signals_name(pool: WorkerPool, name: str) -> None:
     result = pool.call("jobs:signalled", {"signal": name})
     assert (result.outcome, result.died) == (Outcome.CRASHED, True)
     assert result.message == f"the worker died: {name}: last words"
@@ -33,7 +34,7 @@ def test_memory_limit_in_python(pool: WorkerPool) -> None:
     assert pool.call("jobs:allocate", {"mib": 300}, memory=500 * MIB).value == {"mib": 300}
 
 
-def test_memory_never_goes_a_tenth_beyond_its_limit(pool: WorkerPool) -> None:
+def test_memory_exceeds_its_limit_by_less_than_a_tenth(pool: WorkerPool) -> None:
     filled = pool.call("jobs:hoard", {"piece": MIB}, memory=300 * MIB).value
     assert filled is not None
     assert 250 * MIB < filled["bytes"] < 330 * MIB
@@ -44,13 +45,13 @@ def test_memory_limit_is_per_call(pool: WorkerPool) -> None:
     assert pool.call("jobs:allocate", {"mib": 300}, memory=0).outcome is Outcome.OK
 
 
-def test_memory_that_the_kernel_does_not_count_is_seen(pool: WorkerPool) -> None:
+def test_shared_memory_counts_too(pool: WorkerPool) -> None:
     result = pool.call("jobs:allocate_shared", {"mib": 400}, memory=200 * MIB)
     assert (result.outcome, result.died) == (Outcome.OUT_OF_MEMORY, False)
     assert result.message == "exceeded its memory limit of 200 MiB"
 
 
-def test_abort_for_want_of_memory_is_told_from_a_crash(pool: WorkerPool) -> None:
+def test_an_abort_after_a_failed_allocation_is_out_of_memory(pool: WorkerPool) -> None:
     result = pool.call("jobs:allocate_in_native_code", {}, memory=200 * MIB)
     assert result.outcome is Outcome.OUT_OF_MEMORY
     assert result.message.startswith("out of memory: terminate called")
@@ -85,3 +86,47 @@ def test_killer_models(pool: WorkerPool, tmp_path: Path, killer: str, job: str, 
     result = pool.call(f"jobs:{job}", payload, timeout=limit, memory=300 * MIB)
     assert result.outcome is outcome
     assert result.message
+
+
+BAD_SHAPE = CallResult(Outcome.FAILED, message="x: bad shape", error=ErrorRecord("InputError", "bad shape", where="x"))
+
+
+@pytest.mark.parametrize(
+    ("result", "where", "kind", "text"),
+    [
+        (
+            BAD_SHAPE,
+            "m.onnx",
+            InputError,
+            "m.onnx: x: bad shape",
+        ),
+        (BAD_SHAPE, "x", InputError, "x: bad shape"),
+        (BAD_SHAPE, "", InputError, "x: bad shape"),
+        (CallResult(Outcome.CRASHED, message="the worker died"), "m.onnx", InputError, "m.onnx: the worker died"),
+        (CallResult(Outcome.TIMEOUT), "", InputError, "the worker ended: timeout"),
+        (
+            CallResult(Outcome.FAILED, message="disk full", error=ErrorRecord("SystemFailure", "disk full")),
+            "m.onnx",
+            SystemFailure,
+            "m.onnx: disk full",
+        ),
+        (
+            CallResult(Outcome.FAILED, message="KeyError: 1", error=ErrorRecord("KeyError", "1")),
+            "m.onnx",
+            InputError,
+            "m.onnx: KeyError: 1",
+        ),
+    ],
+)
+def test_the_exception_of_a_failed_call_has_the_workers_class_and_names_the_place_once(
+    result: CallResult, where: str, kind: type[Exception], text: str
+) -> None:
+    error = result.to_exception(where)
+    assert (type(error), str(error)) == (kind, text)
+
+
+def test_the_error_of_a_worker_arrives_as_fields(pool: WorkerPool) -> None:
+    error = pool.call("jobs:wrong_input", {}).error
+    assert error is not None
+    assert (error.type, error.what, error.where) == ("InputError", "too big", "model.onnx")
+    assert error.remedy == "make it smaller"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.errors import InputError
+from autoopt.errors import ErrorRecord, InputError
+from autoopt.json_codec import from_json
 from autoopt.outcome import Outcome
 from autoopt.workers import protocol
 
@@ -25,7 +26,7 @@ def test_a_message_is_one_line(message: dict[str, object]) -> None:
 
 
 @given(st.text())
-def test_short_is_printable_and_bounded(text: str) -> None:
+def test_a_shortened_text_is_one_printable_bounded_line(text: str) -> None:
     line = protocol.shorten(text * 50)
     assert line.isprintable()
     assert len(line) <= protocol.MAX_MESSAGE_CHARS
@@ -45,17 +46,48 @@ class _Owned(Exception):
         (KeyError("x"), Outcome.FAILED, "KeyError: 'x'"),
     ],
 )
-def test_judge(error: Exception, outcome: Outcome, message: str) -> None:
+def test_an_exception_has_an_outcome_and_a_message(error: Exception, outcome: Outcome, message: str) -> None:
     assert protocol.judge(error) == (outcome, message)
 
 
-def test_judge_looks_at_causes() -> None:
+def test_a_failed_allocation_is_found_among_the_causes() -> None:
     error = ValueError("conversion failed")
     error.__cause__ = MemoryError()
     assert protocol.judge(error) == (Outcome.OUT_OF_MEMORY, "ValueError: conversion failed")
 
 
-def test_resolve() -> None:
+def test_a_function_is_found_by_module_and_name() -> None:
     assert protocol.resolve("json:dumps") is json.dumps  # type: ignore[comparison-overlap]
     with pytest.raises(ModuleNotFoundError):
         protocol.resolve("no_such_module:f")
+
+
+@given(st.dictionaries(st.text(), JSON), st.none() | st.integers(0))
+def test_a_request_survives_its_line(payload: dict[str, object], memory: int | None) -> None:
+    request = protocol.CallRequest("m:f", payload, memory, 10)
+    assert from_json(protocol.CallRequest, json.loads(protocol.encode(vars(request)))) == request
+
+
+@given(JSON)
+def test_a_reply_survives_its_line_with_its_error_as_fields(value: object) -> None:
+    error = ErrorRecord.of(InputError("bad", where="m.onnx", remedy="check it"))
+    reply = protocol.Reply(Outcome.FAILED, value, "m.onnx: bad", error, "Traceback", 0.5, 42)
+    line = reply.encode()
+    assert line.count(b"\n") == 1
+    copy = from_json(protocol.Reply, json.loads(line))
+    assert copy == reply
+    assert copy.error is not None
+    assert (copy.error.type, copy.error.where, copy.error.remedy) == ("InputError", "m.onnx", "check it")
+
+
+def test_a_value_without_json_form_cannot_be_a_reply() -> None:
+    with pytest.raises(TypeError):
+        protocol.Reply(Outcome.OK, object()).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [("std::bad_alloc", True), ("Unable to allocate 3 GiB", True), ("out of memory", True), ("no such file", False)],
+)
+def test_failed_allocations_are_recognized_by_the_words_of_libraries(text: str, failed: bool) -> None:
+    assert protocol.reports_failed_allocation(text) is failed
