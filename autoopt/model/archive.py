@@ -1,4 +1,4 @@
-"""Models out of archives (zip, tar and its compressed kinds). Runs in a worker, as all that opens a user's files."""
+"""Models from archives (zip, tar and compressed tar). Runs in a worker, like everything that opens a user's files."""
 
 from __future__ import annotations
 
@@ -7,46 +7,42 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.fetch import innermost, is_url
 
 SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 MODELS: Final = (".onnx", ".ort")
 RATIO, FLOOR = 200, 1 << 30
-"""An archive may hold so many times its own size, and this many bytes in any case."""
+"""An archive may unpack to this multiple of its own size, and to `FLOOR` bytes in any case."""
 BLOCK = 1 << 20
 
 
 def is_archive(path: str) -> bool:
-    """Whether the name is one of an archive."""
+    """True if a path or URL has the suffix of an archive."""
     name = innermost(path).partition("?")[0] if is_url(path) else path
     return name.lower().endswith(SUFFIXES)
 
 
-def unpack(payload: dict[str, Any]) -> dict[str, Any]:
-    """Unpack the regular files of the archive `source` into the folder `dest`; links and devices are left out.
+def unpack(payload: JsonObject) -> dict[str, JsonValue]:
+    """Unpack the regular files of the archive `source` into the folder `dest`; links and devices are skipped.
 
     Returns:
         `models`: paths of the models in `dest`, relative to it, sorted.
 
     Raises:
-        InputError: no archive, a name that leads out of it, or more bytes than its size allows.
+        InputError: not an archive, a name that leads out of it, or more bytes than its size allows.
     """
-    source, dest = Path(payload["source"]), Path(payload["dest"])
-    room = max(FLOOR, RATIO * source.stat().st_size)
+    source, dest = Path(str(payload["source"])), Path(str(payload["dest"]))
+    remaining = max(FLOOR, RATIO * source.stat().st_size)
     models = []
     try:
         for name, body in _members(source):
-            target = _inside(dest, name, source)
+            target = _target(dest, name, source)
             target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as file:
-                while block := body.read(BLOCK):
-                    room -= len(block)
-                    if room < 0:
-                        raise InputError("unpacks to far more than its own size", where=str(source))
-                    file.write(block)
+            remaining -= _copy(body, target, remaining, source)
             if target.suffix in MODELS:
                 models.append(str(target.relative_to(dest)))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
@@ -55,8 +51,20 @@ def unpack(payload: dict[str, Any]) -> dict[str, Any]:
     return {"models": sorted(models)}
 
 
+def _copy(body: IO[bytes], target: Path, limit: int, source: Path) -> int:
+    """Copy a file of at most `limit` bytes; return its size. The sizes that an archive states may be wrong."""
+    size = 0
+    with target.open("wb") as file:
+        for block in iter(lambda: body.read(BLOCK), b""):
+            size += len(block)
+            if size > limit:
+                raise InputError("unpacks to far more than its own size", where=str(source))
+            file.write(block)
+    return size
+
+
 def _members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Names and contents of the regular files in an archive."""
+    """Yield names and contents of the regular files in an archive."""
     if source.name.lower().endswith(".zip"):
         with zipfile.ZipFile(source) as archive:
             for item in archive.infolist():
@@ -71,8 +79,8 @@ def _members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 yield member.name, content
 
 
-def _inside(dest: Path, name: str, source: Path) -> Path:
-    parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts or not parts.name or "\0" in name:
+def _target(dest: Path, name: str, source: Path) -> Path:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
         raise InputError("holds a name that leads out of it", where=str(source))
-    return dest.joinpath(*parts.parts)
+    return dest.joinpath(*path.parts)

@@ -1,42 +1,47 @@
-"""Making an `Inspection` of a parsed model. For workers only."""
+"""Collecting the `Inspection` of a parsed model. For workers only."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autoopt.model import tensors as walk
-from autoopt.model.files import bytes_in
+from autoopt.model.files import MODEL, bytes_in
 from autoopt.model.inspection import Dim, Inspection, ValueSpec
+from autoopt.model.io import external_tensors
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
+
+DTYPES = {"float": "float32", "double": "float64", "string": "str"}
+"""numpy's names of types that ONNX names otherwise."""
 
 
 def inspect_model(model: ModelProto, path: Path) -> Inspection:
-    """What planning may know of the model in `path`. Reads the graph only, never the weights, and checks nothing."""
+    """Collect the facts about the model in `path`. Reads the graph only, never the weights, and checks nothing."""
     graphs = list(walk.graphs(model))
-    nodes = list(walk.nodes(model))
-    initializers = {t.name for t in model.graph.initializer} | {s.values.name for s in model.graph.sparse_initializer}
-    inputs = tuple(_value(v) for v in model.graph.input if v.name not in initializers)
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    initializers |= {sparse.values.name for sparse in model.graph.sparse_initializer}
+    inputs = tuple(_value(value) for value in model.graph.input if value.name not in initializers)
     dtypes: Counter[str] = Counter()
     for tensor in walk.tensors(model):
         dtypes[_dtype(tensor.data_type)] += max(0, math.prod(tensor.dims))
+    ops = Counter(_op(node) for node in walk.nodes(model))
     return Inspection(
         inputs=inputs,
-        outputs=tuple(_value(v) for v in model.graph.output),
-        opsets={_domain(o.domain): o.version for o in model.opset_import},
+        outputs=tuple(_value(value) for value in model.graph.output),
+        opsets={_domain(opset.domain): opset.version for opset in model.opset_import},
         ir_version=model.ir_version,
-        op_counts=dict(sorted(Counter(_op(n) for n in nodes).items())),
+        op_counts=dict(sorted(ops.items())),
         parameters=sum(dtypes.values()),
-        bytes=bytes_in(path.parent) if path.name == "model.onnx" else path.stat().st_size,
+        bytes=bytes_in(path.parent) if path.name == MODEL else path.stat().st_size,
         has_subgraphs=len(graphs) > 1,
         duplicate_names=any(_has_duplicates(graph.node) for graph in graphs),
-        dynamic_dims=tuple(dict.fromkeys(_dynamic(inputs))),
-        external_data=any(t.data_location == t.EXTERNAL for t in walk.tensors(model)),
+        dynamic_dims=tuple(dict.fromkeys(_dynamic_dims(inputs))),
+        external_data=any(external_tensors(model)),
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
     )
@@ -46,45 +51,46 @@ def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def _op(node: Any) -> str:
+def _op(node: NodeProto) -> str:
     domain = _domain(node.domain)
     return f"{domain}::{node.op_type}" if domain else str(node.op_type)
 
 
 def _dtype(code: int) -> str:
-    """As numpy names it: `float32`, `bfloat16`, `str`."""
+    """Name a type as numpy does: `float32`, `bfloat16`, `str`."""
     from onnx import TensorProto
 
     try:
         name: str = TensorProto.DataType.Name(code).lower()
     except ValueError:
         return f"type{code}"
-    return {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
+    return DTYPES.get(name, name)
 
 
-def _value(value: Any) -> ValueSpec:
+def _value(value: ValueInfoProto) -> ValueSpec:
     kind = value.type.WhichOneof("value") or "undefined"
     if kind != "tensor_type":
         return ValueSpec(value.name, kind.removesuffix("_type"), None)
     tensor = value.type.tensor_type
-    shape = tuple(_dim(d) for d in tensor.shape.dim) if tensor.HasField("shape") else None
+    shape = None
+    if tensor.HasField("shape"):
+        shape = tuple(_dim(dim) for dim in tensor.shape.dim)
     return ValueSpec(value.name, _dtype(tensor.elem_type), shape)
 
 
-def _dim(dim: Any) -> Dim:
-    which = dim.WhichOneof("value")
-    if which == "dim_value":
+def _dim(dim: TensorShapeProto.Dimension) -> Dim:
+    if dim.HasField("dim_value"):
         return int(dim.dim_value)
-    return str(dim.dim_param) or None if which == "dim_param" else None
+    return str(dim.dim_param) or None
 
 
-def _dynamic(inputs: tuple[ValueSpec, ...]) -> Iterator[str]:
+def _dynamic_dims(inputs: Iterable[ValueSpec]) -> Iterator[str]:
     for value in inputs:
         for axis, dim in enumerate(value.shape or ()):
             if not isinstance(dim, int):
                 yield dim or f"{value.name}[{axis}]"
 
 
-def _has_duplicates(nodes: Any) -> bool:
+def _has_duplicates(nodes: Iterable[NodeProto]) -> bool:
     names = [node.name for node in nodes if node.name]
     return len(names) != len(set(names))

@@ -1,9 +1,8 @@
 """Files from anywhere: a path stays itself, a URL (http, https, or any file system that fsspec knows) is fetched once.
 
-The cache holds contents under their sha256, and per URL which content it had at which version (ETag, date, size): an
-unchanged URL is not fetched again, and a changed one never overwrites what somebody is reading. A URL that was fetched
-before and cannot be reached now (no network, a signature that is over) gives what it gave then; one that is gone does
-not.
+The cache holds contents under their sha256, and for each URL its content and version (ETag, date, size). An unchanged
+URL is not fetched again, and a changed one never overwrites a file that somebody is reading. If a URL is unreachable
+(no network, expired signature), the last fetched copy is used; if the file is gone, it is not.
 """
 
 from __future__ import annotations
@@ -18,32 +17,49 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, without_password
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", re.IGNORECASE)
-_TIMEOUT = 60.0
-_LONGEST_NAME = 60
-_VERSION_KEYS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime", "created", "version_id",
-                 "md5Hash", "checksum", "Content-Length", "size")  # fmt: skip
+URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", re.IGNORECASE)
+TIMEOUT = 60.0
+"""Seconds."""
+LONGEST_NAME = 60
+SIZE_KEYS = ("Content-Length", "size")
+VERSION_KEYS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "mtime", "created", "version_id",
+                "md5Hash", "checksum", *SIZE_KEYS)  # fmt: skip
+GONE = (404, 410)
+"""HTTP status codes of files that do not exist any more."""
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """An opened URL, not yet read."""
+
+    body: IO[bytes]
+    version: str | None
+    """None if the server gives none."""
+    size: int | None
 
 
 def is_url(text: str) -> bool:
-    return bool(_URL.match(text))
+    """True for a URL or a chain of URLs (`zip://net.onnx::s3://models/all.zip`)."""
+    return bool(URL.match(text))
 
 
 def fetch(source: str, cache: Path) -> Path:
-    """The file behind a path or URL; what a URL gives lies in `cache`, under its own name, not to be written.
+    """Return the file behind a path or URL; that of a URL lies in `cache` under its own name and must not be written.
 
     Raises:
-        InputError: it cannot be fetched; the address is shown without password and query.
+        InputError: it cannot be fetched; the message shows the address without password and query.
     """
     if not is_url(source):
         return Path(source)
@@ -53,115 +69,116 @@ def fetch(source: str, cache: Path) -> Path:
         return _fetch(source, cache)
     except InputError:
         raise
-    except Exception as error:  # any file system's own family of errors
-        before = None if _is_gone(error) else kept(source, cache)
-        if before is not None:
-            return before
+    except Exception as error:  # every file system has its own family of errors
+        copy = None if _is_gone(error) else cached(source, cache)
+        if copy is not None:
+            return copy
         reason = redacted(f"{type(error).__name__}: {error}", source)
         raise InputError(f"cannot be fetched ({reason})", where=without_password(source)) from None
 
 
-def kept(url: str, cache: Path) -> Path | None:
-    """What `cache` holds of a URL, whether or not it is still the newest; None for nothing."""
+def cached(url: str, cache: Path) -> Path | None:
+    """Return the last fetched copy of a URL, whether or not it is still the newest; None if there is none."""
     with suppress(OSError, ValueError, KeyError):
-        digest = str(json.loads(_note(url, cache).read_text())["digest"])
+        digest = str(json.loads(_note_path(url, cache).read_text())["digest"])
         path = cache / "content" / digest / url_name(url)
-        return path if digest_file(path) == digest else None
+        if digest_file(path) == digest:
+            return path
     return None
 
 
-def local(config: Any, cache: Path) -> Any:
-    """A path, a URL or a config with URLs anywhere in it, with the files they give in place of the URLs."""
+def localized(config: object, cache: Path) -> object:
+    """Replace the URLs in a path, a URL or a config by the files behind them."""
     if isinstance(config, Mapping):
-        return {key: local(value, cache) for key, value in config.items()}
+        return {key: localized(value, cache) for key, value in config.items()}
     if isinstance(config, str) and is_url(config):
         return str(fetch(config, cache))
     return config
 
 
 def url_name(url: str) -> str:
-    """The name of the file behind a URL: its last part, printable and short; no secret is in it."""
+    """Name the file behind a URL: its last part, printable and short, without secrets."""
     parts = urlsplit(innermost(url))
-    path = unquote(parts.path) or parts.netloc.rpartition("@")[2]  # zip://name::...
-    name = "".join(c for c in PurePosixPath(path).name if c.isprintable())
-    return name[-_LONGEST_NAME:] if name not in ("", ".", "..") else "file"
+    # In a chain such as zip://name::..., the name is in the place of the host.
+    path = unquote(parts.path) or parts.netloc.rpartition("@")[2]
+    name = "".join(character for character in PurePosixPath(path).name if character.isprintable())
+    return "file" if name in ("", ".", "..") else name[-LONGEST_NAME:]
 
 
 def innermost(url: str) -> str:
-    """What a chain of URLs leads to: `zip://net.onnx` of `zip://net.onnx::s3://models/all.zip`."""
+    """Return the last address of a chain: `zip://net.onnx` of `zip://net.onnx::s3://models/all.zip`."""
     return next((part for part in url.split("::") if "://" in part), url)
 
 
 def beside(url: str, location: str) -> str:
-    """The URL of the file `location` in the folder of `url`."""
+    """Return the URL of the file `location` in the folder of `url`."""
     parts = urlsplit(url)
     folder = parts.path.rpartition("/")[0]
     return parts._replace(path=f"{folder}/{location}").geturl()
 
 
 def _fetch(url: str, cache: Path) -> Path:
-    note = _note(url, cache)
-    name = url_name(url)
-    with _opened(url) as (version, size, body):
-        known: dict[str, Any] = {}
-        path: Path | None
+    note_path = _note_path(url, cache)
+    with _open(url) as remote:
+        note: dict[str, JsonValue] = {}
         with suppress(OSError, ValueError):
-            known = json.loads(note.read_text())
-        if version is not None and known.get("version") == version:
-            path = kept(url, cache)
-            if path is not None:
-                return path
-        digest, temporary = _download(body, size, cache)
-    path = cache / "content" / digest / name
+            note = json.loads(note_path.read_text())
+        if remote.version is not None and note.get("version") == remote.version:
+            copy = cached(url, cache)
+            if copy is not None:
+                return copy
+        digest, temporary = _download(remote, cache)
+    path = cache / "content" / digest / url_name(url)
     path.parent.mkdir(parents=True, exist_ok=True)
     os.replace(temporary, path)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    _replace(note, json.dumps({"version": version, "digest": digest}))
+    note_path.parent.mkdir(parents=True, exist_ok=True)
+    _write_atomically(note_path, json.dumps({"version": remote.version, "digest": digest}))
     return path
 
 
 def _is_gone(error: Exception) -> bool:
     status = getattr(error, "code", None) or getattr(error, "status", None)
-    return isinstance(error, FileNotFoundError | IsADirectoryError | ImportError | ValueError) or status in (404, 410)
+    return status in GONE or isinstance(error, FileNotFoundError | IsADirectoryError | ImportError | ValueError)
 
 
-def _note(url: str, cache: Path) -> Path:
+def _note_path(url: str, cache: Path) -> Path:
     return cache / "urls" / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
 
 
-def _download(body: IO[bytes], size: int | None, cache: Path) -> tuple[str, Path]:
-    """Keep `body`, which has to be `size` bytes: a connection that ends early looks like the end of the file."""
+def _download(remote: _Remote, cache: Path) -> tuple[str, Path]:
+    """Download into a temporary file; return its digest and path.
+
+    The size is checked, because a connection that breaks off looks like the end of the file.
+    """
     cache.mkdir(parents=True, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(dir=cache)
-    with os.fdopen(fd, "wb") as file:
+    descriptor, temporary = tempfile.mkstemp(dir=cache)
+    with os.fdopen(descriptor, "wb") as file:
         try:
-            shutil.copyfileobj(body, file, 1 << 20)
-            if size is not None and file.tell() != size:
-                raise ConnectionError(f"only {file.tell()} of {size} bytes came")
+            shutil.copyfileobj(remote.body, file, 1 << 20)
+            if remote.size is not None and file.tell() != remote.size:
+                raise ConnectionError(f"only {file.tell()} of {remote.size} bytes arrived")
         except BaseException:
             os.unlink(temporary)
             raise
-    with open(temporary, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest(), Path(temporary)
+    return digest_file(temporary), Path(temporary)
 
 
-def _replace(path: Path, text: str) -> None:
-    fd, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(fd, "w") as file:
+def _write_atomically(path: Path, text: str) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
         file.write(text)
     os.replace(temporary, path)
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[tuple[str | None, int | None, IO[bytes]]]:
-    """The version of what the URL gives now and its size, None where there is no telling, and its bytes, not yet
-    read."""
+def _open(url: str) -> Iterator[_Remote]:
     if url.startswith(("http://", "https://")):
-        with urllib.request.urlopen(_request(url), timeout=_TIMEOUT) as answer:
-            telling = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-            size = answer.headers.get("Content-Length", "")
-            plain = "Content-Encoding" not in answer.headers and size.isdecimal()
-            yield _version(dict(answer.headers)) if telling else None, int(size) if plain else None, answer
+        with urllib.request.urlopen(_request(url), timeout=TIMEOUT) as response:
+            headers = dict(response.headers)
+            size = response.headers.get("Content-Length", "")
+            # A compressed transfer has another length than the file.
+            is_plain = "Content-Encoding" not in response.headers and size.isdecimal()
+            yield _Remote(response, _version(headers), int(size) if is_plain else None)
         return
     system, path = open_filesystem(url)
     info = system.info(path)
@@ -169,20 +186,23 @@ def _opened(url: str) -> Iterator[tuple[str | None, int | None, IO[bytes]]]:
         raise IsADirectoryError("a folder; name a file")
     size = info.get("size")
     with system.open(path, "rb") as file:
-        yield _version(info), size if isinstance(size, int) and size > 0 else None, file
+        yield _Remote(file, _version(info), size if isinstance(size, int) and size > 0 else None)
 
 
 def _request(url: str) -> urllib.request.Request:
-    """User and password of the address as a header, which no redirection carries to another host."""
+    """Make a request with user and password as a header, which no redirection carries to another host."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     request = urllib.request.Request(parts._replace(netloc=host, fragment="").geturl())
     if at:
-        given = base64.b64encode(unquote(user if ":" in user else f"{user}:").encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {given}")
+        credentials = unquote(user if ":" in user else f"{user}:")
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")
     return request
 
 
-def _version(info: dict[str, Any]) -> str | None:
-    known = {key: str(info[key]) for key in _VERSION_KEYS if info.get(key) is not None}
-    return digest_json(known) if known.keys() - {"size", "Content-Length"} else None
+def _version(info: Mapping[str, object]) -> str | None:
+    """Digest the entries that change with the content; None if there is only a size."""
+    entries = {key: str(info[key]) for key in VERSION_KEYS if info.get(key) is not None}
+    if not entries.keys() - set(SIZE_KEYS):
+        return None
+    return digest_json(entries)

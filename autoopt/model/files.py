@@ -16,13 +16,13 @@ ORT_MODEL = "model.ort"
 
 
 def digest_file(path: str | os.PathLike[str]) -> str:
-    """The sha256 of a file's bytes, in hexadecimal."""
+    """Compute the sha256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def model_in(folder: str | os.PathLike[str]) -> Path:
-    """The model file of an artifact folder: `model.onnx`, or `model.ort` where it is in ORT format.
+    """Find the model file of an artifact folder: `model.onnx`, or `model.ort` in ORT format.
 
     Raises:
         InputError: there is neither.
@@ -35,29 +35,30 @@ def model_in(folder: str | os.PathLike[str]) -> Path:
 
 
 def files_in(folder: str | os.PathLike[str]) -> dict[str, Path]:
-    """All files below `folder` by their relative name (with `/`), sorted by name.
+    """List all files below `folder` by their relative name (with `/`), sorted by name.
 
     Raises:
-        InputError: something there is neither a folder nor a regular file.
+        InputError: an entry is neither a folder nor a regular file.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     root = Path(folder)
-    for path in root.rglob("*"):
+    for path in sorted(root.rglob("*"), key=lambda entry: entry.relative_to(root).as_posix()):
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):
             continue
         if not stat.S_ISREG(mode):
             raise InputError("not a regular file", where=str(path))
-        found[path.relative_to(root).as_posix()] = path
-    return dict(sorted(found.items()))
+        files[path.relative_to(root).as_posix()] = path
+    return files
 
 
 def digest_folder(path: str | os.PathLike[str]) -> str:
-    """The digest that names an artifact: the sha256 of its one file, or, where there are several (external data),
-    the sha256 of the sorted list of name and sha256 of each.
+    """Compute the digest that names an artifact.
+
+    This is the sha256 of its one file, or, with external data, of the sorted list of each file's name and sha256.
 
     Raises:
-        InputError: the folder is empty or holds something that is no regular file.
+        InputError: the folder is empty, or an entry is not a regular file.
     """
     files = files_in(path)
     if not files:
@@ -68,17 +69,21 @@ def digest_folder(path: str | os.PathLike[str]) -> str:
 
 
 def bytes_in(path: str | os.PathLike[str]) -> int:
-    """The bytes of a model: of all files in its folder."""
+    """Sum up the bytes of all files in a model's folder."""
     return sum(file.stat().st_size for file in files_in(path).values())
 
 
 def is_convertible(name: str) -> bool:
-    """Whether a source model is to be converted to ONNX, by its name alone: an exported program or a script."""
+    """True if a source model must be converted to ONNX, by its name alone: an exported program or a script."""
     return split_source(name)[0].endswith((".pt2", ".py"))
 
 
 def split_source(name: str) -> tuple[str, str]:
-    """The file and the function that a source model names: `net.py:build` -> `net.py`, `build`; a file alone names no
-    function."""
+    """Split a source model's name into file and function: `net.py:build` -> `net.py`, `build`.
+
+    The function is empty for a file alone.
+    """
     file, _, function = name.rpartition(":")
-    return (file, function) if file.endswith(".py") and function.isidentifier() else (name, "")
+    if file.endswith(".py") and function.isidentifier():
+        return file, function
+    return name, ""

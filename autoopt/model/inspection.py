@@ -1,23 +1,27 @@
-"""What planning may know of a model: frozen, JSON, found out by a worker."""
+"""The facts about a model that planning uses: frozen, as JSON, collected by a worker."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from autoopt import json_codec
+from autoopt.json_codec import JsonObject, JsonValue
 
 Dim: TypeAlias = int | str | None
-"""A fixed size, the name of a symbolic one, or None where nothing is said."""
+"""A fixed size, the name of a symbolic one, or None if unknown."""
 
 
 @dataclass(frozen=True)
 class ValueSpec:
-    """An input or output. `dtype` as numpy names it (`float32`, `str`), or the kind of a non-tensor (`sequence`);
-    `shape` is None where not even the rank is known."""
+    """An input or output of a model."""
 
     name: str
     dtype: str
+    """As numpy names it (`float32`, `str`), or the kind of a value that is not a tensor (`sequence`)."""
     shape: tuple[Dim, ...] | None
+    """None if not even the rank is known."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,9 @@ class Inspection:
     """Of the model and its external data."""
     has_subgraphs: bool = False
     duplicate_names: bool = False
-    """Whether two nodes have the same name (onnxruntime refuses that)."""
+    """True if two nodes have the same name, which onnxruntime refuses."""
     dynamic_dims: tuple[str, ...] = ()
-    """Symbolic sizes of inputs by name, `input[axis]` where it has none."""
+    """Symbolic sizes of inputs by name; `input[axis]` for one without a name."""
     external_data: bool = False
     functions: int = 0
     """Number of model-local functions."""
@@ -52,14 +56,10 @@ class Inspection:
         """The operators that occur."""
         return frozenset(self.op_counts)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_json(self) -> dict[str, JsonValue]:
+        document: dict[str, JsonValue] = json_codec.to_json(self)
+        return document
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Inspection:
-        fields = dict(data)
-        for side in ("inputs", "outputs"):
-            fields[side] = tuple(
-                ValueSpec(v["name"], v["dtype"], None if v["shape"] is None else tuple(v["shape"])) for v in data[side]
-            )
-        return Inspection(**{**fields, "dynamic_dims": tuple(data["dynamic_dims"])})
+    def from_json(document: JsonObject) -> Inspection:
+        return json_codec.from_json(Inspection, document)

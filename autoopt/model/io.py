@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
@@ -14,28 +14,28 @@ from autoopt.model.tensors import tensors
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
 EXTERNAL_ABOVE = 3 << 29
-"""Models with more bytes of weights than this (1.5 GiB) are saved with external data; protobuf ends at 2 GiB."""
+"""Models with more bytes of weights (1.5 GiB) are saved with external data; protobuf ends at 2 GiB."""
 EXTERNAL_NAME = f"{MODEL}.data"
 SMALL = 1024
-"""Tensors of fewer bytes stay in the graph: shapes and scales are read while the graph is."""
+"""Tensors of fewer bytes stay in the graph: shapes and scales are needed to read it."""
 PAGE = 4096
-"""External tensors begin at multiples of it, so that runtimes can map them."""
+"""External tensors begin at multiples of this, so that runtimes can map them."""
 
 
 class Unreadable(InputError):
-    """The bytes are no ONNX model."""
+    """The bytes are not an ONNX model."""
 
     outcome = Outcome.REFUSED
 
 
 def parse(path: str | os.PathLike[str]) -> ModelProto:
-    """The model in a file, without its external data.
+    """Read a model without its external data.
 
     Raises:
-        Unreadable: the file is empty, or no ONNX model.
+        Unreadable: the file is empty or not an ONNX model.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -53,41 +53,49 @@ def parse(path: str | os.PathLike[str]) -> ModelProto:
 
 
 def load(path: str | os.PathLike[str]) -> ModelProto:
-    """The model in a file, with its external data.
+    """Read a model with its external data.
 
     Raises:
-        Unreadable: the file is empty, no ONNX model, or its external data is not beside it.
+        Unreadable: the file is empty or not an ONNX model, or its external data is missing.
     """
     import onnx
     from onnx.checker import ValidationError
 
     model = parse(path)
-    outside = [t for t in tensors(model) if t.data_location == t.EXTERNAL]
+    external = list(external_tensors(model))
     try:
         onnx.load_external_data_for_model(model, str(Path(path).parent))
     except (OSError, ValidationError, ValueError) as error:
         raise Unreadable(f"its external data cannot be read ({error})", where=str(path)) from error
-    for tensor in outside:
-        tensor.ClearField("data_location")  # as if it had never been outside: equal models give equal bytes
+    for tensor in external:
+        # Equal models must give equal bytes, wherever their weights were.
+        tensor.ClearField("data_location")
     return model
 
 
-def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
-    """Write `folder/model.onnx` and, for large models or when asked, `model.onnx.data`; the path of the model.
+def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield the tensors that refer to external data."""
+    for tensor in tensors(model):
+        if tensor.data_location == tensor.EXTERNAL:
+            yield tensor
 
-    Equal models give equal bytes. `model` is the same afterwards (onnx's own `save` would empty its weights).
+
+def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
+    """Write `folder/model.onnx` and, for large models or on request, `model.onnx.data`; return the model's path.
+
+    Equal models give equal bytes. `model` is unchanged afterwards (onnx's own `save` would empty its weights).
 
     Raises:
         ValueError: `model` refers to external data that was not loaded.
     """
-    held = [t for t in tensors(model) if t.HasField("raw_data")]
-    if any(t.data_location == t.EXTERNAL for t in tensors(model)):
+    if any(external_tensors(model)):
         raise ValueError("the model's external data is not loaded: use io.load")
+    raw_tensors = [tensor for tensor in tensors(model) if tensor.HasField("raw_data")]
     Path(folder).mkdir(parents=True, exist_ok=True)
     path, data = Path(folder, MODEL), Path(folder, EXTERNAL_NAME)
     if external is None:
-        external = sum(len(t.raw_data) for t in held) > EXTERNAL_ABOVE
-    large = [t for t in held if len(t.raw_data) >= SMALL] if external else []
+        external = sum(len(tensor.raw_data) for tensor in raw_tensors) > EXTERNAL_ABOVE
+    large = [tensor for tensor in raw_tensors if external and len(tensor.raw_data) >= SMALL]
     if not large:
         data.unlink(missing_ok=True)
         path.write_bytes(model.SerializeToString(deterministic=True))
@@ -98,9 +106,9 @@ def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | 
 
 
 @contextmanager
-def _moved_out(large: list[Any], data: Path) -> Iterator[None]:
-    """Within: the tensors' bytes are in the file `data` instead; afterwards they are back, read from there."""
-    moved: list[tuple[Any, int, int]] = []
+def _moved_out(large: Sequence[TensorProto], data: Path) -> Iterator[None]:
+    """Move the tensors' bytes to the file `data`; read them back from there at the end."""
+    moved: list[tuple[TensorProto, int, int]] = []
     with data.open("w+b") as file:
         try:
             for tensor in large:
@@ -120,7 +128,7 @@ def _moved_out(large: list[Any], data: Path) -> Iterator[None]:
                 tensor.ClearField("data_location")
 
 
-def _point_to(tensor: Any, offset: int, length: int) -> None:
+def _point_to(tensor: TensorProto, offset: int, length: int) -> None:
     tensor.ClearField("raw_data")
     tensor.data_location = tensor.EXTERNAL
     for key, value in (("location", EXTERNAL_NAME), ("offset", offset), ("length", length)):

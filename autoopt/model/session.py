@@ -1,16 +1,18 @@
 """Session options as JSON, and the one place that makes an onnxruntime session from them.
 
-ONNX Runtime accepts unknown configuration keys and unknown optimizer names without a word, and falls back to the CPU
-when an execution provider (EP) is absent; so everything is checked here against what is known, before and after.
+ONNX Runtime silently accepts unknown configuration keys and optimizer names, and falls back to the CPU if an execution
+provider (EP) is absent. So everything is checked here, before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError, did_you_mean
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +48,7 @@ CONFIG_VALUES: Final[Mapping[str, tuple[str, ...] | None]] = {
     "session.x64quantprecision": _SWITCH,
 }
 """Configuration entries and their values; None: a whole number as text. `session.disable_quant_qdq` is left out on
-purpose: with float8 models it gives wrong results silently, and with others it only undoes the quantisation."""
+purpose: with float8 models it silently gives wrong results, and with others it only undoes the quantization."""
 
 _OPTIMIZERS: Final = """
     AttentionFusion Avx2WeightS8ToU8Transformer BiasDropoutFusion BiasGeluFusion BiasSkipLayerNormFusion
@@ -94,7 +96,7 @@ PROVIDER_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     ),
 }
 
-_TYPES: Final[Mapping[str, type]] = {
+OPTION_TYPES: Final[Mapping[str, type]] = {
     "execution_mode": str,
     "graph_optimization_level": str,
     "inter_op_num_threads": int,
@@ -107,64 +109,14 @@ _TYPES: Final[Mapping[str, type]] = {
     "io_binding": bool,
 }
 
-
-def check_session_options(
-    options: Mapping[str, Any], execution_provider: str = "CPUExecutionProvider"
-) -> dict[str, Any]:
-    """`options` as a plain dict, every key and value known.
-
-    Keys: `execution_mode` (sequential, parallel), `graph_optimization_level` (disable, basic, extended, layout, all),
-    `inter_op_num_threads` and `intra_op_num_threads` (0: the runtime's choice), `enable_mem_pattern`,
-    `enable_cpu_mem_arena`, `config` ({entry: text}), `disabled_optimizers` ([name]), `provider_options` ({name: text}
-    of the EP), `io_binding`.
-
-    Raises:
-        InputError: an unknown key, entry or value; names the nearest.
-    """
-    for key, value in options.items():
-        _known("session option", key, _TYPES)
-        wanted = _TYPES[key]
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise InputError(f"session option {key!r} must be {wanted.__name__}, not {value!r}")
-        if isinstance(value, int) and value < 0:
-            raise InputError(f"session option {key!r} must be at least 0, not {value}")
-    if "execution_mode" in options:
-        _known("execution mode", options["execution_mode"], EXECUTION_MODES)
-    if "graph_optimization_level" in options:
-        _known("optimization level", options["graph_optimization_level"], OPTIMIZATION_LEVELS)
-    for key, value in options.get("config", {}).items():
-        _check_entry(key, value)
-    for name in options.get("disabled_optimizers", []):
-        _known("optimizer", name, OPTIMIZERS)
-    for key in options.get("provider_options", {}):
-        _known(f"option of {execution_provider}", key, PROVIDER_OPTIONS.get(execution_provider, frozenset()))
-    return dict(options)
-
-
-def _check_entry(key: str, value: Any) -> None:
-    _known("session config entry", key, CONFIG_VALUES)
-    allowed = CONFIG_VALUES[key]
-    good = isinstance(value, str) and (value in allowed if allowed else value.isdecimal())
-    if not good:
-        wanted = f"one of {', '.join(map(repr, allowed))}" if allowed else "a whole number as text"
-        raise InputError(f"session config entry {key!r} must be {wanted}, not {value!r}")
-
-
-def _known(what: str, word: str, known: Mapping[str, Any] | frozenset[str]) -> None:
-    if word not in known:
-        raise InputError(
-            f"unknown {what} {word!r}", remedy=did_you_mean(word, known) or f"known: {', '.join(sorted(known))}"
-        )
-
-
-RUNTIME_DEFAULTS: Final[Mapping[str, Any]] = {
+RUNTIME_DEFAULTS: Final[Mapping[str, JsonValue]] = {
     "execution_mode": "sequential",
     "graph_optimization_level": "all",
     "enable_mem_pattern": True,
     "enable_cpu_mem_arena": True,
     "io_binding": False,
 }
-_CONFIG_DEFAULTS: Final[Mapping[str, str]] = {
+CONFIG_DEFAULTS: Final[Mapping[str, str]] = {
     "session.intra_op.allow_spinning": "1",
     "session.inter_op.allow_spinning": "1",
     "session.dynamic_block_base": "0",
@@ -175,49 +127,126 @@ _CONFIG_DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
-def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`options` without what the runtime does anyway and without empty parts: equal sessions have equal options."""
-    kept = {k: v for k, v in options.items() if k not in RUNTIME_DEFAULTS or RUNTIME_DEFAULTS[k] != v}
-    if "config" in kept:
-        kept["config"] = {k: v for k, v in kept["config"].items() if _CONFIG_DEFAULTS.get(k) != v}
-    return {k: v for k, v in sorted(kept.items()) if v not in ({}, [])}
+@dataclass(frozen=True)
+class SessionConfig:
+    """Checked session options, typed. None leaves the choice to the runtime."""
+
+    execution_mode: str | None = None
+    graph_optimization_level: str | None = None
+    inter_op_num_threads: int = 1
+    intra_op_num_threads: int | None = None
+    enable_mem_pattern: bool | None = None
+    enable_cpu_mem_arena: bool | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    disabled_optimizers: list[str] = field(default_factory=list)
+    provider_options: Mapping[str, str] = field(default_factory=dict)
+    io_binding: bool = False
+
+
+def check_session_options(
+    options: JsonObject, execution_provider: str = "CPUExecutionProvider"
+) -> dict[str, JsonValue]:
+    """Check that every key and value is known; return `options` as a plain dict.
+
+    Keys: `execution_mode` (sequential, parallel), `graph_optimization_level` (disable, basic, extended, layout, all),
+    `inter_op_num_threads` and `intra_op_num_threads` (0: the runtime's choice), `enable_mem_pattern`,
+    `enable_cpu_mem_arena`, `config` ({entry: text}), `disabled_optimizers` ([name]), `provider_options` ({name: text}
+    of the EP), `io_binding`.
+
+    Raises:
+        InputError: an unknown key, entry or value; the message suggests the nearest.
+    """
+    for key, value in options.items():
+        _check_name("session option", key, OPTION_TYPES)
+        expected = OPTION_TYPES[key]
+        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+            raise InputError(f"session option {key!r} must be {expected.__name__}, not {value!r}")
+        if isinstance(value, int) and value < 0:
+            raise InputError(f"session option {key!r} must be at least 0, not {value}")
+    entries = options.get("config", {})
+    assert isinstance(entries, Mapping)
+    for key, value in entries.items():
+        _check_entry(key, value)
+    try:
+        config = from_json(SessionConfig, options)
+    except JsonTypeError as error:
+        raise InputError(f"session option {error}") from None
+    if config.execution_mode is not None:
+        _check_name("execution mode", config.execution_mode, EXECUTION_MODES)
+    if config.graph_optimization_level is not None:
+        _check_name("optimization level", config.graph_optimization_level, OPTIMIZATION_LEVELS)
+    for name in config.disabled_optimizers:
+        _check_name("optimizer", name, OPTIMIZERS)
+    for name in config.provider_options:
+        _check_name(f"option of {execution_provider}", name, PROVIDER_OPTIONS.get(execution_provider, frozenset()))
+    return dict(options)
+
+
+def _check_entry(key: str, value: JsonValue) -> None:
+    _check_name("session config entry", key, CONFIG_VALUES)
+    allowed = CONFIG_VALUES[key]
+    if allowed is None:
+        if not isinstance(value, str) or not value.isdecimal():
+            raise InputError(f"session config entry {key!r} must be a whole number as text, not {value!r}")
+    elif value not in allowed:
+        raise InputError(f"session config entry {key!r} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def _check_name(noun: str, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        remedy = did_you_mean(name, names) or f"known: {', '.join(sorted(names))}"
+        raise InputError(f"unknown {noun} {name!r}", remedy=remedy)
+
+
+def plain_options(options: JsonObject) -> dict[str, JsonValue]:
+    """Remove the runtime's defaults and empty parts, so that equal sessions have equal options."""
+    plain: dict[str, JsonValue] = {}
+    for name, value in sorted(options.items()):
+        if name == "config" and isinstance(value, Mapping):
+            value = {entry: text for entry, text in value.items() if CONFIG_DEFAULTS.get(entry) != text}
+        if value not in ({}, []) and (name not in RUNTIME_DEFAULTS or RUNTIME_DEFAULTS[name] != value):
+            plain[name] = value
+    return plain
 
 
 def make_options(
-    options: Mapping[str, Any] | None = None, threads: int = 1, execution_provider: str = "CPUExecutionProvider"
+    options: JsonObject | None = None, threads: int = 1, execution_provider: str = "CPUExecutionProvider"
 ) -> SessionOptions:
-    """onnxruntime's SessionOptions of checked `options`; `threads` is the intra-op threads where they say nothing.
+    """Make onnxruntime's SessionOptions. `threads` is the number of intra-op threads if the options do not say.
 
     Raises:
         InputError: as `check_session_options`.
     """
     import onnxruntime as ort
 
-    checked = check_session_options(options or {}, execution_provider)
-    made = ort.SessionOptions()
-    made.log_severity_level = 4
-    made.intra_op_num_threads = checked.get("intra_op_num_threads", threads)
-    made.inter_op_num_threads = checked.get("inter_op_num_threads", 1)
-    if "execution_mode" in checked:
-        made.execution_mode = getattr(ort.ExecutionMode, EXECUTION_MODES[checked["execution_mode"]])
-    if "graph_optimization_level" in checked:
-        level = OPTIMIZATION_LEVELS[checked["graph_optimization_level"]]
-        made.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    for key in ("enable_mem_pattern", "enable_cpu_mem_arena"):
-        if key in checked:
-            setattr(made, key, checked[key])
-    for key, value in checked.get("config", {}).items():
-        made.add_session_config_entry(key, value)
-    return made
+    config = from_json(SessionConfig, check_session_options(options or {}, execution_provider))
+    session_options = ort.SessionOptions()
+    session_options.log_severity_level = 4
+    session_options.intra_op_num_threads = threads
+    if config.intra_op_num_threads is not None:
+        session_options.intra_op_num_threads = config.intra_op_num_threads
+    session_options.inter_op_num_threads = config.inter_op_num_threads
+    if config.execution_mode is not None:
+        session_options.execution_mode = getattr(ort.ExecutionMode, EXECUTION_MODES[config.execution_mode])
+    if config.graph_optimization_level is not None:
+        level = OPTIMIZATION_LEVELS[config.graph_optimization_level]
+        session_options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    if config.enable_mem_pattern is not None:
+        session_options.enable_mem_pattern = config.enable_mem_pattern
+    if config.enable_cpu_mem_arena is not None:
+        session_options.enable_cpu_mem_arena = config.enable_cpu_mem_arena
+    for key, value in config.config.items():
+        session_options.add_session_config_entry(key, value)
+    return session_options
 
 
 def make_session(
     path: str | Path,
-    session_options: Mapping[str, Any] | None = None,
+    session_options: JsonObject | None = None,
     execution_provider: str = "CPUExecutionProvider",
     threads: int = 1,
 ) -> InferenceSession:
-    """A session of the model file at `path` on exactly that EP (with the CPU behind it for what the EP leaves).
+    """Open a session of the model file at `path` on exactly that EP, with the CPU for the nodes that the EP leaves.
 
     Raises:
         InputError: unknown options, or an EP that the installed runtime lacks or silently replaced.
@@ -231,43 +260,44 @@ def make_session(
             f"{execution_provider} is not in the installed onnxruntime {ort.__version__}",
             remedy=f"it has: {', '.join(installed)}",
         )
-    made = make_options(session_options, threads, execution_provider)
-    options = session_options or {}
+    options = make_options(session_options, threads, execution_provider)
+    config = from_json(SessionConfig, session_options or {})
+    providers: list[tuple[str, Mapping[str, str]]] = [(execution_provider, dict(config.provider_options))]
+    if execution_provider != "CPUExecutionProvider":
+        providers.append(("CPUExecutionProvider", {}))
     session = ort.InferenceSession(
-        str(path),
-        made,
-        providers=_providers(execution_provider, options),
-        disabled_optimizers=list(options.get("disabled_optimizers", [])),
+        str(path), options, providers=providers, disabled_optimizers=config.disabled_optimizers
     )
     if execution_provider not in session.get_providers():
         raise InputError(f"onnxruntime fell back from {execution_provider} to {', '.join(session.get_providers())}")
     return session
 
 
-def _providers(execution_provider: str, options: Mapping[str, Any]) -> list[Any]:
-    chosen = (execution_provider, dict(options.get("provider_options", {})))
-    if execution_provider == "CPUExecutionProvider":
-        return [chosen]
-    return [chosen, ("CPUExecutionProvider", {})]
-
-
 def caller(
-    session: InferenceSession, feeds: Mapping[str, np.ndarray], session_options: Mapping[str, Any] | None = None
-) -> Callable[[], Sequence[Any]]:
-    """A function that runs `session` on `feeds` once; inputs and outputs are bound beforehand where the options say
-    `io_binding` (outputs then stay on the device until they are read)."""
+    session: InferenceSession, feeds: Mapping[str, np.ndarray], session_options: JsonObject | None = None
+) -> Callable[[], Sequence[object]]:
+    """Make a function that runs `session` on `feeds` once.
+
+    With the option `io_binding`, inputs and outputs are bound beforehand; outputs then stay on the device until they
+    are read.
+    """
+    fixed = dict(feeds)
+
+    def run() -> Sequence[object]:
+        outputs: Sequence[object] = session.run(None, fixed)
+        return outputs
+
     if not (session_options or {}).get("io_binding"):
-        fixed = dict(feeds)
-        return lambda: session.run(None, fixed)
+        return run
     binding = session.io_binding()
     for name, value in feeds.items():
         binding.bind_cpu_input(name, value)
     for output in session.get_outputs():
         binding.bind_output(output.name)
 
-    def bound() -> Sequence[Any]:
+    def run_bound() -> Sequence[object]:
         session.run_with_iobinding(binding)
-        outputs: Sequence[Any] = binding.copy_outputs_to_cpu()
+        outputs: Sequence[object] = binding.copy_outputs_to_cpu()
         return outputs
 
-    return bound
+    return run_bound

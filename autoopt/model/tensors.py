@@ -1,13 +1,16 @@
-"""Walking a model: all graphs, nodes and tensors, wherever they hide. Protobuf objects in, nothing is imported."""
+"""Walking a model: all graphs, nodes and tensors, wherever they are nested. Takes protobuf objects, imports nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 
-def graphs(model: Any) -> Iterator[Any]:
-    """All graphs of a model: its own, the training graphs, and the bodies within nodes, also of functions."""
+def graphs(model: ModelProto) -> Iterator[GraphProto]:
+    """Yield all graphs: the main one, training graphs, and the bodies within nodes, also those of functions."""
     yield from _with_bodies(model.graph)
     for training in model.training_info:
         yield from _with_bodies(training.initialization)
@@ -17,45 +20,46 @@ def graphs(model: Any) -> Iterator[Any]:
             yield from _bodies(node)
 
 
-def nodes(model: Any) -> Iterator[Any]:
-    """All nodes of a model, in graphs and in functions."""
+def nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Yield all nodes, in graphs and in functions."""
     for graph in graphs(model):
         yield from graph.node
     for function in model.functions:
         yield from function.node
 
 
-def tensors(model: Any) -> Iterator[Any]:
-    """All tensors of a model: initializers and those in attributes, also the parts of sparse ones."""
+def tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield all tensors: initializers and those in attributes, also the parts of sparse ones."""
     for graph in graphs(model):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
             yield from (sparse.values, sparse.indices)
-    holders = [node.attribute for node in nodes(model)]
-    holders += [function.attribute_proto for function in model.functions]
-    for attributes in holders:
-        for attribute in attributes:
+    for node in nodes(model):
+        for attribute in node.attribute:
+            yield from _tensors_of(attribute)
+    for function in model.functions:
+        for attribute in function.attribute_proto:
             yield from _tensors_of(attribute)
 
 
-def _tensors_of(attribute: Any) -> Iterator[Any]:
+def _tensors_of(attribute: AttributeProto) -> Iterator[TensorProto]:
     if attribute.HasField("t"):
         yield attribute.t
     yield from attribute.tensors
-    sparse = list(attribute.sparse_tensors)
+    sparse_tensors = list(attribute.sparse_tensors)
     if attribute.HasField("sparse_tensor"):
-        sparse.append(attribute.sparse_tensor)
-    for one in sparse:
-        yield from (one.values, one.indices)
+        sparse_tensors.append(attribute.sparse_tensor)
+    for sparse in sparse_tensors:
+        yield from (sparse.values, sparse.indices)
 
 
-def _with_bodies(graph: Any) -> Iterator[Any]:
+def _with_bodies(graph: GraphProto) -> Iterator[GraphProto]:
     yield graph
     for node in graph.node:
         yield from _bodies(node)
 
 
-def _bodies(node: Any) -> Iterator[Any]:
+def _bodies(node: NodeProto) -> Iterator[GraphProto]:
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield from _with_bodies(attribute.g)

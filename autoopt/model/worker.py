@@ -1,26 +1,32 @@
-"""What workers do with models, as functions of JSON: `locate`, `admit` and `inspect`."""
+"""Worker functions for models, JSON in and JSON out: `locate`, `admit`, `inspect`, `providers` and `runtime`."""
 
 from __future__ import annotations
 
+import platform
 import tempfile
 from pathlib import Path
-from typing import Any
 
+from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.files import bytes_in, digest_folder, files_in
 
 
-def admit(payload: dict[str, Any]) -> dict[str, Any]:
-    """Copy the model at `source` safely into the folder `dest`: `{"digest", "bytes", "files"}`.
+def admit(payload: JsonObject) -> dict[str, JsonValue]:
+    """Copy the model at `source`, a path or a URL, safely into the folder `dest`.
 
-    `source` is a path or a URL; downloads are kept in the folder `cache` (default: beside `dest`).
-    Refused where the model or its external data breaks a rule of admission.
+    Downloads are cached in the folder `cache` (default: beside `dest`).
+
+    Returns:
+        `{"digest", "bytes", "files"}` of the copy.
+
+    Raises:
+        NotAdmitted: the model or its external data breaks a rule of admission.
     """
     from autoopt.model.admit import admit_model, download_model
     from autoopt.model.fetch import is_url
 
-    source, dest = str(payload["source"]), Path(payload["dest"])
+    source, dest = str(payload["source"]), Path(str(payload["dest"]))
     if is_url(source):
-        cache = Path(payload.get("cache") or dest.parent / "downloads")
+        cache = Path(str(payload.get("cache") or dest.parent / "downloads"))
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             admit_model(download_model(source, Path(folder), cache), dest)
@@ -29,54 +35,53 @@ def admit(payload: dict[str, Any]) -> dict[str, Any]:
     return {"digest": digest_folder(dest), "bytes": bytes_in(dest), "files": list(files_in(dest))}
 
 
-def locate(payload: dict[str, Any]) -> dict[str, Any]:
-    """The model's file behind `source` on this machine, as `{"path"}`: of a URL what is kept of it in the folder
-    `cache`, of a folder of MLflow the file that it holds."""
+def locate(payload: JsonObject) -> dict[str, JsonValue]:
+    """Find the model's file on this machine: `{"path"}`.
+
+    A URL is fetched into the folder `cache`; in an MLflow folder the file is the model that it holds.
+    """
     from autoopt.model.fetch import fetch
     from autoopt.model.mlflow import is_packaged, packaged_model
 
-    path = fetch(str(payload["source"]), Path(payload["cache"]))
-    return {"path": str(packaged_model(path) if is_packaged(path) else path)}
+    path = fetch(str(payload["source"]), Path(str(payload["cache"])))
+    if is_packaged(path):
+        path = packaged_model(path)
+    return {"path": str(path)}
 
 
-def inspect(payload: dict[str, Any]) -> dict[str, Any]:
-    """The `Inspection` of the model at `path`, as JSON. Reads the graph only."""
+def inspect(payload: JsonObject) -> dict[str, JsonValue]:
+    """Collect the `Inspection` of the model at `path`, as JSON. Reads the graph only."""
     from autoopt.model.examine import inspect_model
     from autoopt.model.io import parse
 
-    path = Path(payload["path"])
+    path = Path(str(payload["path"]))
     return inspect_model(parse(path), path).to_json()
 
 
-def providers(payload: dict[str, Any]) -> dict[str, Any]:
-    """The execution providers of the installed onnxruntime: `{"providers": [name, ...]}`, best first."""
+def providers(payload: JsonObject) -> dict[str, JsonValue]:
+    """List the execution providers of the installed onnxruntime, best first: `{"providers"}`."""
     import onnxruntime
 
     return {"providers": list(onnxruntime.get_available_providers())}
 
 
-def runtime(payload: dict[str, Any]) -> dict[str, Any]:
-    """What this interpreter would run models with: `{"python", "onnxruntime", "providers", "numpy"}`.
+def runtime(payload: JsonObject) -> dict[str, JsonValue]:
+    """Describe this interpreter: `{"python", "onnxruntime", "providers", "numpy"}`.
 
-    `onnxruntime` is its version, empty where it is not installed; `providers` are the execution providers built in.
+    Versions are empty for packages that are not installed.
     """
-    import platform
-
+    description: dict[str, JsonValue] = {"python": platform.python_version(), "onnxruntime": "", "providers": []}
     try:
         import onnxruntime
     except ImportError:
-        version, providers = "", []
+        pass
     else:
-        version, providers = onnxruntime.__version__, list(onnxruntime.get_available_providers())
+        description["onnxruntime"] = onnxruntime.__version__
+        description["providers"] = list(onnxruntime.get_available_providers())
     try:
         import numpy
     except ImportError:
         numpy_version = ""
     else:
         numpy_version = numpy.__version__
-    return {
-        "python": platform.python_version(),
-        "onnxruntime": version,
-        "providers": providers,
-        "numpy": numpy_version,
-    }
+    return {**description, "numpy": numpy_version}

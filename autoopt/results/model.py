@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoopt import json_codec
+from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.results.measurement import MeasurementSummary
@@ -22,7 +23,7 @@ class ModelResult:
 
     artifact: str = ""
     path: str = ""
-    session_options: Mapping[str, object] = field(default_factory=dict)
+    session_options: Mapping[str, JsonValue] = field(default_factory=dict)
     chain: str = ""
     """Readable name, `source` for the source model."""
     passes: tuple[str, ...] = ()

@@ -45,8 +45,8 @@ def test_the_onnx_flavour_of_mlflow_is_the_model_it_names(tmp_path: Path) -> Non
         ("  pytorch: {model_data: data}\n", "serialization_format='pt2'"),
         ("  sklearn: {}\n", "another flavour"),
         ("  onnx: {data: ../outside.onnx}\n", "which is not in it"),
-        ("  onnx: !!python/object/apply:os.system ['true']\n", "no MLmodel file"),
-        ("- a\n", "no MLmodel file"),
+        ("  onnx: !!python/object/apply:os.system ['true']\n", "not an MLmodel file"),
+        ("- a\n", "not an MLmodel file"),
     ],
 )
 def test_other_models_of_mlflow_are_refused_with_a_way_out(tmp_path: Path, flavors: str, reason: str) -> None:

@@ -13,7 +13,7 @@ from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import ResourceOptions, Resources, open_resources
 from autoopt.json_codec import to_json
-from autoopt.model.fetch import is_url, kept
+from autoopt.model.fetch import cached, is_url
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
 from autoopt.spec import DagSpec, load_dag
@@ -172,5 +172,5 @@ def _without_secrets(value: object, cache: Path) -> object:
     if isinstance(value, list):
         return [_without_secrets(item, cache) for item in value]
     if isinstance(value, str) and is_url(value) and without_password(value) != value:
-        return str(kept(value, cache) or without_password(value))
+        return str(cached(value, cache) or without_password(value))
     return value

@@ -20,7 +20,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
-from autoopt.model.fetch import fetch, is_url, kept, local, url_name
+from autoopt.model.fetch import cached, fetch, is_url, localized, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
@@ -86,7 +86,7 @@ def _copy(resources: Resources, source: str, name: str) -> str:
     folder = Path(tempfile.mkdtemp(dir=resources.scratch))
 
     def content() -> str:
-        file = kept(source, cache) if "://" in source else Path(source)
+        file = cached(source, cache) if "://" in source else Path(source)
         return digest_file(file) if file else name
 
     try:
@@ -109,7 +109,7 @@ def data_source(config: object, cache: Path | None = None) -> DataSource:
     """
     if config is None:
         return DataSource()
-    parsed = DataConfig.parse(local(config, cache or downloads())).resolved(Path.cwd())
+    parsed = DataConfig.parse(localized(config, cache or downloads())).resolved(Path.cwd())
     # Digesting reads all of the data, which would disturb a measurement.
     with Gate(waiting=report_waiting).working():
         return DataSource(parsed.to_json(), digest_data(parsed))

@@ -165,11 +165,11 @@ def make_proposal(
 
 def _fetched(source: Any) -> Any:  # noqa: ANN401  a path or a data configuration
     """The source with downloaded files in place of its URLs."""
-    from autoopt.model.fetch import local
+    from autoopt.model.fetch import localized
 
     if isinstance(source, Path):
         source = str(source)
-    return local(source, settings().home / "downloads")
+    return localized(source, settings().home / "downloads")
 
 
 class _Probe:
