@@ -78,21 +78,20 @@ class EvaluationInput:
 def evaluation_key(meter: Meter, work: EvaluationInput) -> str:
     """Compute the key of one evaluation. It covers the CPU if the meter needs the machine for itself."""
     runtime = work.runtime or (library_version("onnxruntime"), library_version("numpy"))
-    return digest_json(
-        {
-            "schema": SCHEMA,
-            "meter": [meter.name, meter.version],
-            "metrics": list(work.metrics),
-            "candidate": work.candidate.key,
-            "source": work.source.key,
-            "data": work.data,
-            "target": work.target.content,
-            "cpu": [cpu()["model"], cpu()["cores"]] if meter.exclusive else "",
-            "runtime": list(runtime),
-            "settings": dict(work.settings),
-            "script": work.script,
-        }
-    )
+    content: dict[str, object] = {
+        "schema": SCHEMA,
+        "meter": [meter.name, meter.version],
+        "metrics": list(work.metrics),
+        "candidate": work.candidate.key,
+        "source": work.source.key,
+        "data": work.data,
+        "target": work.target.content,
+        "cpu": [cpu()["model"], cpu()["cores"]] if meter.exclusive else "",
+        "runtime": list(runtime),
+        "settings": dict(work.settings),
+        "script": work.script,
+    }
+    return digest_json(content)
 
 
 def run_identity(parts: Mapping[str, Any]) -> str:
