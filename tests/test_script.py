@@ -1,0 +1,89 @@
+"""User scripts run once per content, and fail with one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from autoopt.errors import InputError
+from autoopt.script import load_script
+
+
+def test_the_same_content_runs_once(tmp_path: Path) -> None:
+    script = tmp_path / "passes.py"
+    script.write_text("runs = []\nruns.append(1)\n")
+    module = load_script(script)
+    assert module.runs == [1]
+    assert load_script(str(script)) is module
+
+
+def test_changed_content_runs_again(tmp_path: Path) -> None:
+    script = tmp_path / "passes.py"
+    script.write_text("value = 1\n")
+    first = load_script(script)
+    script.write_text("value = 2\n")
+    second = load_script(script)
+    assert (first.value, second.value) == (1, 2)
+    script.write_text("value = 1\n")
+    assert load_script(script).value == 1
+
+
+def test_a_relative_path_starts_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here.py").write_text("value = 3\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_script("here.py") is load_script(tmp_path / "here.py")
+
+
+def test_dataclasses_of_a_script_find_their_module(tmp_path: Path) -> None:
+    script = tmp_path / "records.py"
+    box = "@dataclass\nclass Box:\n    size: int = 3\n"
+    script.write_text(f"from __future__ import annotations\nfrom dataclasses import dataclass\n\n{box}")
+    module = load_script(script)
+    assert module.Box().size == 3
+    assert sys.modules[module.Box.__module__] is module
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("def broken(:\n", "SyntaxError"),
+        ("import no_such_module_at_all\n", "ModuleNotFoundError"),
+        ("raise ValueError('two\\nlines')\n", "ValueError: two lines"),
+    ],
+)
+def test_an_exception_names_the_file_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text(text)
+    with pytest.raises(InputError) as error:
+        load_script(script)
+    assert str(error.value).startswith(f"{script}: {message}")
+    assert "\n" not in str(error.value)
+
+
+def test_an_error_that_autoopt_raises_in_the_script_keeps_its_words(tmp_path: Path) -> None:
+    script = tmp_path / "refusing.py"
+    script.write_text("from autoopt.errors import InputError\nraise InputError('needs a GPU', remedy='use --ep cpu')\n")
+    with pytest.raises(InputError) as error:
+        load_script(script)
+    assert str(error.value) == "needs a GPU; use --ep cpu"
+
+
+def test_a_script_that_failed_runs_again_once_it_is_mended(tmp_path: Path) -> None:
+    script = tmp_path / "late.py"
+    script.write_text("from pathlib import Path\nvalue = Path(__file__).with_suffix('.txt').read_text()\n")
+    with pytest.raises(InputError, match="FileNotFoundError"):
+        load_script(script)
+    script.with_suffix(".txt").write_text("ready")
+    assert load_script(script).value == "ready"
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such user script") as error:
+        load_script(tmp_path / "absent.py")
+    assert error.value.where == str(tmp_path / "absent.py")
+    (tmp_path / "notes.txt").write_text("text")
+    with pytest.raises(InputError, match="not a Python file"):
+        load_script(tmp_path / "notes.txt")
