@@ -1,4 +1,4 @@
-"""Optimisation passes: the framework that runs them, and one room for each family.
+"""Optimization passes: the framework that runs them, and one room for each family.
 
 Start with `base.optimization_pass` (`Pass`, the class that every pass derives from) and `docs/writing_a_pass.md`.
 `runner` is the entry point in a worker process; `execution` takes a model through the requested passes, and

@@ -1,4 +1,4 @@
-"""Source models of other formats, as far as they need no torch; with it: tests/passes/test_torch.py."""
+"""Source models of other formats, as far as they need no torch; with it: tests/passes/test_torch_export.py."""
 
 from __future__ import annotations
 

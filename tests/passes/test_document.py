@@ -22,7 +22,7 @@ def test_every_built_in_pass_is_on_the_page() -> None:
         assert f"### {name}\n" in text
 
 
-def test_entries_are_json_and_say_what_planning_needs() -> None:
+def test_entries_are_json_and_complete() -> None:
     for name in registry().names():
         entry = json.loads(json.dumps(pass_entry(registry().info(name))))
         assert set(entry) >= {
@@ -34,7 +34,7 @@ def test_entries_are_json_and_say_what_planning_needs() -> None:
             assert parameter["description"], f"{name}.{parameter['name']}"
 
 
-def test_conditions_are_told() -> None:
+def test_conditional_values_list_their_cases() -> None:
     entry = pass_entry(registry().info("static_quantization"))
     activation = next(p for p in entry["parameters"] if p["name"] == "activation_type")
     assert activation["search"]["parents"] == ["quant_format", "weight_type"]
@@ -42,7 +42,7 @@ def test_conditions_are_told() -> None:
     assert activation["default"]["otherwise"] == "QInt8"
 
 
-def test_what_a_pass_requires_and_excludes_exists() -> None:
+def test_required_and_conflicting_passes_exist() -> None:
     names = set(registry().names())
     for name in names:
         info = registry().info(name)

@@ -45,7 +45,7 @@ def test_wrong_parameters_are_named(params: dict[str, object], reason: str) -> N
         full_config(INFO, params)
 
 
-def test_the_config_class_gives_the_same() -> None:
+def test_the_config_class_gives_the_same_configuration() -> None:
     config = Example.config_class()
     assert config(needed=1, kind="b").model_dump() == full_config(INFO, {"needed": 1, "kind": "b"})
     assert config.model_fields["kind"].description == "what kind"

@@ -90,7 +90,7 @@ def test_outputs_are_valid_and_equivalent_within_the_declared_tolerance(
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_unchanged_is_said_and_changes_are_real(name: str, results: dict[str, list[dict[str, Any]]]) -> None:
+def test_outcomes_reflect_whether_the_model_changed(name: str, results: dict[str, list[dict[str, Any]]]) -> None:
     info = registry().info(name)
     for result in results[name]:
         if result["outcome"] == "ok":
@@ -107,7 +107,7 @@ def test_unchanged_is_said_and_changes_are_real(name: str, results: dict[str, li
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_every_search_value_was_tried(name: str, results: dict[str, list[dict[str, Any]]]) -> None:
+def test_every_search_value_is_tried(name: str, results: dict[str, list[dict[str, Any]]]) -> None:
     info = registry().info(name)
     tried = {f"{k}={json.dumps(v)}" for result in results[name] for k, v in result["asked"].items()}
     wanted = {f"{k}={json.dumps(v)}" for params in variants(info) for k, v in params.items()}
@@ -123,7 +123,7 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(sweeps: list[list[
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_the_config_class_agrees_with_the_parameters(name: str) -> None:
+def test_the_config_class_matches_the_parameters(name: str) -> None:
     from autoopt.passes.base.config import config_class, full_config
     from autoopt.registry import REQUIRED
 
@@ -135,12 +135,12 @@ def test_the_config_class_agrees_with_the_parameters(name: str) -> None:
         json.dumps(full_config(info, {}))
 
 
-def test_every_name_and_alias_means_one_pass() -> None:
+def test_every_name_and_alias_identifies_one_pass() -> None:
     names = [alias for name in registry().names() for alias in (name, *registry().info(name).aliases)]
     assert sorted(names) == sorted(set(names))
 
 
-def test_what_passes_require_and_conflict_with_exists() -> None:
+def test_required_and_conflicting_passes_are_registered() -> None:
     known = set(registry().names())
     for name in known:
         info = registry().info(name)
@@ -160,7 +160,7 @@ def test_describing_all_passes_imports_no_heavy_library() -> None:
 
 @pytest.mark.zoo
 @pytest.mark.parametrize("name", PASSES)
-def test_real_models(name: str, zoo: Path, tmp_path: Path) -> None:
+def test_real_models_end_with_a_known_outcome(name: str, zoo: Path, tmp_path: Path) -> None:
     from autoopt.passes.runner import run
 
     info = registry().info(name)

@@ -85,7 +85,7 @@ def test_calling_a_pass_leaves_its_argument_alone() -> None:
     assert len(model.graph.node) == 1
 
 
-def test_a_pass_without_run_says_so() -> None:
+def test_a_pass_without_run_raises() -> None:
     class Empty(Pass):
         pass
 

@@ -58,7 +58,7 @@ def test_a_plain_graph_is_copied_without_notes_and_code(tmp_path: Path) -> None:
         {"in_spec": json.dumps([1, {"type": "builtins.dict", "context": '[{"__enum__": 1}]', "children_spec": []}])},
     ],
 )
-def test_whatever_could_be_executed_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_anything_executable_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="the file is not loaded"):
         write_checked_copy(archive(tmp_path, graph(**changes)), tmp_path / "copy.pt2")
 
@@ -77,7 +77,7 @@ def test_pickled_tensors_are_refused(tmp_path: Path, payload: dict[str, Any]) ->
         write_checked_copy(path, tmp_path / "copy.pt2")
 
 
-def test_what_is_no_archive_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "net.pt2").write_bytes(b"no archive")
     with pytest.raises(Refused, match=r"not a readable file of torch\.export\.save"):
         write_checked_copy(tmp_path / "net.pt2", tmp_path / "copy.pt2")

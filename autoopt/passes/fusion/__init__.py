@@ -1,1 +1,1 @@
-"""Fusion: weights folded into neighbours, transformer operators, and ONNX Runtime's own graph optimisation."""
+"""Fusion: weights folded into neighbours, transformer operators, and ONNX Runtime's own graph optimization."""

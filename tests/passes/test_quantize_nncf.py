@@ -1,4 +1,4 @@
-"""Passes of NNCF in an interpreter that has it; everything else is what these tests run with."""
+"""NNCF, in an interpreter that has it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from interpreters import HERE, ROOT, interpreter
 
 pytestmark = [pytest.mark.service, pytest.mark.xdist_group("nncf")]
 PASSES = ["nncf_quantization", "nncf_weight_compression"]
+
+
 MODEL, DATA = ROOT / "dags/digits/model.onnx", ROOT / "dags/digits"
 
 
@@ -31,7 +33,7 @@ def right(model: Path) -> float:
 
 
 @pytest.mark.parametrize("params", [[], ["-p", "preset=mixed", "-p", "fast_bias_correction=false"]])
-def test_a_real_model_is_quantised(python: Path, tmp_path: Path, params: list[str]) -> None:
+def test_a_real_model_is_quantized(python: Path, tmp_path: Path, params: list[str]) -> None:
     out = tmp_path / "out.onnx"
     data = ["--data", str(DATA / "calibration.npz")]
     command = [python, "-m", "autoopt", "apply", PASSES[0], str(MODEL), "-o", str(out), *data, *params, "--json"]
@@ -42,7 +44,7 @@ def test_a_real_model_is_quantised(python: Path, tmp_path: Path, params: list[st
     assert right(out) > right(MODEL) - 0.02
 
 
-def test_they_keep_what_every_pass_promises(python: Path, tmp_path: Path) -> None:
+def test_the_pass_contract_holds(python: Path, tmp_path: Path) -> None:
     outs = []
     for seed in ("1", "2"):
         out = tmp_path / f"{seed}.jsonl"

@@ -1,4 +1,4 @@
-"""Session tuning changes how a candidate is run, and nothing else."""
+"""Session options."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_the_candidate_has_other_options_and_the_same_model(tmp_path: Path) -> N
     }
 
 
-def test_what_the_runtime_does_anyway_is_unchanged(tmp_path: Path) -> None:
+def test_defaults_of_the_runtime_are_unchanged(tmp_path: Path) -> None:
     asked = {"graph_optimization_level": "all", "execution_mode": "sequential", "enable_mem_pattern": True}
     result = step(tmp_path, MODELS["mlp"](), "session_tuning", **asked, allow_spinning=True)
     assert (result["outcome"], result["session_options"]) == ("unchanged", {})
 
 
-def test_a_default_takes_an_earlier_option_back() -> None:
+def test_a_default_resets_an_earlier_option() -> None:
     assert tuned({"graph_optimization_level": "basic", "io_binding": False}, graph_optimization_level="all") == {}
 
 
@@ -57,7 +57,7 @@ def test_unknown_optimizers_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
-def test_threads_over_branches_only_where_branches_run_at_once(mode: str) -> None:
+def test_threads_for_branches_are_searched_only_with_parallel_execution(mode: str) -> None:
     space = registry().info("session_tuning").parameter("inter_op_num_threads").search
     branch = space.choose({"execution_mode": mode})  # type: ignore[union-attr]
     assert (repr(branch) == "IGNORED") == (mode == "sequential")

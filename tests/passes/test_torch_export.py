@@ -1,4 +1,4 @@
-"""PyTorch models as sources, and passes that need torch, in an environment that has it; made once for all tests."""
+"""PyTorch models, in an interpreter that has torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 from interpreters import HERE, interpreter
 
 pytestmark = [pytest.mark.service, pytest.mark.xdist_group("torch")]
-
 SCRIPT = """
 import torch
 
@@ -39,6 +38,8 @@ def both():
 def example_inputs():
     return (torch.ones(2, 16),)
 """
+
+
 MAKE = """
 import numpy as np, net, torch
 module = net.model().eval()
@@ -48,6 +49,8 @@ x = np.random.default_rng(0).standard_normal((3, 16)).astype("float32")
 with torch.no_grad():
     np.savez("truth.npz", x=x, y=module(torch.from_numpy(x)).numpy())
 """
+
+
 DAG = {
     "name": "small",
     "passes": {"names": "name_fix", "fold": "constant_folding"},
@@ -55,6 +58,8 @@ DAG = {
     "constraints": [],
     "objectives": [{"metric": "size", "goal": "minimize"}],
 }
+
+
 MLMODEL = "flavors:\n  pytorch: {model_data: data, pytorch_version: 2.13.0}\n"
 
 
@@ -106,19 +111,19 @@ def test_a_run_starts_from_a_pytorch_model(python: Path, work: Path, source: str
         np.testing.assert_allclose(made, truth["y"], rtol=1e-4, atol=1e-5)
 
 
-def test_the_same_program_is_converted_once_wherever_it_comes_from(python: Path, work: Path) -> None:
+def test_the_same_program_is_converted_once(python: Path, work: Path) -> None:
     first, packaged = run(python, work, "net.pt2"), run(python, work, "good")
     assert first["source"] == packaged["source"] if "source" in first else first["run"] == packaged["run"]
 
 
-def test_apply_converts_too(python: Path, work: Path) -> None:
+def test_apply_converts(python: Path, work: Path) -> None:
     for words in (["net.pt2"], ["net.py", "-p", "exporter=torchscript", "-p", "dynamic_batch=true"]):
         done = autoopt(python, work, "apply", "torch_export", *words, "-o", "converted.onnx", "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["reports"]["conversion"]["status"] == "same"
 
 
-def test_a_pickled_model_is_refused_with_what_to_do(python: Path, work: Path) -> None:
+def test_a_pickled_model_is_refused_with_a_remedy(python: Path, work: Path) -> None:
     done = autoopt(python, work, "run", "dag.json", "--model", "pickled", "--engine", "inline", "-q")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -178,7 +183,7 @@ def test_nothing_in_an_exported_program_is_executed(python: Path, work: Path, at
     assert not (work / "bad.onnx").exists()
 
 
-def test_gptq_and_hqq_keep_what_every_pass_promises(python: Path, tmp_path: Path) -> None:
+def test_gptq_and_hqq_keep_the_pass_contract(python: Path, tmp_path: Path) -> None:
     outs = []
     for seed in ("1", "2"):
         out = tmp_path / f"{seed}.jsonl"

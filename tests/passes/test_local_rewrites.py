@@ -1,4 +1,4 @@
-"""Each small rewrite rule: fires on its pattern and keeps the numbers; its guard holds it back where it would not."""
+"""Every rewrite rule applies where it is correct, and only there."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FIRES: list[tuple[str, str, tuple[str, ...], str, str]] = [
 
 
 @pytest.mark.parametrize(("rule", "name", "assume", "gone", "there"), FIRES, ids=[f[0] for f in FIRES])
-def test_fires_and_keeps_the_numbers(
+def test_a_rule_rewrites_and_keeps_the_numbers(
     rule: str, name: str, assume: tuple[str, ...], gone: str, there: str, tmp_path: Path
 ) -> None:
     before = MODELS[name]()
@@ -78,7 +78,7 @@ RESTING = [f[:3] for f in FIRES if not f[0].startswith("serialize")]
 
 
 @pytest.mark.parametrize(("rule", "name", "assume"), RESTING, ids=[f[0] for f in RESTING])
-def test_comes_to_rest(rule: str, name: str, assume: tuple[str, ...]) -> None:
+def test_rewriting_terminates(rule: str, name: str, assume: tuple[str, ...]) -> None:
     once = rewritten(MODELS[name](), rule, *assume)
     assert not fires(once, rule, *assume)
 
@@ -206,17 +206,17 @@ GUARDED: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
 
 
 @pytest.mark.parametrize("why", GUARDED)
-def test_guard(why: str) -> None:
+def test_a_guard_prevents_an_incorrect_rewrite(why: str) -> None:
     rule, build = GUARDED[why]
     assert not fires(build(), rule)
 
 
-def test_vouched_mask_and_branches() -> None:
+def test_assumptions_allow_rewrites_of_masks_and_branches() -> None:
     assert fires(softmax_mask(), "replace_where_mask", "unmasked_rows")
     assert fires(where(), "replace_where_with_mul_add", "finite")
 
 
-def test_nonzero_of_exactly_one(tmp_path: Path) -> None:
+def test_nonzero_of_exactly_one_element_becomes_argmax(tmp_path: Path) -> None:
     model = made("g (float[4] x) => (int64[1, 1] y) { y = NonZero (x) }")
     after = rewritten(model, "replace_nonzero", "one_nonzero")
     feeds = {"x": np.array([0, 0, -3, 0], np.float32)}
@@ -229,13 +229,13 @@ def test_half_mean_does_not_overflow(tmp_path: Path) -> None:
     assert np.isfinite(run(after, tmp_path, large)[0]).all()
 
 
-def test_clip_treats_infinities_and_nan_alike(tmp_path: Path) -> None:
+def test_clip_treats_infinities_and_nan_as_before(tmp_path: Path) -> None:
     model = MODELS["open_clip"]()
     feeds = {"x": np.array([[-np.inf, np.inf, np.nan, 0.25]] * 2, np.float32)}
     after = rewritten(model, "replace_clip_empty_inputs")
     np.testing.assert_array_equal(run(after, tmp_path / "b", feeds)[0], run(model, tmp_path / "a", feeds)[0])
 
 
-def test_parts_of_a_split_product() -> None:
+def test_a_product_is_split_into_equal_parts() -> None:
     after = rewritten(MODELS["mlp"](), "serialize_matmul", chunks=4)
     assert ops(after).count("MatMul") == 8

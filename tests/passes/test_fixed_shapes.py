@@ -1,0 +1,26 @@
+"""Open dimensions made fixed."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from micro_models import MODELS
+
+from autoopt.passes.base import Refused
+from autoopt.passes.shape.fixed_shapes import FixInputShape
+
+
+def test_fixed_shapes_reach_the_outputs_and_inner_values() -> None:
+    model = onnx.shape_inference.infer_shapes(MODELS["small_cnn"]())
+    after = FixInputShape(shapes={"x": [3, 1, 8, 8]})(model)
+    assert [d.dim_value for d in after.graph.output[0].type.tensor_type.shape.dim] == [3, 10]
+    assert not any(d.dim_param for v in after.graph.value_info for d in v.type.tensor_type.shape.dim)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "reason"),
+    [({"z": [1]}, "no input 'z'; it has x"), ({"x": [1, 1]}, "Rank mismatch"), ({"x": [1, 2, 8, 8]}, "existing fixed")],
+)
+def test_impossible_shapes_are_refused(shapes: dict[str, list[int]], reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        FixInputShape(shapes=shapes)(MODELS["small_cnn"]())

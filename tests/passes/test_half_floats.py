@@ -1,0 +1,66 @@
+"""float16 and bfloat16."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from bench import ops, outputs, saved, step
+from micro_models import MODELS, made
+
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+
+IMPLS = ["occ", "ort"]
+
+
+def half(folder: Path, model: onnx.ModelProto, **params: Any) -> onnx.ModelProto:
+    """The float16 form, checked to compute nearly the same."""
+    result = step(folder, model, "float16", **params)
+    assert result["outcome"] == "ok", result["message"]
+    feeds = next(synthetic_feeds(model))
+    for a, b in zip(outputs(model, folder, feeds), outputs(saved(result), folder, feeds), strict=True):
+        np.testing.assert_allclose(np.asarray(b, np.float64), a, rtol=0.03, atol=0.03)
+    return saved(result)
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_weights_become_float16(tmp_path: Path, impl: str) -> None:
+    model = half(tmp_path, MODELS["small_cnn"](), impl=impl)
+    assert any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer)
+    assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_listed_operators_stay_float32(tmp_path: Path, impl: str) -> None:
+    model = half(tmp_path, MODELS["mlp"](), impl=impl, op_block_list=["Softmax"])
+    softmax = next(node for node in model.graph.node if node.op_type == "Softmax")
+    cast = next(node for node in model.graph.node if softmax.input[0] in node.output)
+    assert (cast.op_type, cast.attribute[0].i) == ("Cast", onnx.TensorProto.FLOAT)
+
+
+@pytest.mark.parametrize("name", ["trees", "svm", "int64_ids"])
+@pytest.mark.parametrize("impl", IMPLS)
+def test_a_model_without_float16_computation_is_unchanged(tmp_path: Path, name: str, impl: str) -> None:
+    model = MODELS[name]() if name != "int64_ids" else made("g (int64[2] x) => (int64[2] y) { y = Neg (x) }")
+    assert step(tmp_path, model, "float16", impl=impl)["outcome"] == "unchanged"
+
+
+def test_bfloat16_is_not_offered_to_the_cpu(tmp_path: Path) -> None:
+    result = step(tmp_path, MODELS["mlp"](), "bfloat16")
+    assert result["outcome"] == "refused"
+    assert "CUDAExecutionProvider" in result["message"]
+
+
+def test_bfloat16_converts_or_refuses() -> None:
+    from autoopt.passes.base import Refused
+    from autoopt.passes.precision.half_floats import BFloat16
+
+    converted = BFloat16()(MODELS["mlp"]())
+    onnx.checker.check_model(converted, full_check=True)
+    assert any(tensor.data_type == onnx.TensorProto.BFLOAT16 for tensor in converted.graph.initializer)
+    assert "MatMul" in ops(converted)
+    with pytest.raises(Refused, match="bfloat16"):
+        BFloat16()(MODELS["celu_hardswish"]())

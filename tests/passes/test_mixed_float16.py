@@ -1,0 +1,53 @@
+"""float16 within a tolerance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from bench import cosine, outputs, saved, step
+from micro_models import MODELS, made, normal
+
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+
+
+def overflowing() -> onnx.ModelProto:
+    """The first product leaves float16's range, the second one is harmless."""
+    return made(
+        "g (float[2, 4] x) => (float[2, 4] y)"
+        "{ [wide] a = MatMul (x, w)\n [back] b = Mul (a, s)\n [fine] y = MatMul (b, v) }",
+        w=normal(4, 4) * np.float32(1e6),
+        s=np.array(1e-6, np.float32),
+        v=normal(4, 4, seed=1),
+    )
+
+
+def test_nodes_that_float16_ruins_stay_in_float32(tmp_path: Path) -> None:
+    model = overflowing()
+    feeds = next(synthetic_feeds(model))
+    expected = outputs(model, tmp_path, feeds)[0]
+    result = step(tmp_path, model, "mixed_float16", True)
+    assert result["outcome"] == "ok", result["message"]
+    mixed = saved(result)
+    found = outputs(mixed, tmp_path, feeds)[0]
+    assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+    kinds = {tensor.name: tensor.data_type for tensor in mixed.graph.initializer}
+    assert kinds["w"] == onnx.TensorProto.FLOAT
+    assert kinds["v"] == onnx.TensorProto.FLOAT16
+    plain = saved(step(tmp_path, model, "float16"))
+    assert not cosine(expected, np.nan_to_num(outputs(plain, tmp_path, feeds)[0])) > 0.999
+
+
+def test_an_impossible_tolerance_leaves_the_model_unchanged(tmp_path: Path) -> None:
+    assert step(tmp_path, MODELS["mlp"](), "mixed_float16", True, rtol=1e-12)["outcome"] == "unchanged"
+
+
+def test_models_with_branches_are_refused(tmp_path: Path) -> None:
+    model = made(
+        """g (float[2, 4] x, bool[1] flag) => (float[2, 4] y)
+        { y = If (flag) < then_branch = a () => (float[2, 4] p) { p = Relu (x) },
+                          else_branch = b () => (float[2, 4] q) { q = Neg (x) } > }"""
+    )
+    result = step(tmp_path, model, "mixed_float16", True)
+    assert (result["outcome"], "branches" in result["message"]) == ("refused", True)

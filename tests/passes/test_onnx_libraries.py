@@ -1,0 +1,23 @@
+"""onnx-ir and onnxscript, applied quietly."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from micro_models import made
+
+from autoopt.passes.cleanup.simplifiers import RewriteRules
+
+
+def ops(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_rewriting_infers_shapes_first() -> None:
+    """Without them, onnxscript's rules on Relu and Clip raise."""
+    model = made(
+        "g (float[2, 4] x) => (float[2, 4] y) { r = Relu (x)\n y = Clip (r, low, high) }",
+        low=np.float32(-1),
+        high=np.float32(2),
+    )
+    assert ops(RewriteRules(rules=["clip"])(model)) == ["Clip"]

@@ -1,0 +1,49 @@
+"""Defects of onnxruntime's quantizer are avoided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench import cosine, outputs, saved, step, steps
+from micro_models import made, normal
+
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+
+
+def test_a_copied_bias_does_not_reuse_the_name_of_another_value(tmp_path: Path) -> None:
+    """The quantizer copies the shared bias `b` as `b2` (its suffix), and `b2` is a value of the graph already."""
+    model = made(
+        "g (float[1, 2, 6, 6] x) => (float[1, 2, 4, 4] y)"
+        "{ c = Conv (x, w, b)\n b1 = Conv (x, w2, b)\n s = Neg (b1)\n y = Add (c, s) }",
+        w=normal(2, 2, 3, 3),
+        w2=normal(2, 2, 3, 3, seed=1),
+        b=normal(2),
+    )
+    result = step(tmp_path, model, "static_quantization", True)
+    assert result["outcome"] == "ok", result["message"]
+    feeds = next(synthetic_feeds(model))
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.98
+
+
+def test_a_bias_with_leading_ones_is_quantized_per_channel(tmp_path: Path) -> None:
+    model = made(
+        "g (float[4, 8] x) => (float[4, 8] y) { n = LayerNormalization (x, s, b)\n y = MatMul (n, w) }",
+        s=normal(8),
+        b=normal(1, 8),
+        w=normal(8, 8),
+    )
+    result = step(tmp_path, model, "static_quantization", True, per_channel=True)
+    assert result["outcome"] == "ok", result["message"]
+    assert result["attempts"] == []
+
+
+def test_operators_that_the_quantizer_fails_on_are_excluded(tmp_path: Path) -> None:
+    """A Softmax behind an operator of unknown type has no range, and the quantizer stops at it."""
+    model = made(
+        "g (float[2, 4] x) => (float[2, 4] y) { a = MatMul (x, w)\n"
+        " f = ai.onnx.ml.Scaler <offset = [0.0], scale = [1.0]> (a)\n y = Softmax (f) }",
+        domains=', "ai.onnx.ml": 2',
+        w=normal(4, 4),
+    )
+    results = steps(tmp_path, model, [("name_fix", {}), ("static_quantization", {})], True)
+    assert results[-1]["outcome"] == "ok", results[-1]["message"]

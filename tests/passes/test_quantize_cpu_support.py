@@ -1,0 +1,46 @@
+"""Quantization parameters by instruction set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autoopt.registry import PassInfo, registry
+from autoopt.space import NodeSpace
+from autoopt.target import Accelerator
+
+VNNI = frozenset({"avx2", "avx512_vnni"})
+
+
+def searched(info: PassInfo, **fixed: Any) -> NodeSpace:
+    """The space of `params: search` with some values fixed."""
+    search = {p.name: p.search for p in info.parameters if p.search is not None and p.name not in fixed}
+    return NodeSpace(search=search, fixed=fixed, defaults={p.name: p.default for p in info.parameters})
+
+
+@pytest.mark.parametrize("name", ["dynamic_quantization", "static_quantization"])
+def test_seven_bit_weights_are_searched_only_where_eight_overflow(name: str) -> None:
+    def offered(isa: frozenset[str]) -> bool:
+        return registry().info(name, Accelerator(isa=isa)).parameter("reduce_range").search is not None
+
+    assert offered(frozenset({"avx2"}))
+    assert not offered(VNNI)
+    assert not offered(frozenset({"avx2", "amx_int8"}))
+
+
+def test_reduce_range_is_ignored_for_unsigned_weights() -> None:
+    space = searched(registry().info("dynamic_quantization", Accelerator(isa=frozenset({"avx2"}))))
+    unsigned = [point for point in space.iterate() if point["weight_type"] == "QUInt8"]
+    assert unsigned
+    assert all("reduce_range" not in point for point in unsigned)
+
+
+def test_signed_activations_are_searched_on_arm() -> None:
+    def activations(*isa: str) -> set[str]:
+        info = registry().info("static_quantization", Accelerator(isa=frozenset(isa)))
+        return {point["activation_type"] for point in searched(info, weight_type="QInt8", quant_format="QDQ").iterate()}
+
+    assert activations("avx2") == {"QUInt8"}
+    assert activations("asimd") == {"QInt8"}
+    assert activations() == {"QInt8", "QUInt8"}

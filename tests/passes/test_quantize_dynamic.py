@@ -1,0 +1,73 @@
+"""Dynamic quantization."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from bench import ops, saved, step
+from micro_models import MODELS
+from onnx import TensorProto, helper, numpy_helper
+
+from autoopt.passes.runner import run
+
+
+def test_op_types_limit_the_quantization(tmp_path: Path) -> None:
+    assert "MatMulInteger" in ops(saved(step(tmp_path, MODELS["mlp"](), "dynamic_quantization")))
+    assert "ConvInteger" in ops(saved(step(tmp_path, MODELS["small_cnn"](), "dynamic_quantization")))
+    result = step(tmp_path, MODELS["small_cnn"](), "dynamic_quantization", op_types=["MatMul"])
+    assert "Conv" in ops(saved(result))
+    assert "ConvInteger" not in ops(saved(result))
+
+
+@pytest.mark.parametrize("name", ["trees", "svm", "tfidf", "branches", "relu_only"])
+@pytest.mark.parametrize(
+    "quantization", ["dynamic_quantization", "static_quantization", "weight_only_quantization", "bnb4_quantization"]
+)
+def test_models_without_quantizable_weights_are_unchanged(tmp_path: Path, name: str, quantization: str) -> None:
+    if name == "relu_only" and quantization == "static_quantization":
+        pytest.skip("a Relu has a quantized form")
+    data = quantization == "static_quantization" and name not in ("tfidf", "branches")
+    if quantization == "static_quantization" and not data:
+        pytest.skip("no synthetic calibration file of texts and scalars")
+    assert step(tmp_path, MODELS[name](), quantization, data)["outcome"] == "unchanged"
+
+
+def test_weights_of_many_kinds_stay_finite(tmp_path: Path) -> None:
+    result = step(tmp_path, MODELS["gemm_mlp"](), "static_quantization", True, per_channel=True)
+    for tensor in saved(result).graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.dtype == np.float32:
+            assert np.isfinite(array).all()
+
+
+def test_an_excluded_gemm_stays_in_float(tmp_path: Path) -> None:
+    model = MODELS["gemm_mlp"]()
+    gemms = [node.name for node in model.graph.node if node.op_type == "Gemm"]
+    whole = step(tmp_path / "a", model, "dynamic_quantization", False)
+    none = step(tmp_path / "b", model, "dynamic_quantization", False, nodes_to_exclude=gemms)
+    assert whole["outcome"] == "ok"
+    assert none["outcome"] == "unchanged"
+
+
+def gemm_with_typed_weight() -> onnx.ModelProto:
+    weight = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(weight, "w")],
+        value_info=[helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 6])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def test_recorded_types_of_weights_do_not_matter(tmp_path: Path) -> None:
+    onnx.save(gemm_with_typed_weight(), tmp_path / "model.onnx")
+    steps = [{"node": "q", "pass": "dynamic_quantization", "params": {}}]
+    payload = {"model": {"path": str(tmp_path / "model.onnx")}, "steps": steps, "output": str(tmp_path / "out")}
+    (step,) = run(payload)["steps"]
+    assert (step["outcome"], step["message"]) == ("ok", "")

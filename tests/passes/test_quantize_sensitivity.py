@@ -1,0 +1,47 @@
+"""Layers ranked by quantization error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from bench import cosine, outputs, saved, step
+from micro_models import made, normal
+
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+from autoopt.registry import registry
+
+
+def fragile() -> onnx.ModelProto:
+    """Two layers; the first one's weights hold an outlier that ruins 8 bits for all others."""
+    spoilt = normal(16, 16)
+    spoilt[0, 0] = 3000.0
+    return made(
+        "g (float[N, 16] x) => (float[N, 16] y)"
+        "{ [bad] a = MatMul (x, w1)\n s = Tanh (a)\n [good] b = MatMul (s, w2)\n y = Neg (b) }",
+        w1=spoilt,
+        w2=normal(16, 16, seed=1),
+    )
+
+
+def test_the_most_sensitive_layer_ranks_first(tmp_path: Path) -> None:
+    report = step(tmp_path, fragile(), "layer_sensitivity", True)["reports"]["layer_sensitivity"]
+    assert report["ranking"][0]["node"] == "bad"
+    assert report["ranking"][0]["sqnr_db"] < report["ranking"][1]["sqnr_db"] - 10
+
+
+def test_excluding_it_is_more_accurate_than_quantizing_all(tmp_path: Path) -> None:
+    model = fragile()
+    feeds = next(synthetic_feeds(model))
+    expected = outputs(model, tmp_path, feeds)[0]
+    close = {}
+    for name, params in (("static_quantization", {}), ("selective_quantization", {"exclude_worst": 1})):
+        result = step(tmp_path, model, name, True, **params)
+        assert result["outcome"] == "ok", result["message"]
+        close[name] = cosine(expected, outputs(saved(result), tmp_path, feeds)[0])
+    assert close["selective_quantization"] > 0.999 > close["static_quantization"]
+
+
+def test_a_missing_ranking_is_computed_first() -> None:
+    assert "layer_sensitivity" in registry().info("selective_quantization").requires
+    assert registry().info("layer_sensitivity").analysis

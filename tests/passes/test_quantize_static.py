@@ -1,0 +1,119 @@
+"""Static 8-bit quantization."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import cosine, outputs, saved, step
+from micro_models import MODELS
+
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+from autoopt.registry import PassInfo, registry
+from autoopt.space import NodeSpace
+from autoopt.target import Accelerator
+
+VNNI = frozenset({"avx2", "avx512_vnni"})
+
+
+def searched(info: PassInfo, **fixed: Any) -> NodeSpace:
+    """The space of `params: search` with some values fixed."""
+    search = {p.name: p.search for p in info.parameters if p.search is not None and p.name not in fixed}
+    return NodeSpace(search=search, fixed=fixed, defaults={p.name: p.default for p in info.parameters})
+
+
+@pytest.mark.parametrize("isa", [frozenset(), VNNI, frozenset({"avx2"}), frozenset({"asimd", "asimddp"})])
+@pytest.mark.parametrize(
+    "name", [n for n in registry().names() if registry().info(n).family in ("quantize", "precision", "runtime")]
+)
+def test_the_search_space_has_a_few_dozen_points(name: str, isa: frozenset[str]) -> None:
+    assert 1 <= searched(registry().info(name, Accelerator(isa=isa))).count <= 48
+
+
+def test_unsupported_combinations_of_types_are_not_searched() -> None:
+    points = list(searched(registry().info("static_quantization")).iterate())
+    pairs = {(p["quant_format"], p["activation_type"], p["weight_type"]) for p in points}
+    assert pairs == {
+        ("QDQ", "QInt8", "QInt8"),
+        ("QDQ", "QUInt8", "QInt8"),
+        ("QDQ", "QUInt8", "QUInt8"),
+        ("QOperator", "QUInt8", "QUInt8"),
+    }
+    assert searched(registry().info("static_quantization"), quant_format="QOperator", weight_type="QInt8").count == 0
+
+
+def test_a_default_follows_the_weight_type() -> None:
+    from autoopt.passes.base.config import full_config
+
+    info = registry().info("static_quantization")
+    assert full_config(info, {"weight_type": "QUInt8"})["activation_type"] == "QUInt8"
+    assert full_config(info, {})["activation_type"] == "QInt8"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"calibrate_method": "Entropy"},
+        {"calibrate_method": "Percentile", "percentile": 99.9},
+        {"moving_average": True},
+        {"per_channel": True, "reduce_range": True},
+        {"quant_format": "QOperator", "weight_type": "QUInt8"},
+        {"weight_type": "QUInt8", "weight_symmetric": True},
+        {"activation_symmetric": True},
+        {"op_types": ["Conv"]},
+        {"samples": 2},
+    ],
+)
+def test_the_outputs_stay_close(tmp_path: Path, params: dict[str, Any]) -> None:
+    model = MODELS["small_cnn"]()
+    result = step(tmp_path, model, "static_quantization", True, **params)
+    assert result["outcome"] == "ok", result["message"]
+    feeds = next(synthetic_feeds(model))
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(result), tmp_path, feeds)[0]) > 0.97
+
+
+def test_entropy_and_minmax_give_different_ranges(tmp_path: Path) -> None:
+    """With onnxruntime's own 128 bins the entropy search has one candidate: the full range."""
+    model = MODELS["small_cnn"]()
+    digests = {
+        (method, bins): step(
+            tmp_path,
+            model,
+            "static_quantization",
+            True,
+            calibrate_method=method,
+            **({"num_bins": bins} if bins else {}),
+        )["digest"]
+        for method, bins in (("MinMax", 0), ("Entropy", 128), ("Entropy", 0))
+    }
+    assert digests["MinMax", 0] == digests["Entropy", 128]
+    assert digests["Entropy", 0] != digests["MinMax", 0]
+
+
+def test_impossible_types_are_refused(tmp_path: Path) -> None:
+    model = MODELS["small_cnn"]()
+    asked = {"activation_type": "QInt8", "weight_type": "QUInt8"}
+    assert step(tmp_path, model, "static_quantization", True, **asked)["outcome"] == "refused"
+    result = step(tmp_path, model, "static_quantization", True, calibrate_method="Distribution")
+    assert (result["outcome"], "float8" in result["message"]) == ("refused", True)
+
+
+def test_without_data_it_is_refused(tmp_path: Path) -> None:
+    assert step(tmp_path, MODELS["small_cnn"](), "static_quantization")["outcome"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"percentile": 99.9}, "no effect with calibrate_method MinMax"),
+        ({"calibrate_method": "Percentile", "percentile": -1.0}, "above 0"),
+        ({"calibrate_method": "Entropy", "moving_average": True}, "no effect with calibrate_method Entropy"),
+        ({"samples": -1}, "samples at least 0"),
+    ],
+)
+def test_settings_without_effect_are_refused(tmp_path: Path, params: dict[str, Any], reason: str) -> None:
+    result = step(tmp_path, MODELS["gemm_mlp"](), "static_quantization", True, **params)
+    assert result["outcome"] == "refused"
+    assert reason in result["message"]

@@ -1,0 +1,71 @@
+"""Whole-graph simplifiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from micro_models import MODELS
+
+from autoopt.model import io
+from autoopt.passes.base import Refused
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxSlim, Simplify
+from autoopt.passes.runner import run
+from autoopt.passes.verification.equivalence import compare_outputs, run_once
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+
+
+def ops(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def same(a: onnx.ModelProto, b: onnx.ModelProto, folder: Path) -> bool:
+    feeds = next(synthetic_feeds(a))
+    outputs = [run_once(io.save(model, folder / str(i)), feeds) for i, model in enumerate((a, b))]
+    return compare_outputs(outputs[0], outputs[1], "equal").status == "same"
+
+
+def step(tmp_path: Path, model: onnx.ModelProto, name: str, **params: Any) -> dict[str, Any]:
+    path = io.save(model, tmp_path / "source")
+    payload = {
+        "model": {"path": str(path)},
+        "steps": [{"pass": name, "params": params}],
+        "output": str(tmp_path / "out"),
+    }
+    result: dict[str, Any] = run(payload)["steps"][0]
+    return result
+
+
+def test_unsafe_passes_of_onnxoptimizer_never_run() -> None:
+    with pytest.raises(Refused, match="aborts the whole process"):
+        OnnxOptimizer(passes=["fuse_qkv"])(MODELS["mlp"]())
+
+
+def test_onnxoptimizer_folds_constants_after_fusing_batchnorm(tmp_path: Path) -> None:
+    model = MODELS["conv_batchnorm"]()
+    after = OnnxOptimizer(passes=["fuse_bn_into_conv"])(model)
+    assert ops(after) == ["Conv", "Relu"]
+    assert same(model, after, tmp_path)
+
+
+def test_unknown_optimizers_and_patterns_are_refused(tmp_path: Path) -> None:
+    result = step(tmp_path, MODELS["mlp"](), "ort_graph_optimization", disabled_optimizers=["MatMulAddFuson"])
+    assert result["outcome"] == "refused"
+    assert "did you mean 'MatMulAddFusion'" in result["message"]
+
+
+def test_onnxslim_gets_constants_as_tensors(tmp_path: Path) -> None:
+    """It takes `value_float` for something else and computes other results."""
+    model = MODELS["constants"]()
+    assert same(model, OnnxSlim()(model), tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["onnxslim", "onnxsim"])
+@pytest.mark.parametrize("fuse", [True, False])
+def test_simplify_fuses_only_on_request(engine: str, fuse: bool, tmp_path: Path) -> None:
+    model = MODELS["conv_batchnorm"]()
+    after = Simplify(engine=engine, fuse=fuse)(model)
+    assert ("BatchNormalization" not in ops(after)) == fuse
+    assert same(model, after, tmp_path)

@@ -1,0 +1,77 @@
+"""Models cut into stages, and checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from bench import ops, outputs, saved, steps
+from micro_models import MODELS
+
+from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
+
+
+def stages(folder: Path, model: onnx.ModelProto, count: int, **params: Any) -> list[onnx.ModelProto]:
+    made_ = []
+    for stage in range(count):
+        work = folder / str(stage)
+        results = steps(work, model, [("shape_inference", {}), ("split_stages", {"stage": stage, **params})])
+        assert results[-1]["outcome"] == "ok", results[-1]["message"]
+        made_.append(saved(results[-1]))
+    return made_
+
+
+def chained(models: list[onnx.ModelProto], folder: Path, feeds: dict[str, Any]) -> dict[str, Any]:
+    """Everything that the stages compute, run one after the other."""
+    values = dict(feeds)
+    for model in models:
+        names = [value.name for value in model.graph.input]
+        found = outputs(model, folder, {name: values[name] for name in names})
+        values.update(zip([value.name for value in model.graph.output], found, strict=True))
+    return values
+
+
+@pytest.mark.parametrize("name", ["mlp", "small_cnn", "skip_layer_norm", "attention"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_stages_run_in_order_equal_the_model(tmp_path: Path, name: str, count: int) -> None:
+    model = MODELS[name]()
+    feeds = next(synthetic_feeds(model))
+    values = chained(stages(tmp_path, model, count, stages=count), tmp_path, feeds)
+    for output, expected in zip(model.graph.output, outputs(model, tmp_path, feeds), strict=True):
+        np.testing.assert_allclose(values[output.name], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_cuts_can_be_named(tmp_path: Path) -> None:
+    first, second = stages(tmp_path, MODELS["mlp"](), 2, cuts=[["c"]])
+    assert ([v.name for v in first.graph.output], [v.name for v in second.graph.input]) == (["c"], ["c"])
+    assert ops(second) == ["MatMul", "Add", "Softmax"]
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"cuts": [["cc"]]}, "did you mean 'c'"),
+        ({"stage": 2}, "stages 0 to 1"),
+        ({"stages": 50}, "cannot make 50 stages"),
+    ],
+)
+def test_impossible_cuts_are_refused(tmp_path: Path, params: dict[str, Any], said: str) -> None:
+    results = steps(tmp_path, MODELS["mlp"](), [("shape_inference", {}), ("split_stages", params)])
+    assert results[-1]["outcome"] == "refused"
+    assert said in results[-1]["message"]
+
+
+def test_checkpoints_expose_inner_values(tmp_path: Path) -> None:
+    model = MODELS["mlp"]()
+    passes: list[tuple[str, dict[str, Any]]] = [("shape_inference", {})]
+    result = steps(tmp_path, model, [*passes, ("add_checkpoints", {"values": ["c"], "op_types": ["MatMul"]})])[-1]
+    assert result["outcome"] == "ok", result["message"]
+    open_ = saved(result)
+    assert [value.name for value in open_.graph.output] == ["y", "c", "a", "d"]
+    found = outputs(open_, tmp_path, next(synthetic_feeds(model)))
+    np.testing.assert_array_equal(found[1] >= 0, True)
+    result = steps(tmp_path, model, [*passes, ("add_checkpoints", {"values": ["cc"]})])[-1]
+    assert (result["outcome"], "did you mean 'c'" in result["message"]) == ("refused", True)

@@ -1,0 +1,51 @@
+"""Synthetic inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from micro_models import MODELS, made, normal
+
+from autoopt.model import io
+from autoopt.passes.verification.equivalence import Reference, run_once
+from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "double_names"])
+def test_feeds_run_and_are_the_same_every_time(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]()
+    first, again = next(synthetic_feeds(model)), next(synthetic_feeds(model))
+    for key, array in first.items():
+        np.testing.assert_array_equal(array, again[key])
+    run_once(io.save(model, tmp_path), first)
+
+
+def test_indices_stay_within_their_table() -> None:
+    ids = next(synthetic_feeds(MODELS["int64_ids"]()))["ids"]
+    assert ids.min() >= 0
+    assert 2 < ids.max() < 50
+
+
+def test_open_dimensions_use_the_sizes_of_the_narrower_model() -> None:
+    model, narrow = MODELS["mlp"](), MODELS["mlp"]()
+    narrow.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 7
+    assert next(synthetic_feeds(model, narrow))["x"].shape == (7, 64)
+
+
+def test_dimensions_are_tried_until_the_model_runs(tmp_path: Path) -> None:
+    model = made("g (float[N, 1, H, W] x) => (float[N, 1, P, Q] y) { y = Conv (x, w) }", w=normal(1, 1, 40, 40))
+    reference = Reference(io.save(model, tmp_path), model)
+    reference.run()
+    assert reference.feeds is not None
+    assert reference.feeds["x"].shape == (1, 1, 64, 64)
+
+
+def test_feeds_are_cast_to_another_signature() -> None:
+    model = made("g (int32[2] x) => (int32[2] y) { y = Identity (x) }")
+    cast = cast_feeds({"x": np.array([1, 2], np.int64)}, model)
+    assert cast is not None
+    assert cast["x"].dtype == np.int32
+    assert cast_feeds({"x": np.zeros((3, 3), np.int64)}, model) is None
+    assert cast_feeds({"z": np.zeros(2, np.int64)}, model) is None

@@ -1,0 +1,94 @@
+"""The quick equivalence check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from micro_models import MODELS, made
+
+from autoopt.model import io
+from autoopt.passes.base import Pass
+from autoopt.passes.verification.equivalence import Reference, compare, compare_outputs
+
+floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6, width=32))
+
+
+@given(floats)
+@settings(max_examples=30, deadline=None)
+def test_a_value_equals_itself_at_every_tolerance(array: Any) -> None:
+    for tolerance in ("lossless", "equal", "lossy"):
+        found = compare_outputs([array], [array.copy()], tolerance)  # type: ignore[arg-type]  # one of the literals
+        assert (found.status, found.max_abs_error) == ("same", 0)
+
+
+@given(floats, st.floats(1e-2, 1e3))
+@settings(max_examples=30, deadline=None)
+def test_a_shift_beyond_rounding_is_detected_unless_lossy(array: Any, share: float) -> None:
+    shifted = array + np.float32(share * max(1.0, float(np.abs(array).max())))
+    assert compare_outputs([array], [shifted], "equal").status == "different"
+    assert compare_outputs([array], [shifted], "lossless").status == "different"
+    assert compare_outputs([array], [shifted], "lossy").status == "same"
+
+
+def f32(*values: float) -> Any:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tolerance", "status"),
+    [
+        (f32(1, 2), f32(1, 2.0000002), "equal", "same"),
+        (f32(1, 2), f32(1, 2.0000002), "lossless", "different"),
+        (f32(1, np.nan), f32(1, np.nan), "lossless", "same"),
+        (f32(1, np.inf), f32(1, -np.inf), "equal", "different"),
+        (f32(1, 2), f32(1, np.nan), "lossy", "different"),
+        (f32(np.nan), f32(1), "lossy", "same"),
+        (f32(1, 2), f32(1, 2, 3), "lossy", "different"),
+        (f32(1), np.array([1], np.float16), "equal", "different"),
+        (f32(1), np.array([1], np.float16), "lossy", "same"),
+        (np.arange(5), np.arange(5), "lossless", "same"),
+        (np.arange(5), np.arange(5) + 1, "equal", "different"),
+        (np.arange(500), np.where(np.arange(500) == 3, 4, np.arange(500)), "equal", "same"),
+        (np.arange(500), np.where(np.arange(500) == 3, 4, np.arange(500)), "lossless", "different"),
+        (np.array(["a"], object), np.array(["b"], object), "lossless", "different"),
+        (np.zeros(0, np.float32), np.zeros(0, np.float32), "equal", "same"),
+    ],
+)
+def test_outputs_are_compared_by_tolerance(before: Any, after: Any, tolerance: Any, status: str) -> None:
+    assert compare_outputs([before], [after], tolerance).status == status
+
+
+def test_the_number_of_outputs_counts() -> None:
+    assert compare_outputs([f32(1)], [f32(1), f32(1)], "lossy").reason == "2 outputs instead of 1"
+
+
+class Lossless(Pass):
+    tolerance = "lossless"
+
+
+def compared(before: onnx.ModelProto, after: onnx.ModelProto, folder: Path) -> Any:
+    paths = [io.save(model, folder / str(i)) for i, model in enumerate((before, after))]
+    return compare(Reference(paths[0], before), paths[1], after, Lossless())[0]
+
+
+def test_a_model_broken_by_the_pass_is_different(tmp_path: Path) -> None:
+    found = compared(MODELS["relu_only"](), MODELS["double_names"](), tmp_path)
+    assert (found.status, "same node name" in found.reason) == ("different", True)
+
+
+def test_a_model_that_never_ran_is_not_compared(tmp_path: Path) -> None:
+    found = compared(MODELS["double_names"](), MODELS["double_names"](), tmp_path)
+    assert (found.status, "input model" in found.reason) == ("not run", True)
+
+
+def test_models_with_random_operators_are_not_compared(tmp_path: Path) -> None:
+    model = made("g (float[2] x) => (float[2] y) { r = RandomNormalLike (x)\n y = Add (x, r) }")
+    found = compared(model, model, tmp_path)
+    assert (found.status, "RandomNormalLike" in found.reason) == ("not run", True)
