@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, known_metric
 
-PHASES = {"prefect start": "Prefect start-up", "confirm": "confirmation"}
-"""Names of phases for people, where the stored name is not one."""
+STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "confirmation"}
+"""The stages of a run, which follow each other, with their names for people."""
 HIDDEN_PHASES = ("total", "prefect start waited for")
 
 
@@ -93,12 +93,17 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def seconds_text(seconds: Mapping[str, float]) -> str:
-    """Time by phase, the longest first: `41.2 s (search 30.1, Prefect start-up 9.8)`."""
+    """Time by stage, then the time of workers, which overlaps: `41.2 s (search 30.1; in workers: passes 12.0)`."""
     total = seconds.get("total", sum(seconds.values()))
-    phases = [(name, value) for name, value in seconds.items() if name not in HIDDEN_PHASES and value >= 0.05]
-    phases.sort(key=lambda phase: (-phase[1], phase[0]))
-    parts = [f"{PHASES.get(name, one_line(name))} {value:.1f}" for name, value in phases]
-    return f"{total:.1f} s ({', '.join(parts)})" if parts else f"{total:.1f} s"
+    stages = [f"{label} {seconds[name]:.1f}" for name, label in STAGES.items() if seconds.get(name, 0.0) >= 0.05]
+    workers = []
+    for name, value in sorted(seconds.items(), key=lambda phase: -phase[1]):
+        if value >= 0.05 and name not in STAGES and name not in HIDDEN_PHASES:
+            workers.append(f"{one_line(name)} {value:.1f}")
+    parts = [", ".join(stages)] if stages else []
+    if workers:
+        parts.append(f"in workers: {', '.join(workers)}")
+    return f"{total:.1f} s ({'; '.join(parts)})" if parts else f"{total:.1f} s"
 
 
 def clock_text(seconds: float) -> str:

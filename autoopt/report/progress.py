@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -56,6 +56,13 @@ class Progress(Observer):
         maximize = bool(objectives) and objectives[0].goal == "maximize"
         with self._updating():
             self._search = SearchProgress(headline_metrics(objectives, constraints), maximize, trials, self._clock())
+
+    def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
+        with self._updating():
+            names = dict.fromkeys((*self._search.metrics, "size"))
+            figures = [f"{name} {metric_text(name, metrics[name].value)}" for name in names if name in metrics]
+            self._write_line(f"source model: {', '.join(figures)}")
+            self._search.began = self._clock()
 
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
         with self._updating():
@@ -120,7 +127,9 @@ class SearchProgress:
     def __init__(self, metrics: Sequence[str], maximize: bool, budget: int, began: float) -> None:
         self.metrics = tuple(metrics)
         """The metrics of objectives and constraints; the first one is the first objective."""
-        self._maximize, self._budget, self._began = maximize, budget, began
+        self._maximize, self._budget = maximize, budget
+        self.began = began
+        """Start of the first trial."""
         self._trials = 0
         self._best: float | None = None
 
@@ -139,9 +148,9 @@ class SearchProgress:
         texts = [f"{self._trials}/{self._budget} trials" if self._budget else f"{self._trials} trials"]
         if self._trials:
             texts.append(self._best_text())
-        elapsed = clock_text(now - self._began)
+        elapsed = clock_text(now - self.began)
         if 0 < self._trials < self._budget:
-            left = (now - self._began) / self._trials * (self._budget - self._trials)
+            left = (now - self.began) / self._trials * (self._budget - self._trials)
             elapsed = f"{elapsed}, about {clock_text(left)} left"
         return [*texts, elapsed]
 

@@ -10,7 +10,7 @@ import pytest
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.sweeps.zoo import check_zoo
 from autoopt.engine.tools.apply import PassSettings, apply_pass
-from autoopt.engine.work.keys import pass_run_key
+from autoopt.engine.work.keys import PassRunInput, pass_run_key
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -94,6 +94,6 @@ def test_where_a_file_lies_is_no_part_of_the_key() -> None:
 
     def key(path: str, digest: str) -> str:
         params = {"second": path}
-        return pass_run_key(info, params, Candidate("a"), accelerator=Accelerator(), files={"second": digest})
+        return pass_run_key(info, params, PassRunInput(Candidate("a"), Accelerator(), files={"second": digest}))
 
     assert key("/here/m.onnx", "1") == key("/there/m.onnx", "1") != key("/here/m.onnx", "2")

@@ -48,7 +48,7 @@ def data() -> dict[str, Any]:
         "trials": {"total": 3, "ok": 2, "refused": 1, "failed": 0},
         "pass_runs": {"executed": 4, "reused": 1},
         "evaluations": {"executed": 6, "reused": 0},
-        "seconds": {"total": 41.25, "search": 30.0, "prefect": 9.8},
+        "seconds": {"total": 41.25, "search": 30.0, "prefect start": 9.8},
         "stopped": "16 trials",
         "notes": ["no quality constraint given"],
     }

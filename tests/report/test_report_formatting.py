@@ -71,9 +71,14 @@ def test_counts_and_seconds() -> None:
     assert seconds_text({"total": 41.25, "search": 30.0, "idle": 0.0}) == "41.2 s (search 30.0)"
 
 
-def test_phases_are_named_for_people() -> None:
-    seconds = {"total": 50.0, "prefect start": 24.3, "prefect start waited for": 21.4, "confirm": 9.0}
+def test_stages_are_named_for_people_in_their_order() -> None:
+    seconds = {"total": 50.0, "confirm": 9.0, "prefect start": 24.3, "prefect start waited for": 21.4}
     assert seconds_text(seconds) == "50.0 s (Prefect start-up 24.3, confirmation 9.0)"
+
+
+def test_the_time_of_workers_is_separate_because_it_overlaps() -> None:
+    seconds = {"total": 50.0, "search": 30.0, "passes": 12.0, "measuring": 40.0}
+    assert seconds_text(seconds) == "50.0 s (search 30.0; in workers: measuring 40.0, passes 12.0)"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (16.9, "0:16"), (70, "1:10"), (3723, "1:02:03")])

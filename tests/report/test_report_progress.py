@@ -87,6 +87,15 @@ def test_a_terminal_shows_the_work_in_progress_and_is_left_clean() -> None:
     assert stream.getvalue().endswith("\r")
 
 
+def test_the_source_model_is_a_line_with_the_objectives_and_constraints() -> None:
+    stream = io.StringIO()
+    with Progress(stream, clock=lambda: 0.0) as progress:
+        progress.on_search_start([Objective("throughput", "maximize")], [Constraint("accuracy", min=0.5)], 6)
+        metrics = {"size": 409000.0, "accuracy": 0.995, "throughput": 5800.0, "latency_p50": 0.17}
+        progress.on_baseline({name: Estimate.exact(value) for name, value in metrics.items()})
+    assert stream.getvalue() == ("[   0.0 s] source model: throughput 5800 items/s, accuracy 0.9950, size 409 kB\n")
+
+
 def test_phases_and_notes_are_lines() -> None:
     stream = io.StringIO()
     with Progress(stream, clock=lambda: 0.0) as progress:

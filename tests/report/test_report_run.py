@@ -70,7 +70,7 @@ def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> N
     assert "* front bbbbbbbb: accuracy is not certain" in lines
     assert "note: no quality constraint given" in lines
     assert "3 trials: 2 ok, 1 refused (16 trials)" in lines
-    assert "time 41.2 s (search 30.0, prefect 9.8)" in lines
+    assert "time 41.2 s (Prefect start-up 9.8, search 30.0)" in lines
     assert not any("executed" in line for line in lines)
 
 

@@ -133,10 +133,10 @@ class Session:
 
     def search(self, executor: Executor) -> RunResult:
         """Search, confirm the best candidates and record the result."""
-        baseline = self.baseline()
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
         trials_planned = self.search_config.trials or problem.plan.point_count
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned)
+        baseline = self.baseline()
         loop = SearchLoop(self.ctx, self.study, self.chains, baseline.metrics, self._search_deadline())
         with self.ctx.attempt.counts.timing("search"):
             trials = loop.run(executor)
