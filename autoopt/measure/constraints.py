@@ -72,7 +72,9 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
     excess = bound.excess
     violation = excess.value
     if confidence is not None:
-        violation = _upper_limit(excess, confidence)
+        # The one-sided upper confidence limit, from the upper end of the 95 % interval.
+        normal = NormalDist()
+        violation += (excess.high - excess.value) * normal.inv_cdf(confidence) / normal.inv_cdf(0.975)
     status: Status = "uncertain"
     if excess.low > 0:
         status = "fails"
@@ -84,12 +86,6 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
     if seen.low != seen.high:
         text += f" (95 %: {seen.low:.4g} to {seen.high:.4g})"
     return Verdict(violation, status, text)
-
-
-def _upper_limit(estimate: Estimate, confidence: float) -> float:
-    """Compute the one-sided upper confidence limit of a value from the upper end of its 95 % interval."""
-    normal = NormalDist()
-    return estimate.value + (estimate.high - estimate.value) * normal.inv_cdf(confidence) / normal.inv_cdf(0.975)
 
 
 def _bounds(

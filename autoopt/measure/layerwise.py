@@ -155,21 +155,15 @@ def _compare_tensors(
                 continue
             mine, base = values[name], source_values[name]
             if all(_are_comparable(one, other) for one, other in zip(mine, base, strict=True)):
-                yield _tensor_distance(name, ops[name], mine, base)
+                estimates = [compare_output(metric, mine, base) for metric in METRICS]
+                cosine, relative_l2, largest = (estimate.value if estimate else 0.0 for estimate in estimates)
+                yield TensorDistance(name, ops[name], np.asarray(base[0]).shape, cosine, relative_l2, largest)
 
 
 def _are_comparable(one: object, other: object) -> bool:
     if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
         return False
     return one.shape == other.shape and one.dtype.kind in NUMBERS and other.dtype.kind in NUMBERS
-
-
-def _tensor_distance(name: str, op: str, mine: Sequence[object], base: Sequence[object]) -> TensorDistance:
-    values: dict[str, float] = {}
-    for metric in METRICS:
-        estimate = compare_output(metric, mine, base)
-        values[metric] = 0.0 if estimate is None else estimate.value
-    return TensorDistance(name, op, np.asarray(base[0]).shape, **values)
 
 
 def _fetch(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, to_json
+from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import METRICS, TOP_N_ACCURACY, Constraint, Kind
 
 DataRole: TypeAlias = Literal["evaluation", "latency"]
-
-
-def _no_extra_time(settings: JsonObject) -> float:
-    return 0.0
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,8 @@ class Meter:
     evaluation's key."""
     sequential: bool = False
     """With the setting `sequential`, stops as soon as the constraints are decided."""
-    extra_seconds: Callable[[JsonObject], float] = field(default=_no_extra_time, compare=False)
-    """Time that it needs with these settings beyond the run's usual limit of one call."""
+    seconds: Callable[[MeasurementSettings], float] | None = None
+    """The longest time that it takes with these settings; None if they do not matter."""
     version: int = 1
     """Raised whenever its results change their meaning: earlier results are then measured again."""
 
@@ -66,32 +63,21 @@ class Meter:
 
     def time_limit(self, usual: float, settings: JsonObject) -> float:
         """Compute the time limit of one call, in seconds. `usual`: the run's limit for default settings."""
-        return usual + self.extra_seconds(settings)
+        if self.seconds is None:
+            return usual
+        extra = self.seconds(MeasurementSettings.parse(settings)) - self.seconds(MeasurementSettings())
+        return usual + max(0.0, extra)
 
 
-def latency_seconds(settings: JsonObject) -> float:
-    """Estimate the longest time of a latency measurement on a busy machine, in seconds.
+def latency_seconds(settings: MeasurementSettings) -> float:
+    """Compute the longest time of a latency measurement on a busy machine, in seconds.
 
     Every profile waits for a quiet machine and is repeated for as long. A measurement may take twice its time, and may
-    begin when that much has passed. Values of a wrong type count as the default; the meter itself refuses them.
+    begin when that much has passed.
     """
-    tables = _count(settings, "throughput") + (_number(settings, "concurrency", 1) > 1)
-    waiting = max(1, _count(settings, "profiles")) * 2 * _number(settings, "quiet_seconds", 0.5)
-    return waiting + (3 + tables / 2) * _number(settings, "seconds", 5.0)
-
-
-def _extra_latency_seconds(settings: JsonObject) -> float:
-    return max(0.0, latency_seconds(settings) - latency_seconds({}))
-
-
-def _number(settings: JsonObject, name: str, default: float) -> float:
-    value = settings.get(name)
-    return float(value) if isinstance(value, int | float) else default
-
-
-def _count(settings: JsonObject, name: str) -> int:
-    value = settings.get(name)
-    return len(value) if isinstance(value, list | tuple) else 0
+    tables = len(settings.throughput) + (settings.concurrency > 1)
+    waiting = max(1, len(settings.profiles)) * 2 * settings.quiet_seconds
+    return waiting + (3 + tables / 2) * settings.seconds
 
 
 def _of_kind(kind: Kind) -> tuple[str, ...]:
@@ -109,7 +95,7 @@ METERS: Final[tuple[Meter, ...]] = (
         exclusive=True,
         data=("latency", "evaluation"),
         hints=("incumbent_ratio", "source_ms"),
-        extra_seconds=_extra_latency_seconds,
+        seconds=latency_seconds,
         version=3,
     ),
     Meter(

@@ -56,8 +56,8 @@ class MeasurementSettings:
     throughput: tuple[ThroughputCase, ...] = _setting(
         (), "throughput: list of {batch_size, concurrency} to measure in addition; reported in the details"
     )
-    profiles: JsonValue = _setting(  # noqa: RUF009  a field without a default factory
-        None, "latency: list of {name, dimensions, shapes, ranges, weight}, sizes of dynamic shapes to measure"
+    profiles: tuple[Mapping[str, JsonValue], ...] = _setting(
+        (), "latency: list of {name, dimensions, shapes, ranges, weight}, sizes of dynamic shapes to measure"
     )
     dimensions: Mapping[str, int] | None = _setting(None, "synthetic inputs: size by symbolic dimension")
     shapes: Mapping[str, list[int]] | None = _setting(None, "synthetic inputs: shape by input")

@@ -485,7 +485,7 @@ def test_data_and_settings_that_do_not_fit_are_told_from_what_the_runtime_refuse
 @pytest.mark.parametrize(
     ("profile", "words"),
     [
-        ("short", "must be a list"),
+        ("short", "expected an object"),
         ({"dimension": {"n": 2}}, r"profiles\[0\]: no setting 'dimension'; did you mean 'dimensions'"),
         ({"dimensions": {"length": 2}}, r"profiles\[0\].dimensions: no symbolic dimension 'length'"),
         ({"shapes": {"y": [2, 8]}}, r"profiles\[0\].shapes: no input 'y'; there are: x"),

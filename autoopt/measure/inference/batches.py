@@ -69,17 +69,14 @@ def _allowed_size(runner: ModelRunner, data: DataSet, data_size: int) -> int:
     """Limit the data's batch size (0 counts as 1) to what the model and the items allow."""
     first_items = {name: arrays[0] for name, arrays in data.uneven.items()}
     fixed = batch_limit(runner.inputs, {**data.columns, **first_items})
-    if data.uneven and (fixed is not None or _differ_in_shape(data)):
+    shapes = [{array.shape for array in arrays} for arrays in data.uneven.values()]
+    if data.uneven and (fixed is not None or max(map(len, shapes)) > 1):
         return 1
     if fixed is not None:
         return fixed
     if runner.state:
         return 1
     return max(1, data_size)
-
-
-def _differ_in_shape(data: DataSet) -> bool:
-    return any(len({array.shape for array in arrays}) > 1 for arrays in data.uneven.values())
 
 
 def items(data: DataSet, number: int, size: int) -> Feed:

@@ -76,7 +76,10 @@ class ModelRunner:
         fitted = fit(data_inputs, self.inputs, state_inputs)
         for spec in self.inputs:
             if spec.name in state_inputs:
-                fitted[spec.name] = self._fed_back.get(spec.name, _zeros(spec))
+                zeros = np.zeros(
+                    [size if isinstance(size, int) else 1 for size in spec.shape or ()], spec.dtype or np.float32
+                )
+                fitted[spec.name] = self._fed_back.get(spec.name, zeros)
         return fitted
 
     def run(self, feed: Mapping[str, np.ndarray]) -> Item:
@@ -131,11 +134,9 @@ class ModelRunner:
             single = [self.run(feed) for feed, _ in data.feeds(1, 2)]
         except Exception:  # The model does not take two items. One at a time then shows the model's own error.
             return False
-        for one, other in zip(batched, single, strict=True):
-            for a, b in zip(one, other, strict=True):
-                if not _close(a, b):
-                    return False
-        return True
+        return all(
+            _close(a, b) for one, other in zip(batched, single, strict=True) for a, b in zip(one, other, strict=True)
+        )
 
 
 def _shapes_fit(one: Sequence[Dimension] | None, other: Sequence[Dimension] | None) -> bool:
@@ -146,11 +147,6 @@ def _shapes_fit(one: Sequence[Dimension] | None, other: Sequence[Dimension] | No
         return False
     pairs = zip(one, other, strict=True)
     return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
-
-
-def _zeros(spec: InputSpec) -> np.ndarray:
-    shape = [size if isinstance(size, int) else 1 for size in spec.shape or ()]
-    return np.zeros(shape, spec.dtype or np.float32)
 
 
 def _length(feed: Feed, data: DataSet) -> int:

@@ -132,14 +132,17 @@ class Measurement:
         return log_interval(self.independent_logs(), beyond=beyond, seed=self.settings.seed)
 
     def _stop_reason(self) -> StopReason | None:
-        if self._time_is_up():
+        settings = self.settings
+        # Fewer pairs say nothing, so a slow model gets twice the time for them.
+        if self.seconds > settings.seconds * (1 if len(self.pairs) >= FEWEST_PAIRS else 2):
             return "time"
-        if len(self.pairs) >= self.settings.max_pairs:
+        if len(self.pairs) >= settings.max_pairs:
             return "max repeats"
-        if self.settings.fixed or not self._is_checkpoint():
+        if settings.fixed or not self._is_checkpoint():
             return None
         estimate = self.estimate()
-        if self._is_worse(estimate):
+        incumbent = settings.incumbent_ratio
+        if self.source is not None and incumbent is not None and estimate.low > incumbent * settings.margin:
             return "worse"
         if len(self.selected_pairs()) >= max(FEWEST_PAIRS * self.replicas, 12):
             return self._width_reason((estimate.high - estimate.low) / estimate.value)
@@ -154,24 +157,11 @@ class Measurement:
             return "no narrower"
         return None
 
-    def _time_is_up(self) -> bool:
-        limit = self.settings.seconds
-        if len(self.pairs) < FEWEST_PAIRS:
-            limit *= 2
-        return self.seconds > limit
-
     def _is_checkpoint(self) -> bool:
         """True when it is worth looking at the estimate: in the first round after each pair, then once per round."""
         count = len(self.pairs)
-        if count < FEWEST_PAIRS:
-            return False
-        return count <= self.replicas or count % max(self.replicas, FEW) == 0
-
-    def _is_worse(self, estimate: Estimate) -> bool:
-        incumbent = self.settings.incumbent_ratio
-        if incumbent is None or self.source is None:
-            return False
-        return estimate.low > incumbent * self.settings.margin
+        in_first_round = FEWEST_PAIRS <= count <= self.replicas
+        return in_first_round or (count >= FEWEST_PAIRS and count % max(self.replicas, FEW) == 0)
 
     def _remaining_width(self) -> float:
         """Predict the share of the interval's width that will remain when the time is up.

@@ -54,7 +54,7 @@ def measure(request: MeasureRequest) -> MeasureReply:
     profiles = read_profiles(request)
     return until_paced(
         lambda: _measure_profiles(request, profiles),
-        lambda reply: _number(reply.details, "pace"),
+        lambda reply: from_json(float | None, reply.details["pace"]),  # type: ignore[arg-type]  # not a class
         max(settings.quiet_seconds, settings.seconds),
     )
 
@@ -65,16 +65,12 @@ def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
     Raises:
         InputError: a profile has an unknown field, or names something that the source model does not have.
     """
-    entries = request.settings.profiles
-    if not isinstance(entries, Sequence) or not all(isinstance(entry, Mapping) for entry in entries):
-        raise InputError("must be a list of {name, dimensions, shapes, ranges, weight}", where="profiles")
     inputs, _ = read_inputs((request.source or request.candidate).path)
     input_names = [spec.name for spec in inputs]
     symbols = sorted({size for spec in inputs for size in spec.shape or () if isinstance(size, str)})
     profiles: dict[str, Profile] = {}
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(request.settings.profiles):
         where = f"profiles[{number}]"
-        assert isinstance(entry, Mapping)
         _check_names(entry, ("name", "dimensions", "shapes", "ranges", "weight"), "setting", where)
         _check_names(entry.get("dimensions", {}), symbols, "symbolic dimension", f"{where}.dimensions")
         _check_names(entry.get("shapes", {}), input_names, "input", f"{where}.shapes")
@@ -105,7 +101,7 @@ def request_for(request: MeasureRequest, profile: Profile) -> MeasureRequest:
     """Make the request for one profile: the same with synthetic inputs of its sizes."""
     settings = replace(
         request.settings,
-        profiles=None,
+        profiles=(),
         dimensions=profile.dimensions or request.settings.dimensions,
         shapes=profile.shapes or request.settings.shapes,
         ranges=profile.ranges or request.settings.ranges,
@@ -140,33 +136,28 @@ def _measure_profiles(request: MeasureRequest, profiles: Sequence[Profile]) -> M
 
 def _joint_details(request: MeasureRequest, parts: Sequence[JsonObject], weights: np.ndarray) -> dict[str, JsonValue]:
     """Summarise the measurements of all profiles under the names that a single measurement has."""
-    times = [_number(part, "source_ms") for part in parts]
+    columns: dict[str, list[JsonValue]] = {name: [part[name] for part in parts] for name in parts[0]}
+    times = from_json(list[float | None], columns["source_ms"])
     ms = None
     if None not in times:
         ms = float(np.exp(weights @ np.log(np.array(times, np.float64))))
     pace = pace_of(request, ms)
-    refusals = [str(part["source_refused"]) for part in parts if part["source_refused"]]
-    details: dict[str, JsonValue] = {"stopped": ", ".join(dict.fromkeys(str(part["stopped"]) for part in parts))}
+    details: dict[str, JsonValue] = {"stopped": ", ".join(dict.fromkeys(map(str, columns["stopped"])))}
     for name in SUMS:
-        details[name] = round(sum(_number(part, name) or 0 for part in parts), 4)
+        details[name] = round(sum(from_json(list[int | float], columns[name])), 4)
     details |= {
-        "calm": min(_number(part, "calm") or 0.0 for part in parts),
-        "warm_up_settled": all(part["warm_up_settled"] for part in parts),
+        "calm": min(from_json(list[float], columns["calm"])),
+        "warm_up_settled": all(columns["warm_up_settled"]),
         "threads": request.target.threads,
-        "source_refused": refusals[0] if refusals else "",
-        "busy": any(part["busy"] for part in parts),
-        "disturbed": any(part["disturbed"] for part in parts) or is_slow(pace),
+        "source_refused": next(filter(None, columns["source_refused"]), ""),
+        "busy": any(columns["busy"]),
+        "disturbed": any(columns["disturbed"]) or is_slow(pace),
         "source_ms": ms,
         "pace": None if pace is None else round(pace, 3),
     }
-    if all(part.get("identical") for part in parts):
+    if "identical" in columns:
         details["identical"] = True
     return details
-
-
-def _number(details: JsonObject, name: str) -> float | None:
-    value = details[name]
-    return value if isinstance(value, int | float) else None
 
 
 def geometric_means(estimates: Sequence[Mapping[str, Estimate]], weights: np.ndarray) -> dict[str, Estimate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -39,7 +39,12 @@ def compare_output(metric: str, candidate: Sequence[object], source: Sequence[ob
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
     if metric == "kl" and any(s.shape[-1:] in ((), (1,)) for _, s in pairs):
         return None
-    return _COMPARE[metric](pairs)
+    if metric == "relative_l2":
+        return _relative_l2(pairs)
+    values = [PER_ITEM[metric](c, s) for c, s in pairs]
+    if metric == "max_abs_error":
+        return Estimate.exact(max(values))
+    return _agreement(values) if metric == "top1_agreement" else mean_interval(values)
 
 
 def _agreement(shares: Sequence[float]) -> Estimate:
@@ -48,56 +53,11 @@ def _agreement(shares: Sequence[float]) -> Estimate:
     return mean_interval(shares)
 
 
-def _top1_agreement(pairs: Pairs) -> Estimate:
-    return _agreement([_same_class(c, s) for c, s in pairs])
-
-
-def _same_class(candidate: np.ndarray, source: np.ndarray) -> float:
-    """Compute the share of positions with the same class: the highest score along the last axis, or equal ids.
-
-    Single floats agree on the same side of a half (probabilities) or of zero (logits).
-    """
-    if source.dtype.kind in "iub":
-        return float(np.mean(candidate == source)) if source.size else 1.0
-    if source.ndim == 0 or source.shape[-1] == 1:
-        threshold = 0.5 if np.all((source >= 0) & (source <= 1)) else 0.0
-        return float(np.mean((candidate >= threshold) == (source >= threshold)))
-    is_finite = np.all(np.isfinite(candidate), axis=-1)
-    return float(np.mean((candidate.argmax(-1) == source.argmax(-1)) & is_finite))
-
-
-def _cosine(pairs: Pairs) -> Estimate:
-    return mean_interval([cosine(_flat(c), _flat(s)) for c, s in pairs])
-
-
-def cosine(candidate: np.ndarray, source: np.ndarray) -> float:
-    """Compute the cosine of the angle between two vectors.
-
-    It is 1 if both are zero, and 0 if only one is, or if the candidate is not finite where the source is.
-    """
-    if not np.all(np.isfinite(candidate)):
-        return 0.0 if np.all(np.isfinite(source)) else float(np.array_equal(candidate, source, equal_nan=True))
-    candidate_norm, source_norm = float(np.linalg.norm(candidate)), float(np.linalg.norm(source))
-    if candidate_norm == 0.0 or source_norm == 0.0:
-        return float(candidate_norm == source_norm)
-    return float(np.clip(np.dot(candidate / candidate_norm, source / source_norm), -1.0, 1.0))
-
-
-def _max_abs_error(pairs: Pairs) -> Estimate:
-    return Estimate.exact(max(_largest_error(_flat(c), _flat(s)) for c, s in pairs))
-
-
-def _largest_error(candidate: np.ndarray, source: np.ndarray) -> float:
-    if np.array_equal(candidate, source, equal_nan=True):
-        return 0.0
-    error = float(np.max(np.abs(candidate - source), initial=0.0))
-    return error if np.isfinite(error) else WORST
-
-
 def _relative_l2(pairs: Pairs) -> Estimate:
     rows = []
     for c, s in pairs:
-        rows.append([np.sum((_flat(c) - _flat(s)) ** 2), np.sum(_flat(s) ** 2)])
+        candidate, source = _flat(c), _flat(s)
+        rows.append([np.sum((candidate - source) ** 2), np.sum(source**2)])
     squares = np.array(rows)
     if not np.all(np.isfinite(squares)):
         return Estimate.exact(WORST)
@@ -111,8 +71,42 @@ def _relative_l2(pairs: Pairs) -> Estimate:
     return bootstrap(over, len(squares))
 
 
-def _kl(pairs: Pairs) -> Estimate:
-    return mean_interval([kl(c, s) for c, s in pairs])
+def same_class(candidate: np.ndarray, source: np.ndarray) -> float:
+    """Compute the share of positions with the same class: the highest score along the last axis, or equal ids.
+
+    Single floats agree on the same side of a half (probabilities) or of zero (logits).
+    """
+    if source.dtype.kind in "iub":
+        return float(np.mean(candidate == source)) if source.size else 1.0
+    if source.ndim == 0 or source.shape[-1] == 1:
+        threshold = 0.5 if np.all((source >= 0) & (source <= 1)) else 0.0
+        return float(np.mean((candidate >= threshold) == (source >= threshold)))
+    is_finite = np.all(np.isfinite(candidate), axis=-1)
+    return float(np.mean((candidate.argmax(-1) == source.argmax(-1)) & is_finite))
+
+
+def cosine(candidate: np.ndarray, source: np.ndarray) -> float:
+    """Compute the cosine of the angle between two arrays, taken as vectors.
+
+    It is 1 if both are zero, and 0 if only one is, or if the candidate is not finite where the source is.
+    """
+    candidate, source = _flat(candidate), _flat(source)
+    if not np.all(np.isfinite(candidate)):
+        are_equal = not np.all(np.isfinite(source)) and np.array_equal(candidate, source, equal_nan=True)
+        return float(are_equal)
+    candidate_norm, source_norm = float(np.linalg.norm(candidate)), float(np.linalg.norm(source))
+    if candidate_norm == 0.0 or source_norm == 0.0:
+        return float(candidate_norm == source_norm)
+    return float(np.clip(np.dot(candidate / candidate_norm, source / source_norm), -1.0, 1.0))
+
+
+def largest_error(candidate: np.ndarray, source: np.ndarray) -> float:
+    """Compute the largest absolute difference; NaN in the same places counts as equal."""
+    candidate, source = _flat(candidate), _flat(source)
+    if np.array_equal(candidate, source, equal_nan=True):
+        return 0.0
+    error = float(np.max(np.abs(candidate - source), initial=0.0))
+    return error if np.isfinite(error) else WORST
 
 
 def kl(candidate: np.ndarray, source: np.ndarray) -> float:
@@ -138,10 +132,10 @@ def _flat(array: np.ndarray) -> np.ndarray:
     return np.asarray(array.astype(np.float64).ravel())
 
 
-_COMPARE: Final[dict[str, Callable[[Pairs], Estimate]]] = {
-    "top1_agreement": _top1_agreement,
-    "cosine": _cosine,
-    "max_abs_error": _max_abs_error,
-    "relative_l2": _relative_l2,
-    "kl": _kl,
+PER_ITEM: Final[Mapping[str, Callable[[np.ndarray, np.ndarray], float]]] = {
+    "top1_agreement": same_class,
+    "cosine": cosine,
+    "max_abs_error": largest_error,
+    "kl": kl,
 }
+"""Metrics that compare item by item; `relative_l2` relates the errors of all items to their norm."""
