@@ -1,0 +1,96 @@
+"""Run requests as JSON: for other processes, other folders and other versions, without secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.resolve import spec_of
+from autoopt.engine.work.problem import Limits
+from autoopt.errors import ConfigError
+from autoopt.spec import DagSpec
+from autoopt.spec.proposal_options import ProposalOptions
+
+DAG = "name: d\npasses: {a: name_fix}\nchains: [[a]]\nmodel: model.onnx\n"
+
+
+@pytest.fixture
+def dag(tmp_path: Path) -> Path:
+    file = tmp_path / "dag.yaml"
+    file.write_text(DAG)
+    return file
+
+
+def stored(request: RunRequest) -> dict[str, object]:
+    document: dict[str, object] = json.loads(json.dumps(request.to_json()))
+    return document
+
+
+def test_a_request_survives_json(dag: Path) -> None:
+    request = RunRequest(
+        dag=dag, workers=3, search={"trials": 5}, limits=Limits(pass_seconds=9.0), measurement={"seconds": 1}
+    )
+    again = RunRequest.from_json(stored(request))
+    assert (again.workers, again.search, again.measurement) == (3, {"trials": 5}, {"seconds": 1})
+    assert again.limits == Limits(pass_seconds=9.0)
+    assert spec_of(again).passes.keys() == {"a"}
+
+
+def test_paths_become_absolute(dag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(dag.parent)
+    document = stored(RunRequest(dag="dag.yaml", data={"path": "d.npz"}))
+    assert document["dag_file"] == str(dag)
+    assert document["model"] == str(dag.parent / "model.onnx")
+    assert document["data"]["path"] == str(dag.parent / "d.npz")  # type: ignore[index]
+
+
+def test_a_read_request_does_not_follow_changes_of_the_file(dag: Path) -> None:
+    request = RunRequest(dag=dag).read()
+    document = stored(request)
+    dag.write_text(DAG.replace("name_fix", "remove_unused"))
+    assert isinstance(request.dag, DagSpec)
+    assert spec_of(RunRequest.from_json(document)).passes["a"].pass_name == "name_fix"
+
+
+def test_a_request_may_be_read_again_from_its_file(dag: Path) -> None:
+    document = stored(RunRequest(dag=dag))
+    dag.write_text(DAG.replace("name_fix", "remove_unused"))
+    assert spec_of(RunRequest.from_json(document, reread=True)).passes["a"].pass_name == "remove_unused"
+    dag.unlink()
+    assert spec_of(RunRequest.from_json(document, reread=True)).passes["a"].pass_name == "name_fix"
+
+
+def test_errors_of_a_stored_dag_name_its_file_and_line(dag: Path) -> None:
+    dag.write_text(DAG + "user_script: gone.py\n")
+    again = RunRequest.from_json(stored(RunRequest(dag=dag)))
+    dag.unlink()
+    with pytest.raises(ConfigError) as error:
+        spec_of(again).check_files(model=False)
+    assert (error.value.file, error.value.line) == (str(dag), 5)
+
+
+def test_secrets_of_urls_are_not_stored(dag: Path, tmp_path: Path) -> None:
+    url = "https://user:pa55word@host/model.onnx"
+    data = {"path": "https://host/d.npz?X-Amz-Signature=pa55word"}
+    text = json.dumps(stored(RunRequest(dag=dag, model=url, data=data, home=tmp_path)))
+    assert "pa55word" not in text
+
+
+def test_a_bare_model_keeps_its_options(tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"")
+    request = RunRequest(dag=str(model), proposal_options=ProposalOptions(precision="int8", level=2))
+    document = stored(request)
+    assert document["dag"] == str(model)
+    assert document["wish"] == {"precision": "int8", "level": 2}
+    assert RunRequest.from_json(document).proposal_options == request.proposal_options
+
+
+def test_documents_without_later_fields_are_read(dag: Path) -> None:
+    document = stored(RunRequest(dag=dag))
+    for field in ("dag_file", "wish", "target"):
+        del document[field]
+    assert RunRequest.from_json(document).proposal_options == ProposalOptions()

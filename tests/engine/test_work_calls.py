@@ -1,0 +1,179 @@
+"""Calls into hosts: within limits, behind the gate, and never with a quarantined model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from simulation import SimulatedPool, Simulation
+
+from autoopt.engine.work.calls import CallTerms, evaluate_model, first_call, guarded_call, run_pass
+from autoopt.errors import SystemFailure, TimeUp
+from autoopt.measure.meters import METERS
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.outcome import Outcome
+from autoopt.passes import request as passes
+from autoopt.passes.request import PassReply, PassRequest, PassStep, StepReply
+from autoopt.workers import CallResult, Gate
+from autoopt.workers.hosts import CallLimits, Host, HostReply
+
+TERMS = CallTerms(subject="model", limit=60.0, phase="passes")
+
+
+@dataclass
+class FakeHost(Host):
+    """Answers every call with the same result."""
+
+    called: CallResult = field(default_factory=lambda: CallResult(Outcome.OK, {}))
+    steps: tuple[StepReply, ...] = ()
+    name: str = "fake"
+    remote: bool = False
+    limits: list[CallLimits] = field(default_factory=list)
+
+    def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
+        self.limits.append(limits)
+        return HostReply(self.called, PassReply(self.steps))
+
+    def evaluate_model(self, meter: object, request: MeasureRequest, limits: CallLimits) -> HostReply[MeasureReply]:
+        self.limits.append(limits)
+        return HostReply(self.called, MeasureReply())
+
+    def runtime(self) -> CallResult:
+        return self.called
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class RecordingGate(Gate):
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, float]] = []
+
+    @contextmanager
+    def working(self, until: float = float("inf")) -> Iterator[None]:
+        self.entries.append(("working", until))
+        yield
+
+    @contextmanager
+    def measuring(self, until: float = float("inf")) -> Iterator[None]:
+        self.entries.append(("measuring", until))
+        yield
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Simulation:
+    return Simulation(tmp_path)
+
+
+def request(tmp_path: Path) -> PassRequest:
+    return PassRequest(passes.ModelFile(tmp_path / "m.onnx"), (PassStep("name_fix"),), tmp_path)
+
+
+def call(simulation: Simulation, host: Host, terms: CallTerms = TERMS, **attempt: object) -> HostReply[PassReply]:
+    return run_pass(simulation.context(**attempt), host, request(simulation.folder), terms)
+
+
+def test_the_reply_of_the_host_is_returned(simulation: Simulation) -> None:
+    steps = (StepReply("name_fix", Outcome.UNCHANGED),)
+    answer = call(simulation, FakeHost(steps=steps))
+    assert answer.reply == PassReply(steps)
+
+
+def test_a_call_keeps_to_its_limits(simulation: Simulation) -> None:
+    host = FakeHost()
+    ctx = simulation.context()
+    limits = replace(ctx.problem.limits, memory=10**9)
+    run_pass(replace(ctx, problem=replace(ctx.problem, limits=limits)), host, request(simulation.folder), TERMS)
+    assert host.limits == [CallLimits(60.0, 10**9, exclusive=False)]
+
+
+def test_a_call_shortly_before_the_deadline_is_shortened(simulation: Simulation) -> None:
+    host = FakeHost()
+    call(simulation, host, deadline=10.0)
+    assert host.limits[0].seconds == 40.0
+
+
+def test_a_call_cut_off_by_the_deadline_has_no_outcome(simulation: Simulation) -> None:
+    host = FakeHost(called=CallResult(Outcome.TIMEOUT, message="more than 40 s"))
+    with pytest.raises(TimeUp):
+        call(simulation, host, deadline=10.0)
+
+
+def test_a_call_beyond_its_own_limit_is_a_timeout(simulation: Simulation) -> None:
+    host = FakeHost(called=CallResult(Outcome.TIMEOUT, message="more than 60 s"))
+    assert call(simulation, host).called.outcome is Outcome.TIMEOUT
+
+
+def test_work_takes_the_gate_shared_and_measurements_take_it_alone(simulation: Simulation) -> None:
+    gate = RecordingGate()
+    ctx = replace(simulation.context(), resources=replace(simulation.resources, gate=gate))
+    guarded_call(ctx, FakeHost(), TERMS, lambda limits: HostReply(CallResult(Outcome.OK, {}), None))
+    evaluate_model(ctx, FakeHost(), METERS[0], MeasureRequest(ModelFile("m")), replace(TERMS, exclusive=True))
+    assert [kind for kind, _ in gate.entries] == ["working", "measuring"]
+
+
+def test_a_remote_machine_has_a_gate_of_its_own(simulation: Simulation) -> None:
+    gate = RecordingGate()
+    ctx = replace(simulation.context(), resources=replace(simulation.resources, gate=gate))
+    host = FakeHost(remote=True)
+    evaluate_model(ctx, host, METERS[0], MeasureRequest(ModelFile("m")), replace(TERMS, exclusive=True))
+    assert gate.entries == []
+    assert host.limits[0].exclusive
+
+
+def test_time_is_counted_for_the_phase(simulation: Simulation) -> None:
+    ctx = simulation.context()
+    run_pass(ctx, FakeHost(), request(simulation.folder), TERMS)
+    assert set(ctx.attempt.counts.seconds()) == {"passes"}
+
+
+def test_a_subject_that_killed_two_workers_is_quarantined(simulation: Simulation) -> None:
+    host = FakeHost(called=CallResult(Outcome.CRASHED, message="the worker died", died=True))
+    for _ in range(2):
+        call(simulation, host)
+    answer = call(simulation, host)
+    assert (answer.called.outcome, answer.reply) == (Outcome.CRASHED, None)
+    assert "is quarantined" in answer.called.message
+    assert len(host.limits) == 2
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        FakeHost(called=CallResult(Outcome.FAILED, message="OSError: [Errno 28] No space left on device")),
+        FakeHost(steps=(StepReply("name_fix", Outcome.FAILED, message="Disk quota exceeded"),)),
+    ],
+)
+def test_a_full_disk_is_no_failure_of_the_model(simulation: Simulation, host: Host) -> None:
+    with pytest.raises(SystemFailure, match="store gc"):
+        call(simulation, host)
+
+
+def test_a_first_call_is_counted_for_the_quarantine(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaths: list[str] = []
+
+    def subject() -> str:
+        deaths.append("asked")
+        return "digest"
+
+    def die(*_: object, **__: object) -> CallResult:
+        return CallResult(Outcome.CRASHED, message="the worker died", died=True)
+
+    monkeypatch.setattr(SimulatedPool, "call", die)
+    for _ in range(2):
+        first_call(simulation.resources, "a:b", {}, subject=subject, limit=1.0)
+    assert "is quarantined" in first_call(simulation.resources, "a:b", {}, subject=subject, limit=1.0).message
+
+
+def test_the_subject_of_a_first_call_is_not_digested_without_need(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimulatedPool, "call", lambda *_, **__: CallResult(Outcome.OK, {}))
+
+    def subject() -> str:
+        raise AssertionError("digests a large file")
+
+    assert first_call(simulation.resources, "a:b", {}, subject=subject, limit=1.0).outcome is Outcome.OK
