@@ -208,6 +208,7 @@ class Simulation:
     constraints: tuple[Constraint, ...] | None = None
     measurement: Mapping[str, Any] = field(default_factory=lambda: {"rounds": 2})
     source: Model = field(default_factory=lambda: dict(SOURCE))
+    has_calibration: bool = True
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -215,7 +216,9 @@ class Simulation:
         self.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": faster(0.8, size=900.0)}
         self.store = MemoryStore(self.folder / "home")
         self.plan: Plan = compile_plan(
-            load_dag({"name": "t", **self.dag}), pass_infos(Accelerator()), Facts(Accelerator(), has_calibration=True)
+            load_dag({"name": "t", **self.dag}),
+            pass_infos(Accelerator()),
+            Facts(Accelerator(), has_calibration=self.has_calibration),
         )
         gate, scratch = self.folder / "gate", self.folder / "scratch"
         gate.mkdir()

@@ -1,0 +1,72 @@
+"""The inline executor runs trials in threads and stops them with an error."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from autoopt.engine.run.executor import InlineExecutor
+from autoopt.outcome import Outcome
+from autoopt.results import TrialResult
+
+RESULT = TrialResult(chain="c", point={}, outcome=Outcome.OK)
+
+
+def test_trials_run_in_parallel() -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def work() -> TrialResult:
+        both.wait()  # passes only if two trials run at the same time
+        return RESULT
+
+    with InlineExecutor(2, lambda: None) as executor:
+        futures = [executor.submit("c", "chain", number, work) for number in range(2)]
+        assert [future.result() for future in futures] == [RESULT, RESULT]
+
+
+def test_an_error_in_a_trial_is_raised_by_its_future() -> None:
+    def work() -> TrialResult:
+        raise ValueError("a bug")
+
+    with InlineExecutor(1, lambda: None) as executor:
+        future = executor.submit("c", "chain", 0, work)
+        with pytest.raises(ValueError, match="a bug"):
+            future.result()
+
+
+def test_an_interrupt_stops_the_trials_under_way() -> None:
+    stopped = threading.Event()
+    started = threading.Event()
+
+    def work() -> TrialResult:
+        started.set()
+        assert stopped.wait(60)
+        return RESULT
+
+    futures: list[Future[TrialResult]] = []
+
+    def interrupted() -> None:
+        with InlineExecutor(1, stopped.set) as executor:
+            futures.extend(executor.submit("c", "chain", number, work) for number in range(2))
+            assert started.wait(60)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    running, waiting = futures
+    assert running.result() == RESULT
+    assert waiting.cancelled()
+
+
+def test_the_end_of_a_block_waits_for_its_trials() -> None:
+    results: list[TrialResult] = []
+
+    def work() -> TrialResult:
+        results.append(RESULT)
+        return RESULT
+
+    with InlineExecutor(0, lambda: None) as executor:
+        executor.submit("c", "chain", 0, work)
+    assert results == [RESULT]

@@ -1,0 +1,111 @@
+"""Opening a session: a new run, one to resume, or a finished one that answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation import Simulation
+
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.run.loop import TIME_SPENT
+from autoopt.engine.run.opening import begin_run, chain_records, make_attempt, make_session, open_session, settings_of
+from autoopt.engine.run.session import search_inline
+from autoopt.errors import InputError
+from autoopt.store import EventRecord, RunRecord, SweepRecord
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Simulation:
+    return Simulation(tmp_path)
+
+
+def record(simulation: Simulation, **fields: object) -> RunRecord:
+    return replace(RunRecord("", "t", "identity", simulation.candidate.artifact), **fields)  # type: ignore[arg-type]
+
+
+def test_a_new_run_is_stored_with_its_chains(simulation: Simulation) -> None:
+    session = simulation.session()
+    stored = simulation.store.runs.get(session.ctx.run)
+    assert (stored.status, stored.name) == ("running", "source.onnx")
+    assert [chain.name for chain in simulation.store.runs.chains(stored.id)] == ["fold -> clean"]
+    assert chain_records(simulation.plan)[0].nodes == ("fold", "clean")
+
+
+def test_the_settings_of_a_run_name_what_was_asked_for(simulation: Simulation) -> None:
+    settings = settings_of(RunRequest(dag=simulation.plan.spec), simulation.inputs(trials=3))
+    assert settings["search"]["trials"] == 3
+    assert settings["objectives"][0]["metric"] == "latency_p50"
+    assert settings["replay_environment"]["accelerator"]["execution_provider"] == "CPUExecutionProvider"
+    assert RunRequest.from_json(settings["request"]).workers == 2
+
+
+def test_a_part_of_a_run_over_several_targets_carries_the_targets_name(simulation: Simulation) -> None:
+    parent = simulation.store.runs.create(record(simulation, identity="parent"))
+    request = RunRequest(dag=simulation.plan.spec, home=simulation.folder)
+    session = open_session(request, simulation.inputs(), simulation.resources, 0.0, parent=parent)
+    stored = simulation.store.runs.get(session.ctx.run)
+    assert (stored.name, stored.parent) == ("source.onnx · local", parent.id)
+
+
+def test_the_deadline_follows_from_the_minutes(simulation: Simulation) -> None:
+    request = RunRequest(dag=simulation.plan.spec, workers=3)
+    attempt = make_attempt(request, simulation.inputs(minutes=2), "run", began=100.0)
+    assert (attempt.began, attempt.deadline, attempt.workers) == (100.0, 220.0, 3)
+    assert make_attempt(request, simulation.inputs(), "run", began=100.0).deadline == float("inf")
+
+
+def test_the_time_of_interrupted_attempts_counts(simulation: Simulation) -> None:
+    first = simulation.session(search={"minutes": 10})
+    simulation.store.events.add(EventRecord(kind=TIME_SPENT, run=first.ctx.run, data={"seconds": 60.0}))
+    simulation.store.claims.release("run", first.ctx.run)
+    again = simulation.session(search={"minutes": 10}, resume=first.ctx.run)
+    assert 60.0 <= again.ctx.attempt.elapsed() < 120.0
+
+
+def test_an_identical_finished_run_answers_with_no_work(simulation: Simulation) -> None:
+    with simulation.session() as session:
+        session.execute(search_inline)
+    again = simulation.session()
+    assert again.answer is not None
+    assert again.answer.reused
+
+
+@pytest.mark.parametrize("option", ["fresh", "retry_failed"])
+def test_a_fresh_search_and_a_retry_do_not_take_the_answer(simulation: Simulation, option: str) -> None:
+    with simulation.session() as session:
+        session.execute(search_inline)
+    assert simulation.session(**{option: True}).answer is None
+
+
+def test_an_abandoned_identical_run_is_taken_over(simulation: Simulation) -> None:
+    first = simulation.store.runs.create(record(simulation))
+    simulation.store.claims.release("run", first.id)
+    request = RunRequest(dag=simulation.plan.spec)
+    assert begin_run(request, record(simulation), simulation.store).id == first.id
+
+
+def test_a_run_under_way_is_not_taken_over(simulation: Simulation) -> None:
+    first = simulation.store.runs.create(record(simulation))
+    simulation.store.claims.release("run", first.id)
+    assert simulation.store.claims.acquire("run", first.id, f"{simulation.store.owner}/other")
+    request = RunRequest(dag=simulation.plan.spec)
+    assert begin_run(request, record(simulation), simulation.store).id != first.id
+
+
+def test_a_cancelled_run_is_taken_over_only_by_its_sweep(simulation: Simulation) -> None:
+    sweep = simulation.store.sweeps.create(SweepRecord("", "zoo")).id
+    request = RunRequest(dag=simulation.plan.spec)
+    for owner, taken_over in ((None, False), (sweep, True)):
+        wanted = record(simulation, sweep=owner, identity=f"in {owner}")
+        first = simulation.store.runs.create(wanted)
+        simulation.store.runs.finish(first.id, "cancelled")
+        assert (begin_run(request, wanted, simulation.store).id == first.id) is taken_over
+
+
+def test_a_plan_whose_chains_are_all_pruned_is_refused(tmp_path: Path) -> None:
+    dag = {"passes": {"quant": "static_quantization"}, "chains": [["quant"]]}
+    simulation = Simulation(tmp_path, dag=dag, has_calibration=False)
+    with pytest.raises(InputError, match="every chain is pruned"):
+        make_session(simulation.context(), simulation.inputs(), "t")

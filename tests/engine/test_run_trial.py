@@ -1,0 +1,117 @@
+"""Trials: a point of a chain taken to its metrics, stored so that any process can execute it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation import Simulation, estimate, failing
+
+from autoopt.engine.run.trial import (
+    completed_record,
+    execute_trial,
+    nodes_up_to,
+    objective_values,
+    trial_details,
+    with_measurements,
+)
+from autoopt.engine.work.evaluations import Measurements
+from autoopt.metrics import Estimate
+from autoopt.outcome import Outcome
+from autoopt.results import TrialResult
+from autoopt.store import TrialRecord
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Simulation:
+    return Simulation(tmp_path)
+
+
+def execute(simulation: Simulation, *, last_node: str | None = None, evaluate: str = "final") -> TrialRecord:
+    ctx = simulation.context()
+    spec = simulation.plan.spec.model_copy(update={"evaluate": evaluate})
+    ctx = replace(ctx, problem=replace(ctx.problem, plan=replace(ctx.problem.plan, spec=spec)))
+    trial = TrialRecord(ctx.run, 0, simulation.chain.id, {}, details=trial_details(None, last_node))
+    simulation.store.trials.add([trial])
+    return execute_trial(ctx, simulation.chain, trial)
+
+
+def test_a_trial_ends_with_the_metrics_of_its_candidate(simulation: Simulation) -> None:
+    result = execute(simulation).result
+    assert result.outcome is Outcome.OK
+    assert result.candidate is not None
+    assert simulation.model(result.candidate)["passes"] == ["identity_elimination", "remove_unused"]
+    assert result.ratios["latency_p50"] == estimate(0.4)
+    assert (len(result.pass_runs), len(result.evaluations), result.executed) == (2, 3, 5)
+
+
+def test_the_end_of_a_trial_is_stored(simulation: Simulation) -> None:
+    trial = execute(simulation)
+    stored = simulation.store.trials.get(trial.run, 0)
+    assert (stored.status, stored.result) == ("done", trial.result)
+
+
+def test_a_part_of_a_chain_is_run_up_to_a_node(simulation: Simulation) -> None:
+    result = execute(simulation, last_node="fold").result
+    assert result.candidate is not None
+    assert simulation.model(result.candidate)["passes"] == ["identity_elimination"]
+
+
+def test_a_failed_pass_ends_the_trial_without_measurements(simulation: Simulation) -> None:
+    simulation.pool.passes["remove_unused"] = failing
+    result = execute(simulation).result
+    assert (result.outcome, result.candidate, result.evaluations) == (Outcome.FAILED, None, ())
+    assert result.message == "remove_unused: cannot optimise this"
+    assert simulation.pool.measured == []
+
+
+def test_on_request_every_candidate_on_the_way_is_measured(simulation: Simulation) -> None:
+    result = execute(simulation, evaluate="intermediate").result
+    assert [row.node for row in result.intermediate] == ["fold"]
+    assert result.intermediate[0].ratios["latency_p50"] == estimate(0.5)
+    assert result.outcome is Outcome.OK
+
+
+def test_candidates_before_a_failed_pass_are_measured_too(simulation: Simulation) -> None:
+    simulation.pool.passes["remove_unused"] = failing
+    result = execute(simulation, evaluate="intermediate").result
+    assert [row.node for row in result.intermediate] == ["fold"]
+    assert result.outcome is Outcome.FAILED
+
+
+def test_all_nodes_are_run_without_a_last_one(simulation: Simulation) -> None:
+    chain = simulation.chain
+    assert nodes_up_to(chain, None) == chain.nodes
+    assert [node.id for node in nodes_up_to(chain, "fold")] == ["fold"]
+    assert nodes_up_to(chain, "clean") == chain.nodes
+
+
+def test_a_completed_record_holds_the_whole_result() -> None:
+    result = TrialResult(
+        chain="c", point={}, outcome=Outcome.OK, reasons=("too large",), violation=0.1, executed=3, seconds=2.0
+    )
+    record = completed_record(TrialRecord("run", 0, "c", {}, details=trial_details(0.5, None)), result)
+    assert record.result == result
+    assert record.message == "too large"
+    assert record.details["incumbent"] == 0.5
+
+
+def test_measurements_decide_outcome_and_feasibility() -> None:
+    first = TrialResult(chain="c", point={}, outcome=Outcome.OK)
+    failed = with_measurements(first, Measurements(outcome=Outcome.CRASHED, message="task: died", keys=["k"]))
+    assert (failed.outcome, failed.message, failed.evaluations) == (Outcome.CRASHED, "task: died", ("k",))
+    good = with_measurements(first, Measurements(outcome=Outcome.UNCHANGED, metrics={"size": Estimate.exact(1.0)}))
+    assert (good.outcome, good.feasible) == (Outcome.OK, True)
+
+
+def test_latencies_are_compared_by_their_ratio() -> None:
+    result = TrialResult(
+        chain="c",
+        point={},
+        outcome=Outcome.OK,
+        metrics={"latency_p50": Estimate.exact(20.0), "size": Estimate.exact(5.0), "latency_p90": Estimate.exact(30.0)},
+        ratios={"latency_p50": Estimate.exact(0.5), "size": Estimate.exact(0.1)},
+    )
+    values = objective_values(result, {"latency_p50": Estimate.exact(10.0), "size": Estimate.exact(50.0)})
+    assert values == {"latency_p50": 5.0, "size": 5.0, "latency_p90": 30.0}

@@ -1,0 +1,80 @@
+"""Lost models are made again from their lineage or a recipe, in the environment of their run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from simulation import Simulation, failing, faster, read_model, write_model
+
+from autoopt.engine.run.session import search_inline
+from autoopt.engine.work.restore import ReplayEnvironment, replay_environment_of, restorer
+from autoopt.errors import SystemFailure
+from autoopt.passes.request import PassStep
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Simulation:
+    return Simulation(tmp_path)
+
+
+@pytest.fixture
+def environment(simulation: Simulation) -> ReplayEnvironment:
+    return ReplayEnvironment(simulation.pool, simulation.resources.scratch)
+
+
+@pytest.fixture
+def source(simulation: Simulation) -> Path:
+    return write_model(simulation.source, simulation.folder / "again")
+
+
+def test_steps_are_run_in_order(environment: ReplayEnvironment, source: Path) -> None:
+    folder = environment.make(source, [PassStep("identity_elimination"), PassStep("remove_unused")])
+    assert read_model(folder / "model.onnx")["passes"] == ["identity_elimination", "remove_unused"]
+
+
+def test_steps_that_change_nothing_leave_the_source(environment: ReplayEnvironment, source: Path) -> None:
+    folder = environment.make(source, [])
+    assert read_model(folder / "model.onnx") == read_model(source)
+
+
+def test_a_step_that_fails_now_is_a_failure_of_the_system(
+    simulation: Simulation, environment: ReplayEnvironment, source: Path
+) -> None:
+    simulation.pool.passes["remove_unused"] = failing
+    with pytest.raises(SystemFailure, match="cannot be made again: remove_unused: cannot optimise this"):
+        environment.make(source, [PassStep("remove_unused")])
+
+
+def test_a_lost_artifact_is_made_again_by_its_lineage(simulation: Simulation) -> None:
+    with simulation.session() as session:
+        result = session.execute(search_inline)
+    assert result.best is not None
+    restore = restorer(simulation.store, ReplayEnvironment(simulation.pool, simulation.resources.scratch))
+    folder = restore(result.best.artifact)
+    assert read_model(folder / "model.onnx")["passes"] == ["identity_elimination", "remove_unused"]
+
+
+def test_a_source_model_cannot_be_made_again(simulation: Simulation, environment: ReplayEnvironment) -> None:
+    with pytest.raises(SystemFailure, match="is a source model"):
+        restorer(simulation.store, environment)(simulation.candidate.artifact)
+
+
+def test_the_environment_of_a_run_is_remembered(simulation: Simulation) -> None:
+    session = simulation.session()
+    record = simulation.store.runs.get(session.ctx.run)
+    record = replace(record, settings={"replay_environment": {"user_script": "mine.py", "data_root": "/data"}})
+    environment = replay_environment_of(record, simulation.pool, simulation.folder)
+    assert (environment.user_script, environment.data_root) == ("mine.py", "/data")
+
+
+def test_without_a_run_the_environment_is_the_default(simulation: Simulation) -> None:
+    environment = replay_environment_of(None, simulation.pool, simulation.folder)
+    assert environment == ReplayEnvironment(simulation.pool, simulation.folder)
+
+
+def test_a_session_restores_lost_artifacts_as_its_run_made_them(simulation: Simulation) -> None:
+    simulation.pool.passes["identity_elimination"] = faster(0.5)
+    simulation.session()
+    assert simulation.store.artifacts.restorer is not None
