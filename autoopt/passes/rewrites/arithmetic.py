@@ -145,7 +145,7 @@ def _reduced_axes(node: ir.Node) -> list[int] | None:
 class BatchNormToMulAdd(Rule):
     """Batch normalization -> `x * scale + shift`, in inference mode and with fixed statistics."""
 
-    def pattern(self, op: Builder, x: Pattern, scale: Pattern, bias: Pattern, mean: Pattern, var: Pattern) -> Pattern:  # noqa: PLR0913  the inputs of BatchNormalization
+    def pattern(self, op: Builder, x: Pattern, scale: Pattern, bias: Pattern, mean: Pattern, var: Pattern) -> Pattern:
         return op.BatchNormalization(x, scale, bias, mean, var, _allow_other_attributes=True)
 
     def guard(self, context: Match, *, x: ir.Value, scale: ir.Value, **statistics: ir.Value) -> str:
