@@ -41,10 +41,15 @@ def compare_output(metric: str, candidate: Sequence[object], source: Sequence[ob
         return None
     if metric == "relative_l2":
         return _relative_l2(pairs)
-    values = [PER_ITEM[metric](c, s) for c, s in pairs]
+    return _over_items(metric, [PER_ITEM[metric](c, s) for c, s in pairs])
+
+
+def _over_items(metric: str, values: Sequence[float]) -> Estimate:
     if metric == "max_abs_error":
         return Estimate.exact(max(values))
-    return _agreement(values) if metric == "top1_agreement" else mean_interval(values)
+    if metric == "top1_agreement":
+        return _agreement(values)
+    return mean_interval(values)
 
 
 def _agreement(shares: Sequence[float]) -> Estimate:
