@@ -14,6 +14,8 @@ Promises that all of them make:
 
 An `owner` argument names who makes a claim; the default is this process. Threads that must exclude each other use
 owners of their own: `f"{store.owner}/{name}"`.
+
+`get` takes an id or the unique beginning of one, and raises `InputError` if nothing or several things match.
 """
 
 from __future__ import annotations
@@ -71,15 +73,14 @@ class ArtifactStore(ABC):
 
     @abstractmethod
     def put(self, folder: Path, digest: str | None = None, *, consume: bool = False) -> str:
-        """Store the model in `folder` (`model.onnx` and its external data). Equal bytes are one artifact.
+        """Store the model in `folder` (`model.onnx` and its external data) and return its digest.
+
+        Equal bytes are one artifact.
 
         Args:
             folder: Contains only the files of the model.
             digest: The digest that the files are expected to have.
             consume: Allow moving the files instead of copying them.
-
-        Returns:
-            The digest of the artifact.
 
         Raises:
             InputError: The folder is empty or contains something other than regular files.
@@ -98,11 +99,7 @@ class ArtifactStore(ABC):
 
     @abstractmethod
     def get(self, digest: str) -> ArtifactRecord:
-        """The artifact with this digest or with this unique beginning of a digest.
-
-        Raises:
-            InputError: No artifact matches, or several do.
-        """
+        """The artifact with this digest."""
 
     @abstractmethod
     def all(self) -> tuple[ArtifactRecord, ...]:
@@ -183,12 +180,7 @@ class ClaimStore(ABC):
     ) -> Claim:
         """Claim a piece of work. Claiming again what the owner already holds renews the lease.
 
-        Args:
-            kind: The kind of work.
-            key: The key of the work.
-            owner: Who claims it.
-            seconds: The length of the lease.
-            redo: Allow claiming a finished result with a retryable outcome, or a run that has ended.
+        With `redo`, a finished result with a retryable outcome can be claimed too, and a run that has ended.
         """
 
     @abstractmethod
@@ -219,11 +211,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def get(self, name: str) -> RunRecord:
-        """The run with this id or this unique beginning of an id; `latest` is the newest that is no part of another.
-
-        Raises:
-            InputError: No run matches, or several do.
-        """
+        """The run with this id; `latest` is the newest that is not part of another."""
 
     @abstractmethod
     def all(
@@ -266,11 +254,7 @@ class SweepStore(ABC):
 
     @abstractmethod
     def get(self, name: str) -> SweepRecord:
-        """The sweep with this id or this unique beginning of an id, or the `latest`.
-
-        Raises:
-            InputError: No sweep matches, or several do.
-        """
+        """The sweep with this id, or the `latest`."""
 
     @abstractmethod
     def all(self, name: str | None = None) -> Iterator[SweepRecord]:
@@ -303,11 +287,7 @@ class TrialStore(ABC):
 
     @abstractmethod
     def get(self, run: str, number: int) -> TrialRecord:
-        """One trial of a run.
-
-        Raises:
-            InputError: The run has no such trial.
-        """
+        """The trial of a run with this number."""
 
     @abstractmethod
     def all(self, run: str) -> tuple[TrialRecord, ...]:
@@ -325,14 +305,7 @@ class EventStore(ABC):
     def all(
         self, *, run: str | None = None, kind: str | None = None, subject: str | None = None, under: str | None = None
     ) -> tuple[EventRecord, ...]:
-        """The events that match, oldest first.
-
-        Args:
-            run: The run they belong to.
-            kind: Their kind.
-            subject: Their exact subject.
-            under: The first part of their subject, before a slash.
-        """
+        """The events that match, oldest first; `under` is the part of a subject before the first slash."""
 
 
 class LineageStore(ABC):

@@ -71,8 +71,10 @@ class ArtifactFiles:
         self._touch(folder, digest)
         try:
             fingerprint = fingerprint_of(folder)
+            if not fingerprint:
+                raise ArtifactLost(digest, "the artifact is missing", str(folder))
             if self._verified.get(digest) != fingerprint:
-                if not fingerprint or digest_folder(folder) != digest:
+                if digest_folder(folder) != digest:
                     raise ArtifactLost(digest, "the artifact is damaged", str(folder))
                 self._verified[digest] = fingerprint
             return model_in(folder)

@@ -64,7 +64,9 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
             for digest in digests:
                 sql.files.remove(digest)
     if not dry_run:
-        _remove_copies(sql, digests & shared.keys())
+        if sql.remote is not None:
+            for digest in digests & shared.keys():
+                sql.remote.remove(digest)
         for path in leftovers:
             shutil.rmtree(path, ignore_errors=True)
     return Collected(dry_run, tuple(runs), tuple(sorted(digests)), tuple(path.name for path in leftovers), size)
@@ -121,12 +123,6 @@ def _delete_unused_rows(connection: Connection, database: Database) -> None:
 def _delete_unnamed(connection: Connection, column: Column[str], references: list[Column[str]]) -> None:
     conditions = [column.not_in(select(reference).where(reference.is_not(None))) for reference in references]
     connection.execute(delete(column.table).where(*conditions))
-
-
-def _remove_copies(store: SqlStore, digests: Iterable[str]) -> None:
-    for digest in digests:
-        if store.remote is not None:
-            store.remote.remove(digest)
 
 
 def _bytes_in(folders: Iterable[Path]) -> int:

@@ -9,8 +9,8 @@ from typing import TypeVar
 from autoopt.errors import InputError
 from autoopt.store.contracts import LEASE_SECONDS, Claim, ClaimStore, ResultStore
 from autoopt.store.leases import is_abandoned
-from autoopt.store.memory.state import WHERE, Lease, Part, State, as_stored, atomic, require
-from autoopt.store.records import ClaimKind, EvaluationRecord, PassRunRecord
+from autoopt.store.memory.state import WHERE, Claimable, Lease, Part, State, as_stored, atomic, require
+from autoopt.store.records import ClaimKind, EvaluationRecord, PassRunRecord, RunRecord, TrialRecord
 
 Record = TypeVar("Record", PassRunRecord, EvaluationRecord)
 
@@ -29,56 +29,46 @@ class MemoryClaims(Part, ClaimStore):
         redo: bool = False,
     ) -> Claim:
         claimant, now = owner or self._state.owner, self._state.now()
-        lease = self._state.lease(kind, key)
-        if self._is_done(kind, key, lease) and not (redo and self._may_be_redone(kind, key)):
+        records, lease = self._state.records(kind), self._state.lease(kind, key)
+        record = records.get(key)
+        if record is None and kind in ("trial", "run"):
+            raise InputError(f"there is no {kind} {key!r} to claim", where=WHERE)
+        if record is not None and _is_done(record, lease) and not (redo and _may_be_redone(record)):
             return Claim("done", lease.owner)
         if lease.owner != claimant and not is_abandoned(lease.end, lease.owner, now):
             return Claim("held", lease.owner)
         self._state.leases[kind, key] = Lease(claimant, now + seconds)
-        if kind == "trial":
-            self._state.trials[key] = replace(self._state.trials[key], status="running")
-        if kind == "run":
-            self._state.runs[key] = replace(self._state.runs[key], status="running")
+        if isinstance(record, TrialRecord | RunRecord):
+            records[key] = replace(record, status="running")
         return Claim("mine", claimant)
 
     @atomic
     def renew(self, kind: ClaimKind, key: str, owner: str | None = None, seconds: float = LEASE_SECONDS) -> bool:
-        if not self._is_held(kind, key, owner):
-            return False
-        self._state.lease(kind, key).end = self._state.now() + seconds
-        return True
+        is_held = self._is_held(kind, key, owner)
+        if is_held:
+            self._state.lease(kind, key).end = self._state.now() + seconds
+        return is_held
 
     @atomic
     def release(self, kind: ClaimKind, key: str, owner: str | None = None) -> None:
-        if not self._is_held(kind, key, owner):
-            return
-        self._state.leases[kind, key] = Lease()
-        if kind == "trial":
-            self._state.trials[key] = replace(self._state.trials[key], status="pending")
+        if self._is_held(kind, key, owner):
+            self._state.leases[kind, key] = Lease()
+            if kind == "trial":
+                self._state.trials[key] = replace(self._state.trials[key], status="pending")
 
     def _is_held(self, kind: ClaimKind, key: str, owner: str | None) -> bool:
         lease = self._state.lease(kind, key)
         return lease.end is not None and lease.owner == (owner or self._state.owner)
 
-    def _is_done(self, kind: ClaimKind, key: str, lease: Lease) -> bool:
-        if kind == "pass_run":
-            return key in self._state.pass_runs and lease.end is None
-        if kind == "evaluation":
-            return key in self._state.evaluations and lease.end is None
-        records = self._state.trials if kind == "trial" else self._state.runs
-        if key not in records:
-            raise InputError(f"there is no {kind} {key!r} to claim", where=WHERE)
-        return records[key].status not in ("pending", "running")
 
-    def _may_be_redone(self, kind: ClaimKind, key: str) -> bool:
-        if kind == "pass_run":
-            return self._state.pass_runs[key].outcome.retryable
-        if kind == "evaluation":
-            return self._state.evaluations[key].outcome.retryable
-        if kind == "trial":
-            outcome = self._state.trials[key].outcome
-            return outcome is not None and outcome.retryable
-        return True
+def _is_done(record: Claimable, lease: Lease) -> bool:
+    if isinstance(record, TrialRecord | RunRecord):
+        return record.status not in ("pending", "running")
+    return lease.end is None
+
+
+def _may_be_redone(record: Claimable) -> bool:
+    return isinstance(record, RunRecord) or (record.outcome is not None and record.outcome.retryable)
 
 
 class MemoryResults(Part, ResultStore):

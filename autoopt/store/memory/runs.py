@@ -11,7 +11,7 @@ from autoopt.store import codec
 from autoopt.store.contracts import LEASE_SECONDS, RunStore, SweepStore, TrialStore
 from autoopt.store.leases import is_abandoned, is_run_abandoned
 from autoopt.store.memory.state import Lease, Part, as_json, as_stored, atomic, find, matches, require
-from autoopt.store.records import ChainRecord, Json, RunRecord, RunStatus, SweepRecord, TrialRecord, new_id
+from autoopt.store.records import ChainRecord, ClaimKind, Json, RunRecord, RunStatus, SweepRecord, TrialRecord, new_id
 
 
 class MemoryRuns(Part, RunStore):
@@ -94,23 +94,18 @@ class MemoryRuns(Part, RunStore):
 
     def _delete_results(self, run: str) -> None:
         """Delete the results of a run that no other run's trials use; the others no longer name the run."""
-        state = self._state
         own, used = set[str](), set[str]()
-        for trial in state.trials.values():
+        for trial in self._state.trials.values():
             (own if trial.run == run else used).update(trial.pass_runs, trial.evaluations)
-        for key, pass_run in list(state.pass_runs.items()):
-            if (pass_run.run == run or key in own) and key not in used:
-                del state.pass_runs[key]
-            elif pass_run.run == run:
-                state.pass_runs[key] = replace(pass_run, run=None)
-        for key, evaluation in list(state.evaluations.items()):
-            if (evaluation.run == run or key in own) and key not in used:
-                del state.evaluations[key]
-            elif evaluation.run == run:
-                state.evaluations[key] = replace(evaluation, run=None)
-        for kind, key in list(state.leases):
-            if key in own - used:
-                del state.leases[kind, key]
+        kinds: tuple[ClaimKind, ...] = ("pass_run", "evaluation")
+        for kind in kinds:
+            records = self._state.records(kind)
+            for key in own | {key for key, record in records.items() if record.run == run}:
+                if key not in used:
+                    records.pop(key, None)
+                    self._state.leases.pop((kind, key), None)
+                elif key in records and records[key].run == run:
+                    records[key] = replace(records[key], run=None)
 
 
 class MemoryTrials(Part, TrialStore):

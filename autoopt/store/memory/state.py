@@ -28,6 +28,7 @@ from autoopt.store.records import (
 
 Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
+Claimable: TypeAlias = PassRunRecord | EvaluationRecord | RunRecord | TrialRecord
 WHERE: Final = "memory:"
 """The address of every store in memory."""
 
@@ -57,6 +58,11 @@ class State:
     sweeps: dict[str, SweepRecord] = field(default_factory=dict)
     events: list[EventRecord] = field(default_factory=list)
     leases: dict[tuple[ClaimKind, str], Lease] = field(default_factory=dict)
+
+    def records(self, kind: ClaimKind) -> dict[str, Any]:
+        """The records of a kind by key, of type `Claimable`."""
+        records: dict[str, Any] = getattr(self, f"{kind}s")
+        return records
 
     def lease(self, kind: ClaimKind, key: str) -> Lease:
         """The lease of a piece of work."""

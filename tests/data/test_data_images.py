@@ -1,0 +1,40 @@
+"""Folders of images."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoopt.data import open_data
+from autoopt.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"size": 16}, r"size must be \[height, width\], not 16"),
+        ({"mean": [0.5, 0.5]}, "mean has 2 numbers for 3 channels"),
+        ({"std": [0.5, 0.5], "mode": "L"}, "std has 2 numbers for 1 channels"),
+    ],
+)
+def test_options_that_do_not_fit_the_images_are_named(tmp_path, params, words):
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match=words):
+        open_data({"path": str(tmp_path), "load_dataset": {"type": "images", "params": params}})
+
+
+def test_classes_come_from_folders_or_a_file_of_labels(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for name, colour in (("cat/1.png", (255, 0, 0)), ("dog/2.png", (0, 0, 255))):
+        (tmp_path / "set" / name).parent.mkdir(parents=True)
+        image.new("RGB", (4, 6), colour).save(tmp_path / "set" / name)
+    data = open_data(str(tmp_path / "set"))
+    assert data.columns["image"].shape == (2, 3, 6, 4)
+    assert data.columns["image"][0, :, 0, 0].tolist() == [1.0, 0.0, 0.0]
+    assert data.labels.tolist() == [0, 1]
+    (tmp_path / "labels.csv").write_text("cat/1.png,7\ndog/2.png,3\n")
+    params = {"labels": str(tmp_path / "labels.csv"), "size": [2, 2], "layout": "NHWC", "mean": [0.5, 0.5, 0.5]}
+    other = open_data({"path": str(tmp_path / "set"), "load_dataset": {"type": "images", "params": params}})
+    assert other.labels.tolist() == [7, 3]
+    assert other.columns["image"].shape == (2, 2, 2, 3)
+    assert other.columns["image"][0, 0, 0].tolist() == [0.5, -0.5, -0.5]

@@ -1,0 +1,52 @@
+"""CSV and Parquet files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autoopt.data import open_data
+from autoopt.errors import InputError
+
+
+def test_csv_rows_are_items(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text("a,b,name,target\n1,2.5,x,0\n3,,y,1\n")
+    with pytest.raises(InputError, match="name"):
+        open_data(str(path))
+    chosen = {"path": str(path), "load_dataset": {"type": "csv", "params": {"input_cols": ["a", "b"]}}}
+    data = open_data(chosen)
+    assert data.columns["input"].shape == (2, 2)
+    assert np.isnan(data.columns["input"][1, 1])
+    assert data.labels.tolist() == [0, 1]
+    chosen["load_dataset"]["params"]["input_cols"] = {"p": ["a"], "q": ["name"]}
+    assert open_data(chosen).columns["q"].tolist() == ["x", "y"]
+    path.write_text("a,b\n1\n")
+    with pytest.raises(InputError, match="line 2"):
+        open_data(str(path))
+
+
+def test_parquet_rows_are_items(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pyarrow.table({"a": [1.0, 2.0], "b": [3.0, 4.0], "label": [0, 1]}), tmp_path / "d.parquet")
+    data = open_data(str(tmp_path / "d.parquet"))
+    assert data.columns["input"].tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    assert data.labels.tolist() == [0, 1]
+
+
+def test_columns_of_lists_that_differ_in_length_are_named(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    table = pyarrow.table({"a": [[1.0], [2.0, 3.0]], "b": [1.5, None], "c": ["x", None]})
+    parquet.write_table(table, tmp_path / "d.parquet")
+    read = {"path": str(tmp_path / "d.parquet"), "load_dataset": {"type": "parquet", "params": {"input_cols": ["b"]}}}
+    with pytest.raises(InputError, match="'a' differ in length"):
+        open_data(read)
+    parquet.write_table(table.drop(["a"]), tmp_path / "d.parquet")
+    read["load_dataset"]["params"]["input_cols"] = {"b": ["b"], "c": ["c"]}
+    data = open_data(read)
+    assert np.isnan(data.columns["b"][1, 0])
+    assert data.columns["c"].tolist() == ["x", ""]

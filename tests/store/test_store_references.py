@@ -1,0 +1,97 @@
+"""Artifacts that must stay, and those that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import Connection
+from store_helpers import age, evaluation, finished_run, pass_run, put, start_run
+
+from autoopt.store import SweepRecord
+from autoopt.store.maintenance.references import GRACE, chosen, idle, referenced, reproducible, shared_copies, sources
+from autoopt.store.sql.store import SqlStore
+
+Result = TypeVar("Result")
+
+
+def read(store: SqlStore, query: Callable[[Connection], Result]) -> Result:
+    return store.database.read(query)
+
+
+def idle_artifacts(store: SqlStore, *digests: str, shared: dict[str, float] | None = None) -> set[str]:
+    return set(read(store, lambda connection: idle(store, connection, set(digests), shared or {})))
+
+
+def test_everything_that_rows_point_to_is_referenced(sqlite_store: SqlStore) -> None:
+    run = finished_run(sqlite_store)
+    lineage = sqlite_store.lineage.trace_trial(run, 0)
+    unused = put(sqlite_store, b"unused")
+    steps = {step.output.artifact for step in lineage.steps}
+    assert read(sqlite_store, referenced) == {lineage.source} | steps
+    sqlite_store.results.finish_evaluation(evaluation(unused))
+    assert unused in read(sqlite_store, referenced)
+
+
+def test_digests_in_results_are_chosen(sqlite_store: SqlStore) -> None:
+    run, best, kept = start_run(sqlite_store), put(sqlite_store, b"best"), put(sqlite_store, b"kept")
+    sweep = sqlite_store.sweeps.create(SweepRecord("", "zoo"))
+    assert read(sqlite_store, chosen) == set()
+    sqlite_store.runs.finish(run.id, "finished", {"pareto": [{"artifact": best}], "text": "f" * 63})
+    sqlite_store.sweeps.finish(sweep.id, "finished", {"best": kept})
+    assert read(sqlite_store, chosen) == {best, kept}
+
+
+def test_source_models_cannot_be_made_again(sqlite_store: SqlStore) -> None:
+    run = start_run(sqlite_store)
+    made, after, stray = put(sqlite_store, b"made"), put(sqlite_store, b"after"), put(sqlite_store, b"stray")
+    back = pass_run(after, run.model, "undo")
+    sqlite_store.results.finish_pass_runs([pass_run(run.model, made), pass_run(made, after), back])
+    assert read(sqlite_store, sources) == {run.model}
+    assert read(sqlite_store, reproducible) == {made, after}
+    assert stray not in read(sqlite_store, reproducible)
+
+
+def test_artifacts_of_an_absent_source_cannot_be_made_again(sqlite_store: SqlStore) -> None:
+    run = start_run(sqlite_store)
+    sqlite_store.results.finish_pass_run(pass_run(run.model, put(sqlite_store, b"made")))
+    sqlite_store.database.write(
+        lambda c: c.exec_driver_sql("UPDATE artifact SET present = 0 WHERE digest = ?", (run.model,))
+    )
+    assert read(sqlite_store, reproducible) == set()
+
+
+def test_an_artifact_is_idle_after_the_grace(sqlite_store: SqlStore) -> None:
+    digest = put(sqlite_store, b"model")
+    assert idle_artifacts(sqlite_store, digest) == set()
+    age(sqlite_store, GRACE + 10.0)
+    assert idle_artifacts(sqlite_store, digest) == {digest}
+
+
+def test_a_wish_of_another_machine_counts_as_use(sqlite_store: SqlStore) -> None:
+    digest = put(sqlite_store, b"model")
+    age(sqlite_store, GRACE + 10.0)
+    now = sqlite_store.clock()
+    assert idle_artifacts(sqlite_store, digest, shared={digest: now - 5.0}) == set()
+    assert idle_artifacts(sqlite_store, digest, shared={digest: now - 2 * GRACE}) == {digest}
+
+
+def test_a_run_under_way_extends_the_grace(sqlite_store: SqlStore) -> None:
+    run = start_run(sqlite_store)
+    digest = put(sqlite_store, b"model")
+    age(sqlite_store, GRACE + 10.0)
+    sqlite_store.database.write(lambda c: c.exec_driver_sql(f"UPDATE run SET created = created - {2 * GRACE}"))
+    assert idle_artifacts(sqlite_store, digest) == set()
+    sqlite_store.runs.finish(run.id)
+    assert idle_artifacts(sqlite_store, digest) == {digest}
+
+
+def test_without_a_shared_place_there_are_no_copies(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    assert shared_copies(sqlite_store) == {}
+    url = f"sqlite:///{tmp_path}/other.db"
+    store = SqlStore(url, tmp_path / "other", artifacts_url=f"file://{tmp_path}/shared")
+    digest = put(store, b"model")
+    assert shared_copies(store)[digest] == pytest.approx(store.clock(), abs=60.0)
+    store.close()

@@ -1,0 +1,56 @@
+"""Reading and writing rows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import select
+from store_helpers import put
+
+from autoopt.errors import InputError
+from autoopt.store.sql import tables
+from autoopt.store.sql.rows import BATCH, Lookup, batches, fetch_all, insert_if_absent, is_among
+from autoopt.store.sql.store import SqlStore
+
+DIGESTS = Lookup(tables.artifact, "digest", "artifact", newest_by="created")
+
+
+@given(st.integers(0, 3 * BATCH))
+def test_batches_keep_the_order_and_are_full_but_for_the_last(count: int) -> None:
+    parts = list(batches(range(count)))
+    assert [item for part in parts for item in part] == list(range(count))
+    assert all(len(part) == BATCH for part in parts[:-1])
+    assert all(1 <= len(part) <= BATCH for part in parts)
+
+
+def test_a_row_is_inserted_only_once(database_store: SqlStore) -> None:
+    row = {"digest": "d" * 64, "content": "{}", "created": 1.0}
+    database = database_store.database
+    assert database.write(lambda c: insert_if_absent(c, tables.plan, row))
+    assert not database.write(lambda c: insert_if_absent(c, tables.plan, {**row, "content": "[]"}))
+    assert [stored["content"] for stored in fetch_all(database, select(tables.plan))] == ["{}"]
+
+
+@pytest.mark.parametrize("wanted", [[], ["a" * 64], ["a" * 64, "c" * 64, "x" * 64]])
+def test_a_column_is_compared_with_one_or_many_values(database_store: SqlStore, wanted: list[str]) -> None:
+    for digest in ("a" * 64, "b" * 64, "c" * 64):
+        row = {"digest": digest, "content": "{}", "created": 1.0}
+        database_store.database.write(lambda c, row=row: insert_if_absent(c, tables.plan, row))  # type: ignore[misc]
+    query = select(tables.plan.c.digest).where(is_among(tables.plan.c.digest, wanted)).order_by(tables.plan.c.digest)
+    found = [row["digest"] for row in fetch_all(database_store.database, query)]
+    assert found == [digest for digest in wanted if digest[0] != "x"]
+
+
+def test_a_row_is_found_by_its_id_or_a_beginning(database_store: SqlStore) -> None:
+    digest = put(database_store, b"model")
+    for name in (digest, digest[:12]):
+        assert DIGESTS.find(database_store.database, name)["digest"] == digest
+    assert DIGESTS.find(database_store.database, "latest")["digest"] == digest
+
+
+@pytest.mark.parametrize("name", ["", "%", "_", "\\", "zz"])
+def test_wildcards_of_sql_match_nothing(database_store: SqlStore, name: str) -> None:
+    put(database_store, b"model")
+    with pytest.raises(InputError, match="no artifact"):
+        DIGESTS.find(database_store.database, name)
