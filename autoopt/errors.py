@@ -30,8 +30,8 @@ class AutooptError(Exception):
         self.what = what
         self.where = where
         self.remedy = remedy
-        text = f"{where}: {what}" if where else what
-        super().__init__(one_line(f"{text}; {remedy}" if remedy else text))
+        place_and_reason = ": ".join(filter(None, (where, what)))
+        super().__init__(one_line("; ".join(filter(None, (place_and_reason, remedy)))))
 
 
 class InputError(AutooptError):
@@ -116,7 +116,7 @@ class ErrorRecord:
         """The line that users see: `where: what; remedy`, after the class name if it is outside the error family."""
         if self.expected:
             return str(self.to_exception())
-        return f"{self.type}: {self.what}" if self.what else self.type
+        return ": ".join(filter(None, (self.type, self.what)))
 
 
 _FAMILY: dict[str, ErrorClass] = {

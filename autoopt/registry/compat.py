@@ -45,7 +45,9 @@ class Answer:
         if self.params:
             values = ", ".join(f"{name}: {json.dumps(value)}" for name, value in self.params.items())
             text += f" with, for example, {values}" if self.example else f" with {values}"
-        return f"{text} ({self.remark})" if self.remark else text
+        if self.remark:
+            text += f" ({self.remark})"
+        return text
 
     def to_json(self) -> dict[str, JsonValue]:
         """The answer as JSON, with its one-line form as `text`."""

@@ -88,7 +88,7 @@ class ParameterInfo:
             if typing.get_origin(self.annotation) is not Literal:
                 return f"must be {self.type}, not {value!r} ({one_line(error.errors()[0]['msg'])})"
             hint = did_you_mean(str(value), map(str, typing.get_args(self.annotation)))
-            return f"must be {self.type}, not {value!r}" + (f"; {hint}" if hint else "")
+            return "; ".join(filter(None, (f"must be {self.type}, not {value!r}", hint)))
         return None
 
 
@@ -159,9 +159,7 @@ class PassInfo:
             if parameter.name == name:
                 return parameter
             names.append(parameter.name)
-        remedy = did_you_mean(name, names)
-        if not remedy:
-            remedy = f"it has: {', '.join(names)}" if names else "it has no parameters"
+        remedy = did_you_mean(name, names) or f"it has: {', '.join(names) or 'none'}"
         raise InputError(f"pass {self.name!r} has no parameter {name!r}", remedy=remedy)
 
 

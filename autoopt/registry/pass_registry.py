@@ -87,11 +87,13 @@ class Registry:
                 aliases.setdefault(alias, registered)
         if name in aliases:
             return aliases[name]
-        answer = answers().get(name)
-        if answer is not None and len(answer.passes) == 1:
-            return answer.passes[0]
-        hint = answer.hint if answer is not None else did_you_mean(name, [*names, *aliases])
-        raise InputError(f"unknown pass {name!r}", remedy=hint or "'autoopt passes list' shows all")
+        hint = did_you_mean(name, [*names, *aliases]) or "'autoopt passes list' shows all"
+        if name in answers():
+            answer = answers()[name]
+            if len(answer.passes) == 1:
+                return answer.passes[0]
+            hint = answer.hint
+        raise InputError(f"unknown pass {name!r}", remedy=hint)
 
     def info(self, name: str, accelerator: Accelerator | None = None) -> PassInfo:
         """The frozen description of a pass for an accelerator.
@@ -103,16 +105,19 @@ class Registry:
         origin = self.origins.get(registered, "built-in")
         info = describe(registered, self.get(registered), accelerator)
         info = replace(info, origin=origin, source_digest=self.releases.get(origin, ""))
-        answer = answers().get(name) if name != registered else None
-        return info if answer is None else replace(info, presets=answer.presets)
+        if name != registered and name in answers():
+            return replace(info, presets=answers()[name].presets)
+        return info
 
     def _load_plugins(self) -> None:
         if self._plugins_loaded:
             return
         self._plugins_loaded = True
         for point in importlib.metadata.entry_points(group="autoopt.passes"):
-            origin = f"plug-in {point.dist.name}" if point.dist else f"plug-in {point.value}"
-            self.releases[origin] = f"{point.dist.name} {point.dist.version}" if point.dist else ""
+            origin = f"plug-in {point.value}"
+            if point.dist is not None:
+                origin = f"plug-in {point.dist.name}"
+                self.releases[origin] = f"{point.dist.name} {point.dist.version}"
             before = set(self.loaded)
             try:
                 code = point.load()

@@ -281,7 +281,9 @@ class Conditional(ByParents[Branch], SearchParameter):
         def changed(branch: Branch) -> Branch:
             if isinstance(branch, Conditional):
                 return branch.map(change)
-            return change(branch) if isinstance(branch, SearchParameter) else branch
+            if isinstance(branch, SearchParameter):
+                return change(branch)
+            return branch
 
         support = {values: changed(branch) for values, branch in self.support}
         return Conditional(self.parents, support, changed(self.default))

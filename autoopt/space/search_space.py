@@ -174,7 +174,9 @@ class _Block:
 
     @property
     def count(self) -> int:
-        return self.raw_count if self.valid is None else len(self.valid)
+        if self.valid is None:
+            return self.raw_count
+        return len(self.valid)
 
     def raw_point(self, index: int) -> Point:
         """The point at a raw index; nodes without search parameters are omitted."""
@@ -195,4 +197,6 @@ class _Block:
         if self.valid is None:
             return raw
         position = bisect_left(self.valid, raw)
-        return position if position < len(self.valid) and self.valid[position] == raw else None
+        if self.valid[position : position + 1] != (raw,):
+            return None
+        return position

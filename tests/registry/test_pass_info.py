@@ -71,7 +71,7 @@ def test_an_unknown_parameter_suggests_the_nearest_or_lists_all() -> None:
         with pytest.raises(InputError) as error:
             info.parameter(name)
         assert error.value.remedy == remedy
-    with pytest.raises(InputError, match="it has no parameters"):
+    with pytest.raises(InputError, match="it has: none"):
         PassInfo("p", "f", "s").parameter("x")
 
 

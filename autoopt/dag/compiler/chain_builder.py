@@ -114,12 +114,14 @@ class ChainBuilder:
                 setting = item.settings.get(parameter.name)
                 by_default = setting is None and item.searches_all(self.spec.search.params)
                 requested = setting.values.values() if isinstance(setting, Searched) else ()
-                searched = self.spaces[node].search.get(parameter.name)
-                remaining = searched.all_values() if searched is not None else ()
                 for value, reason in parameter.withdrawn:
                     intended = by_default or isinstance(setting, OwnSearch) or value in requested
-                    if intended and value not in remaining:
+                    if intended and value not in self._searched_values(node, parameter.name):
                         yield CutValue(chain_id, node, parameter.name, value, reason)
+
+    def _searched_values(self, node: str, name: str) -> tuple[Value, ...]:
+        search = self.spaces[node].search
+        return search[name].all_values() if name in search else ()
 
     def _weight(self, nodes: tuple[str, ...], chain_id: str) -> float:
         weight = 1.0

@@ -106,7 +106,9 @@ class PathRules:
 
     @staticmethod
     def _next_position(node: str, chain: tuple[str, ...], position: int) -> int:
-        return position + 1 if 0 <= position < len(chain) and chain[position] == node else -1
+        if position < 0 or chain[position : position + 1] != (node,):
+            return -1
+        return position + 1
 
     def inserted(self, node: str, present: frozenset[str]) -> tuple[tuple[PassInfo, ...], str]:
         """The required passes to insert before `node`, or the reason why that is impossible."""

@@ -169,8 +169,7 @@ class Plan:
     def to_json(self, limit: int | None = DEFAULT_LIMIT) -> dict[str, JsonValue]:
         """The plan as JSON, with at most `limit` chains and pruned chains; the counts include all of them."""
         chains = list(self.chains(limit))
-        aliases = {node: alias.to_json() for node, alias in self.aliases.items()}
-        return {
+        data: dict[str, JsonValue] = {
             "dag": self.name,
             "digest": self.digest,
             "chain_count": self.chain_count,
@@ -186,10 +185,12 @@ class Plan:
             "cut": [cut.to_json() for chain in chains for cut in chain.cuts],
             "warnings": list(self.warnings),
             "nodes": {node: self.pass_info(node).name for node in self.spec.passes},
-            **({"aliases": aliases} if aliases else {}),
-            "decided": to_json(self.decisions),
-            "learned": self._learned_json(chains),
         }
+        if self.aliases:
+            data["aliases"] = {node: alias.to_json() for node, alias in self.aliases.items()}
+        data["decided"] = to_json(self.decisions)
+        data["learned"] = self._learned_json(chains)
+        return data
 
     def _learned_json(self, chains: Sequence[Chain]) -> list[JsonValue]:
         """The chains that earlier runs prefer, with their weights and the points to try first."""

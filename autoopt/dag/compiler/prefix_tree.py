@@ -75,7 +75,8 @@ class PrefixTree:
         self.prefix_nodes = 0
         for cell in reversed(list(self._cells_in_order())):
             self._mark(cell)
-            self.prefix_nodes += cell.paths if cell.keeps and cell is not self._root else 0
+            if cell.keeps and cell is not self._root:
+                self.prefix_nodes += cell.paths
 
     def _cells_in_order(self) -> Iterator[_Cell]:
         """Cells, parents first; cells that are added meanwhile included."""

@@ -83,7 +83,9 @@ def check_model(info: PassInfo, facts: Facts) -> Reason | None:
     model = facts.inspection
     if model is None or not info.needs_ops or set(info.needs_ops) & model.ops:
         return None
-    operators = info.needs_ops[0] if len(info.needs_ops) == 1 else f"one of {', '.join(info.needs_ops)}"
+    operators = ", ".join(info.needs_ops)
+    if len(info.needs_ops) > 1:
+        operators = f"one of {operators}"
     return Reason("inspection", f"needs {operators}; the model has none")
 
 
@@ -110,4 +112,6 @@ def _level(info: PassInfo) -> int:
     """The lowest level that allows the pass."""
     if info.tolerance == "lossy":
         return 3 if info.needs_data else 2
-    return 1 if info.tolerance == "equal" and not info.session_only else 0
+    if info.tolerance == "equal" and not info.session_only:
+        return 1
+    return 0

@@ -26,8 +26,7 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
         lines.append(f"... and {_number(plan.chain_count - len(chains), 'more chain')}")
     lines += _aliases(plan)
     for inserted in plan.inserted:
-        name = inserted.node if inserted.node == inserted.pass_name else f"{inserted.node} ({inserted.pass_name})"
-        lines.append(f"inserted: {name} before {inserted.before}")
+        lines.append(f"inserted: {_named(inserted.node, inserted.pass_name)} before {inserted.before}")
     if plan.decisions:
         lines += _proposal(plan, chains)
     else:
@@ -72,22 +71,26 @@ def _branches(plan: Plan, chains: Sequence[tuple[Chain, tuple[str, ...]]], inden
         if passes:
             groups.setdefault(passes[0], []).append((chain, passes[1:]))
     for index, (node, members) in enumerate(groups.items()):
-        is_last = index == len(groups) - 1
-        line = f"{indent}{'└─' if is_last else '├─'} {_label(plan, node)}"
+        corner, line_below = ("└─", "   ") if index == len(groups) - 1 else ("├─", "│  ")
+        line = f"{indent}{corner} {_label(plan, node)}"
         for chain, passes in members:
             if not passes:
                 points = _number(chain.points, "point") + _before_cuts(chain.points, chain.points_before)
                 line += f"  = {points}  {chain.id}"
         yield line
-        yield from _branches(plan, members, indent + ("   " if is_last else "│  "))
+        yield from _branches(plan, members, indent + line_below)
 
 
 def _label(plan: Plan, node: str) -> str:
-    name, count = plan.pass_info(node).name, plan.spaces[node].count
-    details = [name] if name != node else []
-    if count != 1:
-        details.append(f"x{count}")
-    return f"{node} ({', '.join(details)})" if details else node
+    count = plan.spaces[node].count
+    times = () if count == 1 else (f"x{count}",)
+    return _named(node, plan.pass_info(node).name, *times)
+
+
+def _named(node: str, *details: str) -> str:
+    """A node with the details that its id does not already say."""
+    new = [detail for detail in details if detail != node]
+    return f"{node} ({', '.join(new)})" if new else node
 
 
 def _before_cuts(points: int, before: int) -> str:
@@ -100,8 +103,10 @@ def _number(count: int, noun: str) -> str:
 
 def _aliases(plan: Plan) -> Iterator[str]:
     for node, alias in plan.aliases.items():
-        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
-        yield f"alias: {node}: {alias.written} is {alias.pass_name}" + (f" with {params}" if params else "")
+        text = f"alias: {node}: {alias.written} is {alias.pass_name}"
+        if alias.params:
+            text += " with " + ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
+        yield text
 
 
 def _proposal(plan: Plan, chains: Sequence[Chain]) -> Iterator[str]:

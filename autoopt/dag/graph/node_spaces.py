@@ -41,11 +41,14 @@ def file_digests(spec: DagSpec, info: PassInfo, space: NodeSpace) -> dict[str, s
     for parameter in info.parameters:
         if parameter.category not in ("path", "data"):
             continue
-        searched = space.search.get(parameter.name)
-        values = (space.fixed.get(parameter.name),) if searched is None else searched.all_values()
+        values: tuple[Value, ...] = (space.fixed.get(parameter.name),)
+        if parameter.name in space.search:
+            values = space.search[parameter.name].all_values()
         for value in values:
             if isinstance(value, str) and value:
-                path = Path(spec.data_path(value) if parameter.category == "data" else value)
+                path = Path(value)
+                if parameter.category == "data":
+                    path = Path(spec.data_path(value))
                 if path.exists():
                     digests[value] = digest_path(path)
     return digests

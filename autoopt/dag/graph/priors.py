@@ -8,7 +8,6 @@ from typing import Final, Literal, TypeAlias
 
 from autoopt.space import NodeSpace, Point, Value, same
 from autoopt.spec import DagSpec
-from autoopt.spec.priors import PreferSpec
 
 Kind: TypeAlias = Literal["prefer", "forbid", "require"]
 KINDS: Final[tuple[Kind, ...]] = ("prefer", "forbid", "require")
@@ -40,12 +39,16 @@ class Scope:
         """The scope as JSON; equal for equal scopes."""
         if self.chain is not None:
             return ["chain", *self.chain]
-        return None if self.nodes is None else ["nodes", *sorted(self.nodes)]
+        if self.nodes is not None:
+            return ["nodes", *sorted(self.nodes)]
+        return None
 
     def __str__(self) -> str:
         if self.chain is not None:
             return " -> ".join(self.chain)
-        return "every chain" if self.nodes is None else f"chains with {', '.join(sorted(self.nodes))}"
+        if self.nodes is not None:
+            return f"chains with {', '.join(sorted(self.nodes))}"
+        return "every chain"
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Prior:
         if self.origin != "user":
             return self.reason
         rule = {"forbid": "excluded by 'forbid'", "require": "excluded by 'require'", "prefer": "preferred"}[self.kind]
-        return f"{rule}: {self.reason}" if self.reason else rule
+        return ": ".join(filter(None, (rule, self.reason)))
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,8 @@ class Cut:
     @property
     def single(self) -> tuple[str, str, Value] | None:
         """(node, parameter, value) if the cut is about one value; None if it is about a combination."""
-        assignments = list(self.assignments())
-        return assignments[0] if len(assignments) == 1 else None
+        assignment, *others = self.assignments()
+        return None if others else assignment
 
     def assignments(self) -> Iterator[tuple[str, str, Value]]:
         """(node, parameter, value) of each of the values."""
@@ -98,8 +101,10 @@ def user_priors(spec: DagSpec) -> tuple[Prior, ...]:
     priors = []
     for kind in KINDS:
         for item in getattr(spec, kind):
-            scope = Scope(item.chain, None if item.nodes is None else frozenset(item.nodes))
-            weight = item.weight if isinstance(item, PreferSpec) else 1.0
+            scope = Scope(chain=item.chain)
+            if item.nodes is not None:
+                scope = Scope(nodes=frozenset(item.nodes))
+            weight = getattr(item, "weight", 1.0)
             priors.append(Prior(kind, scope, item.values, weight, item.reason))
     return tuple(priors)
 

@@ -78,7 +78,9 @@ def _closest(stage: Sequence[str | None], nodes: Mapping[str, Template], passes:
     for node in stage:
         if node is not None and nodes[node].pass_name in passes:
             return node
-    return None if None in stage or not stage else stage[0]
+    if not stage or None in stage:
+        return None
+    return stage[0]
 
 
 def _priors(
