@@ -1,0 +1,87 @@
+"""The processes of `autoopt serve`: what is refused before anything starts, and what ends at exit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.server.connection import DEFAULTS, NOTE, write_note
+from autoopt.orchestrate.server.supervisor import END_SIGNALS, Supervisor
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that a supervisor sets are removed afterwards."""
+    for name in ("PREFECT_API_URL", "PREFECT_SERVER_API_AUTH_STRING", "AUTOOPT_HOME", "PREFECT_HOME", *DEFAULTS):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    with Supervisor(tmp_path, say=lambda text: None) as opened:
+        yield opened
+
+
+def test_signals_interrupt_inside_and_are_restored_afterwards(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in END_SIGNALS]
+    for number in END_SIGNALS:
+        with pytest.raises(KeyboardInterrupt), Supervisor(tmp_path):
+            signal.raise_signal(number)
+    assert [signal.getsignal(number) for number in END_SIGNALS] == before
+
+
+def test_processes_inherit_the_home(supervisor: Supervisor, tmp_path: Path) -> None:
+    assert os.environ["AUTOOPT_HOME"] == str(tmp_path)
+    assert os.environ["PREFECT_HOME"] == str(tmp_path / "prefect")
+    assert supervisor.log("server") == tmp_path / "logs" / "server.log"
+    assert supervisor.log("server").parent.is_dir()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_an_address_that_others_reach_needs_a_password(tmp_path: Path, host: str) -> None:
+    reason = "no password is set; set PREFECT_SERVER_API_AUTH_STRING"
+    with pytest.raises(InputError, match=reason), Supervisor(tmp_path, host) as supervisor:
+        supervisor.server()
+
+
+def test_a_taken_port_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        reason = f"cannot listen on port {port} .*; choose another --port"
+        with pytest.raises(InputError, match=reason), Supervisor(tmp_path, port=port) as supervisor:
+            supervisor.server()
+    assert not (tmp_path / NOTE).exists()
+    assert not [child for child in psutil.Process().children() if "prefect" in " ".join(child.cmdline())]
+
+
+def test_an_external_server_has_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://user:canary@127.0.0.1:9/api")
+    with pytest.raises(SystemFailure) as caught, Supervisor(tmp_path) as supervisor:
+        supervisor.server()
+    assert str(caught.value) == "http://127.0.0.1:9/api: the Prefect server does not answer"
+    assert "canary" not in str(caught.value)
+
+
+def test_the_note_of_this_process_is_removed_at_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = psutil.Process().cmdline()
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda process: [*command, "serve"])
+    with Supervisor(tmp_path):
+        write_note(tmp_path, "http://127.0.0.1:4200/api")
+    assert not (tmp_path / NOTE).exists()
+
+
+def test_the_note_of_another_process_stays(tmp_path: Path) -> None:
+    (tmp_path / NOTE).write_text("{}")
+    with Supervisor(tmp_path):
+        pass
+    assert (tmp_path / NOTE).exists()
