@@ -1,0 +1,45 @@
+"""Models, data and a fake machine for tests of measuring."""
+
+from __future__ import annotations
+
+import builders
+import numpy as np
+import pytest
+from fake_machine import Machine
+from measure_helpers import run
+
+from autoopt.measure.latency import timing
+from autoopt.model import io
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, str]:
+    """A source model, an equal copy, one with other weights, and labelled data that the source gets right."""
+    root = tmp_path_factory.mktemp("models")
+    source = builders.mlp()
+    paths = {
+        "source": io.save(source, root / "source"),
+        "copy": io.save(source, root / "copy"),
+        "other": io.save(builders.mlp(seed=1), root / "other"),
+    }
+    inputs = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
+    labels = run(paths["source"], inputs).argmax(1)
+    np.savez(root / "data.npz", x=inputs, labels=labels)
+    np.savez(root / "unlabelled.npz", x=inputs)
+    return {
+        **{n: str(p) for n, p in paths.items()},
+        "data": str(root / "data.npz"),
+        "plain": str(root / "unlabelled.npz"),
+    }
+
+
+@pytest.fixture
+def machine(monkeypatch) -> Machine:
+    """A machine whose clock moves only when a model runs on it."""
+    machine = Machine()
+    timing.timer_overhead()  # measured on the real clock
+    monkeypatch.setattr("time.perf_counter_ns", machine.clock)
+    monkeypatch.setattr("time.monotonic", lambda: machine.now / 1e9)
+    monkeypatch.setattr(timing.ThreadUsage, "now", machine.usage)
+    monkeypatch.setattr(timing, "timer_overhead", lambda: 0.0)
+    return machine

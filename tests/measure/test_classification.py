@@ -1,0 +1,106 @@
+"""Metrics of classifiers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoopt.errors import InputError
+from autoopt.measure.quality import classification
+from autoopt.measure.quality.classification import accuracy, auc, class_axis, class_ids, classes, f1, top_accuracy
+
+RNG = np.random.default_rng(0)
+LABELS = RNG.integers(0, 4, 60)
+SCORES = RNG.normal(size=(60, 4)) + 2 * np.eye(4)[LABELS]
+ALL = np.arange(60)
+
+
+def test_the_highest_score_is_the_predicted_class() -> None:
+    np.testing.assert_array_equal(accuracy([SCORES], LABELS), SCORES.argmax(1) == LABELS)
+
+
+def test_ids_are_used_as_they_are() -> None:
+    assert accuracy([LABELS], LABELS).all()
+    assert accuracy([np.array(["a", "b"], object)], np.array(["a", "c"])).tolist() == [True, False]
+
+
+def test_a_single_score_is_a_probability_or_a_logit() -> None:
+    labels = np.array([0, 1])
+    assert classes(np.array([0.4, 0.6]), labels).tolist() == [0, 1]
+    assert classes(np.array([-3.0, 0.1]), labels).tolist() == [0, 1]
+
+
+def test_scores_that_are_not_finite_are_wrong() -> None:
+    scores = np.eye(2)
+    scores[0, 1] = np.nan
+    assert accuracy([scores], np.array([0, 1])).tolist() == [False, True]
+
+
+def test_each_pixel_has_a_label() -> None:
+    scores = np.zeros((2, 3, 4, 4))
+    scores[:, 1] = 1
+    right = accuracy([scores], np.ones((2, 4, 4), int))
+    assert right.shape == (2, 4, 4)
+    assert right.all()
+
+
+@given(st.integers(1, 6))
+def test_more_guesses_are_never_worse(count: int) -> None:
+    fewer, more = (top_accuracy([SCORES], LABELS, n) for n in (count, count + 1))
+    assert (fewer <= more).all()
+
+
+def test_one_guess_is_accuracy_and_all_guesses_are_right() -> None:
+    np.testing.assert_array_equal(top_accuracy([SCORES], LABELS, 1), accuracy([SCORES], LABELS))
+    assert top_accuracy([SCORES], LABELS, 99).all()
+
+
+def test_statistics_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+    assert f1([SCORES], LABELS)(ALL) == pytest.approx(f1_score(LABELS, SCORES.argmax(1), average="macro"))
+    one_hot = np.eye(4)[LABELS]
+    assert auc([SCORES], LABELS)(ALL) == pytest.approx(roc_auc_score(one_hot, SCORES, average="macro"))
+    precision = classification.mean_precision([SCORES], LABELS)(ALL)
+    assert precision == pytest.approx(average_precision_score(one_hot, SCORES, average="macro"))
+
+
+def test_two_classes_may_have_a_single_score() -> None:
+    labels = LABELS % 2
+    one = auc([SCORES[:, :1]], labels)(ALL)
+    assert one == pytest.approx(1 - auc([-SCORES[:, :1]], labels)(ALL))
+
+
+def test_resamples_with_one_class_are_undefined() -> None:
+    with pytest.raises(ValueError, match="two classes"):
+        auc([SCORES], LABELS)(np.flatnonzero(LABELS == 1))
+    with pytest.raises(ValueError, match="true class"):
+        classification.mean_precision([SCORES], np.zeros((60, 4), int))(ALL)
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "axis"),
+    [((5, 3, 8, 8), (5, 8, 8), 1), ((5, 8, 3), (5, 8), 2), ((5, 3), (5,), 1), ((5, 2), (5, 2), 1)],
+)
+def test_the_axis_of_the_classes_is_the_one_that_labels_lack(
+    scores: tuple[int, ...], labels: tuple[int, ...], axis: int
+) -> None:
+    assert class_axis(np.zeros(scores), np.zeros(labels)) == axis
+
+
+def test_texts_are_classes_in_sorted_order() -> None:
+    assert class_ids(np.array(["cat", "ant", "cat"], object), 2).tolist() == [1, 0, 1]
+    assert class_ids(LABELS, 99) is LABELS
+    with pytest.raises(InputError, match="2 different texts, the scores are of 3 classes"):
+        class_ids(np.array(["cat", "ant"], object), 3)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    with pytest.raises(InputError, match="do not fit labels"):
+        classes(np.zeros(3, int), np.zeros(4))
+    with pytest.raises(InputError, match="no output holds floats"):
+        auc([LABELS], LABELS)
+    with pytest.raises(InputError, match="one class per item"):
+        auc([SCORES], np.zeros((60, 2), int))

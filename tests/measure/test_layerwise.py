@@ -1,0 +1,62 @@
+"""Two models compared layer by layer."""
+
+from __future__ import annotations
+
+import builders
+import onnx
+import pytest
+from onnx import helper
+
+from autoopt.measure.layerwise import compare_models
+from autoopt.model import io
+
+
+def test_the_first_layer_that_differs_is_named(tmp_path):
+    source, changed = builders.mlp(), builders.mlp()
+    weights = onnx.numpy_helper.to_array(changed.graph.initializer[2]).copy()
+    changed.graph.initializer[2].CopyFrom(onnx.numpy_helper.from_array(-weights, "w2"))
+    paths = [str(io.save(m, tmp_path / n)) for m, n in ((source, "a"), (changed, "b"))]
+    found = compare_models({"source": {"path": paths[0]}, "candidate": {"path": paths[1]}})
+    assert [t["name"] for t in found["tensors"]] == ["h", "r", "s", "y"]
+    assert found["first_different"] == "s"
+    assert found["tensors"][0]["max_abs_error"] == 0
+    same = compare_models({"source": {"path": paths[0]}, "candidate": {"path": paths[0]}})
+    assert same["first_different"] is None
+    assert same["outputs"][0]["cosine"] == pytest.approx(1.0)
+
+
+def test_outputs_of_every_kind_are_compared(tmp_path):
+    def labelled(word: str, parts: int) -> str:
+        nodes = [
+            helper.make_node(
+                "LabelEncoder", ["n"], ["label"], domain="ai.onnx.ml", keys_int64s=[0], values_strings=[word],
+                default_string=word,
+            ),
+            helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1),
+            helper.make_node("Concat", ["x"] * parts, ["wide"], axis=1),
+        ]  # fmt: skip
+        outputs = [
+            helper.make_tensor_value_info("label", onnx.TensorProto.STRING, [1]),
+            helper.make_tensor_sequence_value_info("parts", onnx.TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("wide", onnx.TensorProto.FLOAT, [1, 4 * parts]),
+        ]
+        inputs = [
+            helper.make_tensor_value_info("n", onnx.TensorProto.INT64, [1]),
+            helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 4]),
+        ]
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+        graph = helper.make_graph(nodes, "g", inputs, outputs)
+        return str(io.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / f"{word}{parts}"))
+
+    found = compare_models({"source": {"path": labelled("a", 2)}, "candidate": {"path": labelled("b", 3)}})
+    label, parts, wide = found["outputs"]
+    assert (label["note"], label["top1_agreement"], label["cosine"]) == ("not numbers", 0.0, None)
+    assert (parts["note"], parts["shape"], parts["max_abs_error"]) == ("", [4], 0.0)
+    assert wide["note"] == "1x8 and 1x12"
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    path = str(io.save(builders.mlp(), tmp_path))
+    (tmp_path / "broken.onnx").write_bytes(b"no model at all")
+    with pytest.raises(io.Unreadable, match="not an ONNX model"):
+        compare_models({"source": {"path": path}, "candidate": {"path": str(tmp_path / "broken.onnx")}})

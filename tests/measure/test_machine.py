@@ -1,0 +1,75 @@
+"""The load of other processes, and waiting for a quiet machine."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from autoopt.measure.latency import machine
+from autoopt.measure.latency.machine import BUSY, Reading, describe, frequency, others_load, wait_for_quiet
+
+
+def test_the_load_of_others_is_all_work_less_our_own() -> None:
+    before, after = Reading(10.0, 100.0, 5.0), Reading(12.0, 105.0, 6.0)
+    assert others_load(before, after) == pytest.approx(2.0)
+
+
+def test_the_load_of_others_is_never_negative() -> None:
+    assert others_load(Reading(0.0, 0.0, 0.0), Reading(1.0, 0.5, 0.6)) == 0.0
+
+
+def test_a_load_that_cannot_be_measured_is_unknown() -> None:
+    unknown = Reading(0.0, -1.0, 0.0)
+    assert others_load(unknown, Reading(9.0, 3.0, 0.0)) is None
+    assert others_load(Reading(0.0, 0.0, 0.0), Reading(0.01, 0.0, 0.0)) is None
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """Loads that the next samples find, on a clock that moves a second with each reading."""
+    loads: list[float | None] = []
+    clock = iter(range(1000))
+    monkeypatch.setattr(machine.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(machine.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(machine, "others_load", lambda before, after: loads.pop(0))
+    return loads
+
+
+def test_waiting_ends_when_the_machine_is_quiet(load: list[float | None]) -> None:
+    load += [3.0, 1.0, BUSY, 9.0]
+    assert wait_for_quiet(1000.0)["quiet"] is True
+    assert load == [9.0]
+
+
+def test_waiting_ends_at_its_limit(load: list[float | None]) -> None:
+    load += [3.0] * 50
+    result = wait_for_quiet(6.0)
+    assert result["quiet"] is False
+    assert len(load) > 40
+
+
+def test_an_unknown_load_is_not_waited_for(load: list[float | None]) -> None:
+    load += [None, 1.0]
+    assert wait_for_quiet(6.0)["quiet"] is None
+    assert load == [1.0]
+
+
+def test_a_limit_of_zero_skips_the_check(load: list[float | None]) -> None:
+    assert wait_for_quiet(0.0)["quiet"] is None
+
+
+def test_a_description_is_json_with_the_cores() -> None:
+    description = describe()
+    assert json.loads(json.dumps(description)) == description
+    assert description["cores"] == os.cpu_count()
+    assert frequency() is None or frequency() > 0  # type: ignore[operator]
+
+
+def test_a_reading_moves_forward() -> None:
+    before = Reading.now()
+    sum(range(200_000))
+    after = Reading.now()
+    assert after.clock > before.clock
+    assert after.process > before.process

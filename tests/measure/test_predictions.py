@@ -1,0 +1,115 @@
+"""The outputs of models as task metrics take them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builders
+import numpy as np
+import pytest
+from onnx import helper
+
+from autoopt.data import DataConfig
+from autoopt.data.dataset import DataSet
+from autoopt.errors import InputError
+from autoopt.measure.quality import predictions as module
+from autoopt.measure.quality.predictions import outputs_of, predictions, stack_or_list, subset
+from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.model import io
+
+DATA = DataSet({"x": np.arange(6, dtype=np.float32).reshape(3, 2)})
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[object]]:
+    empty: dict[str, list[object]] = {}
+    monkeypatch.setattr(module, "_cache", empty)
+    return empty
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> ModelFile:
+    """`x` [n, 2] -> `a` = -x and `b` = |x|."""
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["x"], ["b"])]
+    outputs = [builders.tensor(name, ["n", 2]) for name in "ab"]
+    proto = builders.model(nodes, [builders.tensor("x", ["n", 2])], outputs, {})
+    return ModelFile(str(io.save(proto, tmp_path)))
+
+
+def test_outputs_have_items_along_the_first_axis(model: ModelFile) -> None:
+    a, b = predictions(MeasureRequest(model), model, DATA)
+    np.testing.assert_array_equal(a, -DATA.columns["x"])
+    np.testing.assert_array_equal(b, DATA.columns["x"])
+
+
+@pytest.mark.parametrize("chosen", ["b", 1])
+def test_the_chosen_output_comes_first(model: ModelFile, chosen: str | int) -> None:
+    request = MeasureRequest(model, settings=MeasurementSettings(task_output=chosen))
+    first, second = predictions(request, model, DATA)
+    np.testing.assert_array_equal(first, DATA.columns["x"])
+    np.testing.assert_array_equal(second, -DATA.columns["x"])
+
+
+@pytest.mark.parametrize("chosen", ["c", 2, -1])
+def test_an_output_that_the_model_lacks_is_named(model: ModelFile, chosen: str | int) -> None:
+    request = MeasureRequest(model, settings=MeasurementSettings(task_output=chosen))
+    with pytest.raises(InputError, match=f"no output {chosen!r}; the model has: a, b"):
+        predictions(request, model, DATA)
+
+
+def test_a_post_processor_makes_the_only_prediction(model: ModelFile, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from autoopt.data import register_post_process\n"
+        "@register_post_process('total')\n"
+        "def total(outputs):\n"
+        "    return outputs[1].sum()\n"
+    )
+    np.savez(tmp_path / "data.npz", x=DATA.columns["x"])
+    config = {"path": str(tmp_path / "data.npz"), "post_process": "total", "user_script": str(script)}
+    from autoopt.data.opening import open_data
+
+    data = DataConfig.parse(config)
+    (total,) = predictions(MeasureRequest(model, data=data), model, open_data(data))
+    np.testing.assert_array_equal(total, [1, 5, 9])
+
+
+def test_only_outputs_of_the_source_are_cached(model: ModelFile, cache: dict[str, list[object]]) -> None:
+    other = ModelFile(model.path, {"enable_mem_pattern": False})
+    request = MeasureRequest(other, model)
+    outputs_of(request, other, DATA)
+    assert not cache
+    first = outputs_of(request, model, DATA)
+    assert outputs_of(request, model, DATA) is first
+
+
+def test_the_cache_is_limited(
+    model: ModelFile, monkeypatch: pytest.MonkeyPatch, cache: dict[str, list[object]]
+) -> None:
+    monkeypatch.setattr(module, "CACHE_BYTES", 100)
+    for batch in (1, 2, 3):
+        request = MeasureRequest(model, model, settings=MeasurementSettings(batch_size=batch))
+        outputs_of(request, model, DATA)
+    assert len(cache) < 3
+
+
+def test_a_subset_is_the_same_for_every_model_and_not_the_first_items(model: ModelFile) -> None:
+    data = DataSet({"x": np.arange(100.0)})
+    request = MeasureRequest(model)
+    chosen = subset(request, data, 10).columns["x"]
+    np.testing.assert_array_equal(chosen, subset(request, data, 10).columns["x"])
+    assert chosen.max() > 20
+    assert subset(request, data, 100) is data
+
+
+def test_recurrent_items_stay_in_their_order(model: ModelFile) -> None:
+    request = MeasureRequest(model, settings=MeasurementSettings(state={"a": "x"}))
+    data = DataSet({"x": np.arange(100.0)})
+    np.testing.assert_array_equal(subset(request, data, 3).columns["x"], [0, 1, 2])
+
+
+def test_items_of_different_shapes_stay_a_list() -> None:
+    assert stack_or_list([np.ones((1, 2)), np.zeros((1, 2))]).shape == (2, 2)  # type: ignore[attr-defined]
+    assert isinstance(stack_or_list([np.ones((1, 2)), np.ones((1, 3))]), list)
+    assert stack_or_list([{"a": 1}]) == [{"a": 1}]

@@ -1,0 +1,136 @@
+"""The quality meters on real models."""
+
+from __future__ import annotations
+
+import builders
+import numpy as np
+import pytest
+from measure_helpers import ask, run
+from onnx import helper
+
+from autoopt.errors import InputError
+from autoopt.measure import worker
+from autoopt.measure.meters import meters_for
+from autoopt.model import io
+
+CLASSES = 4
+
+
+EACH = 300
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """A model that gives back its scores, one that always says class 0, and right answers sorted by class."""
+    folder = tmp_path_factory.mktemp("sorted")
+    paths = {}
+    for name, weights in (("right", np.eye(CLASSES)), ("collapsed", np.eye(CLASSES)[:, [0] * CLASSES])):
+        if name == "collapsed":
+            weights[:, 1:] = -1
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+        x, y = builders.tensor("x", ["n", CLASSES]), builders.tensor("y", ["n", CLASSES])
+        paths[name] = str(io.save(builders.model(nodes, [x], [y], {"w": weights.astype(np.float32)}), folder / name))
+    labels = np.repeat(np.arange(CLASSES), EACH)
+    np.savez(folder / "data.npz", x=np.eye(CLASSES, dtype=np.float32)[labels] + 0.1, labels=labels)
+
+    def ask(function, metric, candidate="collapsed", **settings):
+        state = settings.pop("fed_back", {})
+        return getattr(worker, function)(
+            {
+                "candidate": {"path": paths[candidate]},
+                "source": {"path": paths["right"]},
+                "metrics": [metric],
+                "data": {"path": str(folder / "data.npz"), **state},
+                "settings": settings,
+            }
+        )
+
+    return ask
+
+
+def test_a_candidate_that_collapsed_to_the_first_class_does_not_hold(asked):
+    wanted = [{"metric": "accuracy", "max_drop": 0.1}]
+    settings = {"sequential": True, "constraints": wanted}
+    found = asked("task", "accuracy", **settings)
+    assert found["details"]["items"] < found["details"]["of"] == CLASSES * EACH
+    assert found["details"]["drops"]["accuracy"]["low"] > 0.1
+    assert found["source_metrics"]["accuracy"]["value"] == 1.0
+    whole = asked("task", "accuracy")
+    assert whole["details"]["drops"]["accuracy"]["value"] == pytest.approx(1 - 1 / CLASSES)
+    assert asked("task", "accuracy", **settings) == found
+
+
+def test_fidelity_sees_every_class(asked):
+    assert asked("fidelity", "top1_agreement")["metrics"]["top1_agreement"]["value"] < 0.5
+    assert asked("fidelity", "top1_agreement", candidate="right")["metrics"]["top1_agreement"]["value"] == 1.0
+
+
+def test_accuracy_and_its_paired_drop(files):
+    found = ask("task", files, "other", ["accuracy", "f1"])
+    labels = np.load(files["data"])["labels"]
+    expected = np.mean(run(files["other"], np.load(files["data"])["x"]).argmax(1) == labels)
+    assert found["metrics"]["accuracy"]["value"] == pytest.approx(expected)
+    assert found["details"]["drops"]["accuracy"]["value"] == pytest.approx(1 - expected)
+    assert found["details"]["items"] == 60
+
+
+def test_a_sequential_test_stops_at_the_first_subset_that_decides(files, tmp_path):
+    x = np.tile(np.load(files["data"])["x"], (20, 1))
+    np.savez(tmp_path / "many.npz", x=x, labels=np.tile(np.load(files["data"])["labels"], 20))
+    many = {**files, "many": str(tmp_path / "many.npz")}
+    wanted = [{"metric": "accuracy", "max_drop": 0.05}]
+    found = ask("task", many, "other", ["accuracy"], data="many", sequential=True, constraints=wanted)
+    assert found["details"]["items"] < found["details"]["of"] == 1200
+    whole = ask("task", many, "other", ["accuracy"], data="many", sequential=True, constraints=[])
+    assert whole["details"]["items"] == 1200
+
+
+def test_task_metrics_without_labels_are_an_error(files):
+    with pytest.raises(InputError, match="labelled"):
+        ask("task", files, "source", ["accuracy"], data="plain")
+
+
+def test_fidelity_works_on_data_and_on_synthetic_inputs(files):
+    for data in ("plain", None):
+        same = ask("fidelity", files, "copy", ["cosine", "max_abs_error", "top1_agreement"], data=data)
+        assert same["metrics"]["cosine"]["value"] == pytest.approx(1.0)
+        assert same["metrics"]["max_abs_error"]["value"] == 0.0
+        other = ask("fidelity", files, "other", ["cosine", "top1_agreement"], data=data)
+        assert other["metrics"]["cosine"]["value"] < 0.999
+        assert set(other["details"]["outputs"]) == {"y"}
+
+
+def test_equal_graphs_with_other_external_data_are_not_the_same_model(tmp_path):
+    paths = [str(io.save(builders.mlp(width=400), tmp_path / name, external=True)) for name in ("a", "b")]
+    weights = tmp_path / "b" / "model.onnx.data"
+    weights.write_bytes((-np.frombuffer(weights.read_bytes(), np.float32)).tobytes())
+    payload = {"candidate": {"path": paths[1]}, "source": {"path": paths[0]}, "metrics": ["cosine"]}
+    assert worker.fidelity(payload)["metrics"]["cosine"]["value"] < 0.999
+
+
+def test_custom_metrics_of_a_user_script(files, tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from autoopt.measure.quality.custom import register_metric\n"
+        "@register_metric('half_right', unit='fraction')\n"
+        "def half_right(outputs, labels):\n"
+        "    'Half a point for each right item.'\n"
+        "    return 0.5 * (outputs[0].argmax(-1) == labels)\n"
+        "@register_metric('one_number', direction='minimize')\n"
+        "def one_number(outputs, labels):\n"
+        "    return 7\n"
+    )
+    payload = {
+        "candidate": {"path": files["other"]},
+        "source": {"path": files["source"]},
+        "metrics": ["half_right", "one_number"],
+        "data": files["data"],
+        "user_script": str(script),
+    }
+    found = worker.custom(payload)
+    assert found["source_metrics"]["half_right"]["value"] == 0.5
+    assert found["metrics"]["one_number"] == {"value": 7.0, "low": 7.0, "high": 7.0}
+    assert found["details"]["drops"]["half_right"]["value"] > 0
+    assert [m.name for m in meters_for(["half_right", "size"], custom=["half_right"])] == ["size", "custom"]
+    with pytest.raises(InputError, match="no custom metric"):
+        worker.custom({**payload, "metrics": ["half_rihgt"]})

@@ -1,0 +1,97 @@
+"""Metrics of sequences of words and tokens."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoopt.errors import InputError
+from autoopt.measure.quality.sequences import IGNORED, edits, log_likelihood, perplexity, word_error_rate, words
+
+SEQUENCES = st.lists(st.integers(0, 3), max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "truth", "distance"),
+    [("kitten", "sitting", 3), ("", "abc", 3), ("abc", "", 3), ("abc", "abc", 0), ("ab", "ba", 2)],
+)
+def test_edits_are_the_levenshtein_distance(predicted: str, truth: str, distance: int) -> None:
+    assert edits(list(predicted), list(truth)) == (distance, len(truth))
+
+
+@given(SEQUENCES, SEQUENCES, SEQUENCES)
+def test_edits_are_a_distance(one: list[int], two: list[int], three: list[int]) -> None:
+    between = edits(one, two)[0]
+    assert between == edits(two, one)[0]
+    assert (between == 0) == (one == two)
+    assert abs(len(one) - len(two)) <= between <= max(len(one), len(two))
+    assert edits(one, three)[0] <= between + edits(two, three)[0]
+
+
+def test_texts_are_split_at_spaces() -> None:
+    assert words("the  cat sat") == ["the", "cat", "sat"]
+    assert words(np.array(["the cat", "sat"], object)) == ["the", "cat", "sat"]
+
+
+def test_negative_ids_are_padding() -> None:
+    assert words(np.array([4, 2, -1, -100])) == [4, 2]
+
+
+def test_scores_become_the_best_path_of_ctc() -> None:
+    path = [0, 1, 1, 0, 1, 2, 2, 0]
+    assert words(np.eye(3)[path]) == [1, 1, 2]
+
+
+def test_word_error_rate_is_over_the_words_of_the_labels() -> None:
+    outputs = [np.array(["the cat sat", "a dog"], object)]
+    statistic = word_error_rate(outputs, np.array(["the cat sat down", "a dog"], object))
+    assert statistic(np.array([0, 1])) == pytest.approx(1 / 6)
+    assert statistic(np.array([1, 1])) == 0.0
+
+
+def test_word_error_rate_without_words_is_undefined() -> None:
+    with pytest.raises(ValueError, match="words"):
+        word_error_rate([np.array(["a"], object)], np.array([""], object))(np.array([0]))
+
+
+def test_the_likelihood_counts_only_labelled_tokens() -> None:
+    logits = np.log(np.array([[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]]))
+    sums = log_likelihood(logits, np.array([[0, IGNORED]]))
+    assert sums.tolist() == [[pytest.approx(math.log(0.5)), 1]]
+
+
+def test_large_scores_do_not_overflow() -> None:
+    assert np.isfinite(log_likelihood(np.full((1, 2, 3), 1e4), np.zeros((1, 2), int))).all()
+
+
+def test_perplexity_of_even_guesses_is_the_size_of_the_vocabulary() -> None:
+    statistic = perplexity([np.zeros((2, 3, 7))], np.ones((2, 3), int))
+    assert statistic(np.array([0, 1])) == pytest.approx(7.0)
+
+
+def test_perplexity_stays_finite() -> None:
+    scores = np.array([[[0.0, -1e6]]])
+    assert math.isfinite(perplexity([scores], np.array([[1]]))(np.array([0])))
+
+
+def test_perplexity_without_labels_is_undefined() -> None:
+    with pytest.raises(ValueError, match="label"):
+        perplexity([np.zeros((1, 2, 3))], np.full((1, 2), IGNORED))(np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros((1, 3), int), "one token id per position"),
+        (np.zeros((1, 2)), "one token id per position"),
+        (np.array([[0, 9]]), "range from 0 to 9, but the scores are of 3 tokens"),
+        (np.array([[0, -7]]), "range from -7"),
+    ],
+)
+def test_labels_that_are_no_token_ids_are_refused(labels: np.ndarray, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        perplexity([np.zeros((1, 2, 3))], labels)

@@ -1,0 +1,91 @@
+"""Replicas of a model and the blocks that are timed in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fake_machine import Machine
+
+from autoopt.measure.latency.subjects import LARGEST_BLOCK, LEAD, Subject, statistic
+
+
+def timed(machine: Machine, microseconds: float) -> tuple[Subject, int]:
+    """A subject with one block, and the number of inferences that the block took in all."""
+    calls = 0
+    make = machine.model(microseconds, noise=0)
+
+    def counting(number: int):
+        call = make(number)
+
+        def count() -> None:
+            nonlocal calls
+            calls += 1
+            call()
+
+        return count
+
+    subject = Subject(counting)
+    subject.add_replica(limit_ns=1e9)
+    before = calls
+    subject.time_block(0)
+    return subject, calls - before
+
+
+def test_a_replica_knows_what_its_start_cost(machine: Machine) -> None:
+    subject = Subject(machine.model(500, noise=0))
+    replica = subject.add_replica(limit_ns=1e9)
+    assert replica.cold_start == 1_000_000
+    assert replica.first_inference == 500_000
+    assert replica.warm.time == 500_000
+    assert subject.replicas == [replica]
+
+
+def test_the_first_inference_is_part_of_the_warm_up_limit(machine: Machine) -> None:
+    replica = Subject(machine.model(5000, noise=0)).add_replica(limit_ns=1e6)
+    assert replica.warm.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "count"), [(1, 4000), (0.5, LARGEST_BLOCK), (1000, 4), (5000, 3), (8000, 2), (50_000, 1)]
+)
+def test_a_block_lasts_about_four_milliseconds(machine: Machine, microseconds: float, count: int) -> None:
+    subject, _ = timed(machine, microseconds)
+    assert subject.repeats == count
+
+
+def test_a_block_starts_with_a_lead_in_of_three_milliseconds(machine: Machine) -> None:
+    subject, calls = timed(machine, 100)
+    assert calls - subject.repeats == LEAD // 100_000 + 1
+
+
+def test_long_inferences_need_no_lead_in(machine: Machine) -> None:
+    subject, calls = timed(machine, 300_000)
+    assert (subject.repeats, calls) == (1, 1)
+
+
+def test_each_replica_keeps_its_own_blocks(machine: Machine) -> None:
+    subject = Subject(machine.model(1000, noise=0))
+    for _ in range(2):
+        subject.add_replica(limit_ns=1e9)
+    subject.time_block(1)
+    assert [len(replica.blocks) for replica in subject.replicas] == [0, 1]
+
+
+def test_outliers_are_counted_and_are_part_of_their_mean(machine: Machine) -> None:
+    subject = Subject(machine.occasionally_slow(0.1, factor=100))
+    subject.add_replica(limit_ns=0.0)
+    subject.time_block(0)
+    details = subject.outlier_details()
+    assert details["outliers"] == subject.repeats // 10
+    assert details["mean_with_outliers"] == pytest.approx(0.1 * (0.9 + 0.1 * 100), rel=0.01)
+
+
+def test_a_subject_without_blocks_has_no_outliers(machine: Machine) -> None:
+    assert Subject(machine.model(1)).outlier_details() == {"outliers": 0, "mean_with_outliers": None}
+
+
+def test_the_mean_leaves_outliers_out_and_percentiles_do_not() -> None:
+    times = np.array([100.0] * 99 + [100_000.0])
+    assert statistic(times, "mean") == 100.0
+    assert statistic(times, "p50") == 100.0
+    assert statistic(times, "p99") > 1000
