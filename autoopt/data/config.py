@@ -78,12 +78,14 @@ class DataConfig:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise InputError(f"Input should be greater than or equal to {low}", where=f"data.{name}")
-        if not 0 < self.sample_ratio <= 1:
-            bound = "greater than 0" if self.sample_ratio <= 0 else "less than or equal to 1"
-            raise InputError(f"Input should be {bound}", where="data.sample_ratio")
-        if self.path is None and self.load_dataset is None and self.data_name is None:
+        if self.sample_ratio <= 0:
+            raise InputError("Input should be greater than 0", where="data.sample_ratio")
+        if self.sample_ratio > 1:
+            raise InputError("Input should be less than or equal to 1", where="data.sample_ratio")
+        sources = [self.path, self.load_dataset, self.data_name]
+        if sources == [None, None, None]:
             raise InputError("needs one of path, load_dataset, data_name", where="data")
-        if self.data_name is not None and (self.path or self.load_dataset):
+        if self.data_name is not None and any(sources[:2]):
             raise InputError("data_name excludes path and load_dataset", where="data")
 
     @staticmethod
