@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.compiler.chain import Chain
+from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.goal import GoalRequest, make_goal
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs
@@ -27,6 +28,8 @@ from autoopt.engine.work.problem import DataSets, DataSource, Goal, Problem
 from autoopt.engine.work.resources import Resources
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
+from autoopt.model.files import digest_folder
+from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.spec import load_dag
@@ -144,10 +147,47 @@ class SimulatedPool(WorkerPool):
             "details": {"disturbed": self.disturbed, "pairs": 10},
         }
 
+    def warm(self, modules: Sequence[str]) -> None:
+        """There is no process to start."""
+
     @property
     def meters(self) -> list[str]:
         """Names of the meters that measured, in order."""
         return [function.partition(":")[2] for function, _ in self.measured]
+
+
+INSPECTION = Inspection(
+    inputs=(), outputs=(), opsets={"": 21}, ir_version=10, op_counts={"Add": 1}, parameters=0, bytes=9
+)
+
+
+class ReadingPool(SimulatedPool):
+    """Reads models and data as the real worker functions do, and counts the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: list[str] = []
+        self.answers: dict[str, Mapping[str, Any] | CallResult] = {sources.INSPECT: INSPECTION.to_json()}
+
+    def call(
+        self,
+        function: str,
+        payload: dict[str, Any],
+        timeout: float | None = 60.0,
+        memory: int | None = None,
+        cancel: threading.Event | None = None,
+    ) -> CallResult:
+        self.functions.append(function)
+        if function == sources.ADMIT:
+            copy = Path(payload["dest"], "model.onnx")
+            copy.write_bytes(Path(payload["source"]).read_bytes())
+            return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent)})
+        if function not in self.answers:
+            return super().call(function, payload, timeout, memory, cancel)
+        answer = self.answers[function]
+        if isinstance(answer, CallResult):
+            return answer
+        return CallResult(Outcome.OK, dict(answer))
 
 
 def _value(name: str, model: Model) -> float:
@@ -208,7 +248,6 @@ class Simulation:
     constraints: tuple[Constraint, ...] | None = None
     measurement: Mapping[str, Any] = field(default_factory=lambda: {"rounds": 2})
     source: Model = field(default_factory=lambda: dict(SOURCE))
-    has_calibration: bool = True
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -218,7 +257,7 @@ class Simulation:
         self.plan: Plan = compile_plan(
             load_dag({"name": "t", **self.dag}),
             pass_infos(Accelerator()),
-            Facts(Accelerator(), has_calibration=self.has_calibration),
+            Facts(Accelerator(), has_calibration=True),
         )
         gate, scratch = self.folder / "gate", self.folder / "scratch"
         gate.mkdir()

@@ -10,9 +10,8 @@ from simulation import Simulation
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.loop import TIME_SPENT
-from autoopt.engine.run.opening import begin_run, chain_records, make_attempt, make_session, open_session, settings_of
+from autoopt.engine.run.opening import begin_run, chain_records, make_attempt, open_session, settings_of
 from autoopt.engine.run.session import search_inline
-from autoopt.errors import InputError
 from autoopt.store import EventRecord, RunRecord, SweepRecord
 
 
@@ -102,10 +101,3 @@ def test_a_cancelled_run_is_taken_over_only_by_its_sweep(simulation: Simulation)
         first = simulation.store.runs.create(wanted)
         simulation.store.runs.finish(first.id, "cancelled")
         assert (begin_run(request, wanted, simulation.store).id == first.id) is taken_over
-
-
-def test_a_plan_whose_chains_are_all_pruned_is_refused(tmp_path: Path) -> None:
-    dag = {"passes": {"quant": "static_quantization"}, "chains": [["quant"]]}
-    simulation = Simulation(tmp_path, dag=dag, has_calibration=False)
-    with pytest.raises(InputError, match="every chain is pruned"):
-        make_session(simulation.context(), simulation.inputs(), "t")

@@ -1,0 +1,85 @@
+"""Preparing a run: the whole way from a request to a session, over a simulated worker pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation import SOURCE, ReadingPool, faster, write_model
+
+from autoopt.engine.inputs import sources
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.prepare import prepare
+from autoopt.engine.run.session import Session, search_inline
+from autoopt.engine.targets.multi_target import Targets
+from autoopt.engine.work import resources
+from autoopt.errors import InputError
+
+DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> ReadingPool:
+    pool = ReadingPool()
+    pool.passes = {"remove_unused": faster(0.5)}
+    monkeypatch.setattr(resources, "WorkerPool", lambda *_, **__: pool)
+    return pool
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model({**SOURCE, "cosine": 1.0}, tmp_path / "in")
+
+
+@pytest.fixture
+def data(tmp_path: Path, pool: ReadingPool) -> Path:
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 3), np.float32), labels=np.zeros(2))
+    pool.answers[sources.DESCRIBE_DATA] = {"labels": True, "label_kind": "class", "columns": {}}
+    return tmp_path / "d.npz"
+
+
+def request(tmp_path: Path, model: Path, **options: Any) -> RunRequest:
+    options = {"dag": DAG, "measurement": {"rounds": 0}, "home": tmp_path / "home", **options}
+    return RunRequest(model=model, **options)
+
+
+def test_a_request_is_taken_to_its_result(tmp_path: Path, pool: ReadingPool, model: Path, data: Path) -> None:
+    with prepare(request(tmp_path, model, data=data)) as session:
+        assert isinstance(session, Session)
+        result = session.execute(search_inline)
+    assert result.best is not None
+    assert result.best.chain == "clean"
+    assert result.notes == ("no quality constraint given; requiring a drop in accuracy of at most 0.01",)
+
+
+def test_resources_are_closed_with_the_session(tmp_path: Path, pool: ReadingPool, model: Path) -> None:
+    with prepare(request(tmp_path, model)) as session:
+        scratch = session.ctx.resources.scratch
+        assert scratch.is_dir()
+    assert not scratch.exists()
+
+
+def test_resources_are_closed_if_the_request_is_wrong(tmp_path: Path, pool: ReadingPool) -> None:
+    with pytest.raises(InputError, match="no such model file"):
+        prepare(request(tmp_path, tmp_path / "gone.onnx"))
+    assert list((tmp_path / "home" / "work").iterdir()) == []
+
+
+def test_without_a_model_the_file_is_named(tmp_path: Path, pool: ReadingPool) -> None:
+    with pytest.raises(InputError, match="no model is named; give --model"):
+        prepare(RunRequest(dag=DAG, home=tmp_path / "home"))
+
+
+def test_several_targets_are_one_run_of_parts(tmp_path: Path, pool: ReadingPool, model: Path) -> None:
+    targets = [{"name": "one", "threads": 1}, {"name": "two", "threads": 2}]
+    with prepare(request(tmp_path, model, dag={**DAG, "targets": targets})) as prepared:
+        assert isinstance(prepared, Targets)
+        assert [part.name for part in prepared.parts] == ["one", "two"]
+
+
+def test_a_bare_model_gets_a_proposed_dag(tmp_path: Path, pool: ReadingPool, model: Path) -> None:
+    with prepare(RunRequest(dag=str(model), home=tmp_path / "home")) as session:
+        assert session.ctx.problem.plan.chain_count > 0
+        assert session.ctx.problem.plan.decisions

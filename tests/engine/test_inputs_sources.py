@@ -1,0 +1,140 @@
+"""Sources that a request names: read by workers only, once for each content."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
+
+from autoopt.engine.inputs import sources
+from autoopt.engine.inputs.sources import (
+    admit,
+    data_source,
+    describe_data,
+    describe_script,
+    digest_script,
+    execution_providers,
+    local_script,
+)
+from autoopt.engine.work.problem import DataSource
+from autoopt.errors import InputError
+from autoopt.model.inspection import Inspection
+from autoopt.outcome import Outcome
+from autoopt.spec.targets import TargetSpec
+from autoopt.target import Accelerator
+from autoopt.workers import CallResult
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> ReadingPool:
+    pool = ReadingPool()
+    monkeypatch.setattr("simulation.SimulatedPool", lambda: pool)
+    return pool
+
+
+@pytest.fixture
+def simulation(tmp_path: Path, pool: ReadingPool) -> Simulation:
+    return Simulation(tmp_path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model({**SOURCE, "passes": ["mine"]}, tmp_path / "mine")
+
+
+def test_a_model_is_copied_and_inspected_once(simulation: Simulation, pool: ReadingPool, model: Path) -> None:
+    candidate, inspection = admit(simulation.resources, model)
+    assert inspection == INSPECTION
+    assert simulation.model(candidate)["passes"] == ["mine"]
+    assert admit(simulation.resources, model)[0] == candidate
+    assert pool.functions == [sources.ADMIT, sources.INSPECT, sources.ADMIT]
+
+
+def test_nothing_is_left_in_the_scratch_folder(simulation: Simulation, model: Path) -> None:
+    admit(simulation.resources, model)
+    assert list(simulation.resources.scratch.iterdir()) == []
+
+
+def test_a_missing_model_is_named(simulation: Simulation, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.onnx: no such model file"):
+        admit(simulation.resources, tmp_path / "gone.onnx")
+
+
+def test_a_model_that_crashes_its_reader_is_one_line(simulation: Simulation, pool: ReadingPool, model: Path) -> None:
+    pool.answers[sources.INSPECT] = CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
+    with pytest.raises(InputError, match=r"model\.onnx: reading it crashes the process"):
+        admit(simulation.resources, model)
+
+
+def test_data_has_absolute_paths_and_a_digest_of_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 3), np.float32))
+    first = data_source("d.npz")
+    assert first.config is not None
+    assert first.config["path"] == str(tmp_path / "d.npz")
+    np.savez(tmp_path / "d.npz", x=np.ones((2, 3), np.float32))
+    assert data_source("d.npz").digest != first.digest
+
+
+def test_no_data_is_an_empty_source() -> None:
+    assert data_source(None) == DataSource()
+
+
+def test_data_is_described_by_a_worker(pool: ReadingPool, tmp_path: Path) -> None:
+    pool.answers[sources.DESCRIBE_DATA] = {"labels": True}
+    assert describe_data(pool, DataSource({"path": "d.npz"}, "digest"), tmp_path) == {"labels": True}
+    assert describe_data(pool, DataSource(), tmp_path) is None
+    assert pool.functions == [sources.DESCRIBE_DATA]
+
+
+def test_data_that_cannot_be_read_is_named(pool: ReadingPool, tmp_path: Path) -> None:
+    pool.answers[sources.DESCRIBE_DATA] = CallResult(Outcome.TIMEOUT)
+    with pytest.raises(InputError, match=r"d\.npz: reading it takes more than 60 s"):
+        describe_data(pool, DataSource({"path": "d.npz"}, "digest"), tmp_path)
+
+
+def test_a_script_tells_its_passes_and_metrics(pool: ReadingPool) -> None:
+    metric = {"name": "cost", "unit": "euro", "direction": "minimize", "kind": "custom", "summary": "the cost"}
+    pool.answers[sources.DESCRIBE_SCRIPT] = {"passes": [], "metrics": [metric]}
+    passes, metrics = describe_script(pool, Path("mine.py"), Accelerator())
+    assert passes == {}
+    assert metrics["cost"].unit == "euro"
+    assert describe_script(pool, None, Accelerator()) == ({}, {})
+
+
+def test_the_cpus_provider_is_known_without_asking(pool: ReadingPool) -> None:
+    assert execution_providers(pool, TargetSpec(), {}) == ("CPUExecutionProvider",)
+    assert pool.functions == []
+
+
+def test_other_providers_are_asked_of_the_runtime_that_measures(pool: ReadingPool) -> None:
+    target = TargetSpec(execution_provider="CUDAExecutionProvider")
+    pool.answers[sources.RUNTIME] = {"providers": ["CPUExecutionProvider"]}
+    assert execution_providers(pool, target, {}) == ("CPUExecutionProvider",)
+    assert execution_providers(pool, target, {"providers": ["CUDAExecutionProvider"]}) == ("CUDAExecutionProvider",)
+    assert pool.functions == [sources.RUNTIME]
+
+
+def test_the_digest_of_a_script_is_the_digest_of_its_bytes(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text("a = 1\n")
+    first = digest_script(script)
+    script.write_text("a = 2\n")
+    assert digest_script(script) != first
+    assert digest_script(None) == ""
+    with pytest.raises(InputError, match="no such user script"):
+        digest_script(tmp_path / "gone.py")
+
+
+def test_a_local_script_is_itself(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text("")
+    assert local_script(str(script), tmp_path / "cache") == script
+    assert local_script(None, tmp_path / "cache") is None
+
+
+def test_an_inspection_is_json() -> None:
+    assert Inspection.from_json(json.loads(json.dumps(INSPECTION.to_json()))) == INSPECTION
