@@ -248,19 +248,21 @@ class Simulation:
     constraints: tuple[Constraint, ...] | None = None
     measurement: Mapping[str, Any] = field(default_factory=lambda: {"rounds": 2})
     source: Model = field(default_factory=lambda: dict(SOURCE))
+    store: Any = None
+    """An existing store to share; by default one in memory."""
 
     def __post_init__(self) -> None:
         self.clock = Clock()
         self.pool = SimulatedPool()
         self.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": faster(0.8, size=900.0)}
-        self.store = MemoryStore(self.folder / "home")
+        self.store = self.store or MemoryStore(self.folder / "home")
         self.plan: Plan = compile_plan(
             load_dag({"name": "t", **self.dag}),
             pass_infos(Accelerator()),
             Facts(Accelerator(), has_calibration=True),
         )
         gate, scratch = self.folder / "gate", self.folder / "scratch"
-        gate.mkdir()
+        gate.mkdir(parents=True)
         scratch.mkdir()
         self.resources = Resources(self.store, self.pool, Hosts(self.pool), Gate(gate), Deaths(), scratch)
         artifact = self.store.artifacts.put(write_model(self.source, self.folder / "source").parent)
@@ -304,7 +306,7 @@ class Simulation:
 
     def session(self, *, search: Mapping[str, Any] | None = None, **request: Any) -> Session:
         """Open a session of a request."""
-        run_request = RunRequest(dag=self.plan.spec, home=self.folder / "home", workers=1, **request)
+        run_request = RunRequest(**{"dag": self.plan.spec, "home": self.folder / "home", "workers": 1, **request})
         return open_session(run_request, self.inputs(**(search or {})), self.resources, time.monotonic())
 
     @property

@@ -12,13 +12,10 @@ import pytest
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
-from autoopt.engine.run import confirm
 from autoopt.engine.run.confirm import Confirmation
 from autoopt.engine.sweeps.nightly import measure_again
 from autoopt.engine.work.evaluations import Measurements
-from autoopt.errors import InputError
 from autoopt.metrics import Estimate
-from autoopt.observer import CallbackObserver
 from autoopt.results import RunResult, SweepEntry
 from autoopt.results.sweep import BROKEN
 from autoopt.store import open_store
@@ -32,37 +29,6 @@ SLOWER = {
     "objectives": [{"metric": "latency_p50"}],
     "constraints": [],
 }
-
-
-def test_each_of_the_best_is_measured_in_rounds_of_its_own(go: Any, cnn_file: Path) -> None:
-    begun: list[str] = []
-
-    def heard(event: str, **values: Any) -> None:
-        begun.extend([values["meter"]] if event == "measure_begins" else [])
-
-    wanted = 3
-    result = go(SLOWER, model=cnn_file, observer=CallbackObserver(heard), measurement={"rounds": wanted})
-    trials = result.trials["total"]
-    assert trials == 2
-    rounds = begun.count("latency") - 1 - trials  # of the best, beside the source and each trial
-    assert trials * wanted <= rounds <= trials * (wanted + confirm.EXTRA_ROUNDS)
-    begun.clear()
-    more = {**SLOWER, "chains": [["none"], ["arena"], ["none", "arena"]]}
-    again = go(more, model=cnn_file, observer=CallbackObserver(heard), measurement={"rounds": wanted})
-    assert not again.reused
-    assert begun.count("latency") <= 1 + wanted + confirm.EXTRA_ROUNDS
-
-
-def test_without_rounds_one_measurement_decides(go: Any, cnn_file: Path) -> None:
-    begun: list[str] = []
-
-    def heard(event: str, **values: Any) -> None:
-        begun.extend([values["meter"]] if event == "measure_begins" else [])
-
-    result = go(SLOWER, model=cnn_file, observer=CallbackObserver(heard), measurement={"rounds": 0})
-    assert begun.count("latency") == 1 + result.trials["total"]
-    with pytest.raises(InputError, match="'rounds' must be a whole number from 0, not -1"):
-        go(SLOWER, model=cnn_file, measurement={"rounds": -1})
 
 
 def round_of(ratio: float, disturbed: bool) -> Measurements:

@@ -53,22 +53,6 @@ def test_passes_and_metrics_in_another_interpreter(go: Any, mlp_file: Path, tmp_
     assert record.environment["pass host"]["onnxruntime"]
 
 
-def test_metrics_of_every_artifact_on_the_way(go: Any, mlp_file: Path, tmp_path: Path) -> None:
-    passes = {"shape": "fix_input_shape", "quant": "dynamic_quantization"}
-    dag = {**CHAIN, "passes": passes, "chains": [["shape", "quant"]]}
-    final = go(dag, model=mlp_file)
-    result = go({**dag, "evaluate": "intermediate"}, model=mlp_file)
-    with open_store(None, tmp_path / "home") as store:
-        (trial,) = store.trials.all(result.run)
-        (plain,) = store.trials.all(final.run)
-    (step,) = trial.details["intermediate"]
-    assert step["node"] == "shape"
-    assert step["artifact"] not in (result.best.artifact, result.baseline.artifact)
-    assert step["metrics"]["size"] > result.best.metrics["size"]
-    assert step["ratios"]["latency_p50"]["value"] > 0
-    assert "intermediate" not in plain.details
-
-
 def test_a_node_with_objectives_of_its_own_decides_by_them(go: Any, mlp_file: Path) -> None:
     """The run wants the smaller model, the node the larger one: what it hands on shows whose word counted."""
     quant = {"pass": "dynamic_quantization", "params": {"per_channel": {"search": [False, True]}}}
@@ -114,13 +98,6 @@ def test_a_work_pool_needs_a_server_that_stays(
     target = {"target": {"host": host}} if where == "target" else {}
     with pytest.raises(InputError, match="work pool far needs a permanent Prefect server"):
         go({**CHAIN, **target, "passes": {"tidy": "simplify", "quant": quant}}, model=mlp_file)
-
-
-def test_objectives_of_a_node_need_an_order_of_passes(tmp_path: Path, mlp_file: Path) -> None:
-    file = tmp_path / "d.yaml"
-    file.write_text("name: d\npasses:\n  a: {pass: simplify, objectives: [size]}\nchains: [[a]]\n")
-    with pytest.raises(ConfigError, match="pass-by-pass"):
-        make_plan(file)
 
 
 def test_a_provider_that_is_not_installed_ends_the_run_with_its_name(go: Any, mlp_file: Path) -> None:

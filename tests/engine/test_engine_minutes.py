@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine.work import attempt
 from autoopt.observer import CallbackObserver
 from autoopt.store import open_store
 from autoopt.workers import Gate
@@ -41,21 +40,6 @@ def outcomes(home: Path) -> list[str]:
     """Of the trials of the latest run."""
     with open_store(None, home) as store:
         return [str(trial.outcome) for trial in store.trials.all(store.runs.get("latest").id)]
-
-
-def test_a_pass_cut_off_by_the_end_of_the_run_is_not_remembered_as_failed(
-    go: Any, dag: dict[str, Any], mlp_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attempt, "GRACE_SECONDS", 0.0)
-    hold = tmp_path / "hold"
-    hold.touch()
-    first = go(dag, model=mlp_file, search={"minutes": 0.1})
-    assert (first.trials["ok"], first.trials["timeout"]) == (0, 1)
-    assert outcomes(tmp_path / "home") == ["timeout"]
-    hold.unlink()
-    second = go(dag, model=mlp_file)
-    assert second.trials == {"total": 1, "ok": 1, "infeasible": 0}
-    assert second.pass_runs.executed == 1
 
 
 def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(

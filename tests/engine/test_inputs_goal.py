@@ -53,6 +53,7 @@ def test_a_task_metric_of_the_user_replaces_the_default() -> None:
     request = GoalRequest(constraints=[Constraint("f1", max_drop=0.02)])
     assert "f1" in names(request, LABELLED)
     assert "accuracy" not in names(request, LABELLED)
+    assert "f1" in [axis.metric for axis in make_goal(request, LABELLED)[0].front]
 
 
 def test_latencies_and_size_are_always_measured() -> None:

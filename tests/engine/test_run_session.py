@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from simulation import Simulation, crashing, failing, faster
+from simulation import Simulation, crashing, failing, faster, unchanged
 
 from autoopt.engine.run.join import JoinedRun
 from autoopt.engine.run.session import Session, search_inline
+from autoopt.engine.work.pass_runs import run_chain
 from autoopt.errors import InputError
 from autoopt.metrics import Constraint
 from autoopt.observer import Observer
@@ -269,3 +270,62 @@ def test_the_lineage_of_the_source_is_empty(simulation: Simulation) -> None:
         result = session.execute(search_inline)
         assert result.best is not None
         assert session.steps_of(result.best) == []
+
+
+def test_a_similar_run_executes_only_what_is_new(simulation: Simulation, tmp_path: Path) -> None:
+    finish(simulation.session())
+    wider = simulate(tmp_path / "wider", store=simulation.store)
+    wider.plan = Simulation(tmp_path / "plan", dag={**DAG, "chains": [*DAG["chains"], ["names", "fold"]]}).plan
+    result = finish(wider.session())
+    assert not result.reused
+    assert (result.pass_runs.executed, result.trials["ok"]) == (1, 4)
+
+
+def test_equal_candidates_share_their_evaluations(simulation: Simulation) -> None:
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, unchanged)
+    result = finish(simulation.session())
+    assert result.trials["ok"] == 3
+    assert result.evaluations.executed == 3  # the baseline's
+    assert result.best is not None
+    assert result.best.chain == "source"
+
+
+def test_a_model_that_the_source_beats_in_everything_is_not_on_the_front(tmp_path: Path) -> None:
+    simulation = simulate(tmp_path)
+    simulation.pool.passes["name_fix"] = faster(1.1, size=2000.0)
+    result = finish(simulation.session())
+    assert "names" not in [model.chain for model in result.pareto]
+    assert "clean" in [model.chain for model in result.pareto]
+
+
+def test_it_is_on_the_front_if_the_source_breaks_a_constraint(tmp_path: Path) -> None:
+    simulation = simulate(tmp_path, constraints=(Constraint("size", min=1500), Constraint("accuracy", max_drop=1)))
+    simulation.pool.passes["name_fix"] = faster(1.1, size=2000.0)
+    result = finish(simulation.session())
+    assert [model.chain for model in result.pareto] == ["names"]
+
+
+def test_more_workers_make_the_same_trials(tmp_path: Path) -> None:
+    results = [finish(simulate(tmp_path / str(workers)).session(workers=workers)) for workers in (1, 2)]
+    assert results[0].trials == results[1].trials
+    assert results[0].best is not None
+    assert results[1].best is not None
+    assert results[0].best.artifact == results[1].best.artifact
+
+
+def test_without_rounds_one_measurement_decides(tmp_path: Path) -> None:
+    simulation = simulate(tmp_path, measurement={"rounds": 0})
+    finish(simulation.session())
+    assert simulation.pool.meters.count("latency") == 1 + 3
+
+
+def test_passes_that_share_a_call_have_the_lineage_of_single_ones(tmp_path: Path) -> None:
+    lineages = []
+    for together in (True, False):
+        simulation = Simulation(tmp_path / str(together))
+        chain, ctx = simulation.chain, simulation.context()
+        for end in (2,) if together else (1, 2):
+            progress = run_chain(ctx, chain.nodes[:end], chain.space.configs({}))
+        steps = simulation.store.lineage.trace(progress.candidate).steps
+        lineages.append([(step.pass_name, step.params, step.output) for step in steps])
+    assert lineages[0] == lineages[1]
