@@ -8,6 +8,7 @@ from dag_worlds import make_info
 
 from autoopt.dag import Plan, compile_plan
 from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
+from autoopt.registry import PassInfo
 from autoopt.spec import load_dag
 
 
@@ -53,6 +54,16 @@ def test_a_chain_that_is_the_beginning_of_another_ends_on_its_own_line() -> None
     lines = tree_text(compile_plan(load_dag(dag), make_info)).splitlines()
     assert lines[1].startswith("└─ a  = 1 point  ")
     assert lines[2].startswith("   └─ b  = 1 point  ")
+
+
+def test_an_alias_is_shown_with_the_pass_and_the_parameters_that_it_stands_for() -> None:
+    def look_up(name: str) -> PassInfo:
+        return make_info("q", presets={"v": 1, "mode": "fast"} if name == "quick" else {})
+
+    dag = {"name": "d", "passes": {"a": "quick", "b": "other"}, "chains": [["a", "b"]]}
+    lines = tree_text(compile_plan(load_dag(dag), look_up)).splitlines()
+    assert 'alias: a: quick is q with v: 1, mode: "fast"' in lines
+    assert "alias: b: other is q" in lines
 
 
 def test_mermaid_and_dot_show_the_graph_with_pruned_parts_dashed() -> None:

@@ -109,19 +109,16 @@ class ChainBuilder:
     def _withdrawn(self, nodes: Sequence[str], chain_id: str) -> Iterator[CutValue]:
         """The values that user or pass would search and this accelerator cannot use."""
         for node in nodes:
-            item = self.spec.passes[node]
+            item, search = self.spec.passes[node], self.spaces[node].search
             for parameter in self.rules.infos[node].parameters:
                 setting = item.settings.get(parameter.name)
                 by_default = setting is None and item.searches_all(self.spec.search.params)
                 requested = setting.values.values() if isinstance(setting, Searched) else ()
+                remaining = search[parameter.name].all_values() if parameter.name in search else ()
                 for value, reason in parameter.withdrawn:
                     intended = by_default or isinstance(setting, OwnSearch) or value in requested
-                    if intended and value not in self._searched_values(node, parameter.name):
+                    if intended and value not in remaining:
                         yield CutValue(chain_id, node, parameter.name, value, reason)
-
-    def _searched_values(self, node: str, name: str) -> tuple[Value, ...]:
-        search = self.spaces[node].search
-        return search[name].all_values() if name in search else ()
 
     def _weight(self, nodes: tuple[str, ...], chain_id: str) -> float:
         weight = 1.0

@@ -24,7 +24,10 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     lines += _branches(plan, [(chain, chain.passes) for chain in chains], "")
     if plan.chain_count > len(chains):
         lines.append(f"... and {_number(plan.chain_count - len(chains), 'more chain')}")
-    lines += _aliases(plan)
+    for node, alias in plan.aliases.items():
+        line = f"alias: {node}: {alias.written} is {alias.pass_name}"
+        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
+        lines.append(f"{line} with {params}" if params else line)
     for inserted in plan.inserted:
         lines.append(f"inserted: {_named(inserted.node, inserted.pass_name)} before {inserted.before}")
     if plan.decisions:
@@ -33,7 +36,8 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
         lines += _cuts(chains)
         lines += _pruned(plan, limit)
     lines += [f"warning: {text}" for text in plan.warnings]
-    return "".join(f"{_printable(line)}\n" for line in lines)
+    # Names are the user's: only their spaces may reach the terminal as they are, for the indentation.
+    return "".join(" ".join(map(one_line, line.split(" "))) + "\n" for line in lines)
 
 
 def mermaid(plan: Plan) -> str:
@@ -101,14 +105,6 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _aliases(plan: Plan) -> Iterator[str]:
-    for node, alias in plan.aliases.items():
-        text = f"alias: {node}: {alias.written} is {alias.pass_name}"
-        if alias.params:
-            text += " with " + ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
-        yield text
-
-
 def _proposal(plan: Plan, chains: Sequence[Chain]) -> Iterator[str]:
     """Decisions of a proposal; cuts and pruned chains by reason, because its graph is the same for most models."""
     for decision in plan.decisions:
@@ -142,11 +138,6 @@ def _pruned(plan: Plan, limit: int | None) -> Iterator[str]:
     if plan.pruned_count > listed:
         rules = ", ".join(f"{rule}: {count}" for rule, count in plan.pruned_by_rule.items())
         yield f"pruned: {plan.pruned_count} chains in total ({rules})"
-
-
-def _printable(line: str) -> str:
-    """`line` fit for a terminal; unlike `one_line` it keeps the spaces of the indentation."""
-    return " ".join(map(one_line, line.split(" ")))
 
 
 def _drawing_names(plan: Plan) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from autoopt.dag.compiler.plan import Decision
@@ -56,9 +56,11 @@ def decisions(
         yield Decision("opset upgrade", f"the model has opset {opset}; tried with and without")
     if inputs.needs_static_shapes(target):
         yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
-    quality = _quality(inputs)
-    if quality:
-        yield Decision("quality", quality)
+    if inputs.evaluation and inputs.labels:
+        yield Decision("quality", "measured on the labels")
+    elif inputs.judged:
+        data = "the data" if inputs.evaluation else "generated inputs"
+        yield Decision("quality", f"compared with the source model's outputs on {data}")
 
 
 def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
@@ -80,7 +82,7 @@ def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) ->
             not_tried.setdefault(method.text, []).append(precision)
         tried = [node for node in method.nodes if node not in reasons]
         if tried:
-            yield Decision(precision, f"trying {method.text.format(nodes=_listed(tried))}")
+            yield Decision(precision, f"trying {method.text.format(nodes=' and '.join(tried))}")
         ruled_out = {node: reasons[node].text for node in method.nodes if node in reasons}
         if not tried and len(set(ruled_out.values())) == 1:
             not_tried.setdefault(ruled_out[method.nodes[0]], []).append(precision)
@@ -89,16 +91,3 @@ def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) ->
             not_tried.setdefault(text, []).append(f"{precision} {node}")
     for text, names in not_tried.items():
         yield Decision(f"{', '.join(names)} not tried", text)
-
-
-def _listed(words: Sequence[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _quality(inputs: ProposalInputs) -> str:
-    if inputs.evaluation and inputs.labels:
-        return "measured on the labels"
-    if inputs.evaluation:
-        return "compared with the source model's outputs on the data"
-    return "compared with the source model's outputs on generated inputs" if inputs.fidelity else ""

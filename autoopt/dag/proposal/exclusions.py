@@ -65,7 +65,8 @@ def ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> Reason |
         reason = _lossy_ruled_out(TEMPLATES[node], inputs, target)
         if reason is not None:
             return reason
-    if node == "fuse" and not _is_fusable(model):
+    has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
+    if node == "fuse" and not (model.ops & FUSABLE_OPS or model.ops >= FUSABLE_PARTS or has_attention):
         return Reason("inspection", "no attention, GELU or LayerNorm in this model")
     if node == "pads" and "Conv" not in model.ops:
         return Reason("inspection", "no convolution in this model to absorb the padding")
@@ -110,12 +111,6 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
         if template.lossy:
             reason = f"{node}, graph: onnxruntime already does this fusion at load time"
             yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
-
-
-def _is_fusable(model: Inspection) -> bool:
-    """True if the model may hold attention, GELU or LayerNorm, as one operator or in parts."""
-    has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
-    return bool(model.ops & FUSABLE_OPS) or has_attention or model.ops >= FUSABLE_PARTS
 
 
 def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetSpec) -> Reason | None:

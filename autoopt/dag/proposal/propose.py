@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 
 from autoopt.dag.compiler.compile import compile_plan
 from autoopt.dag.compiler.plan import Decision, Plan
@@ -67,7 +68,9 @@ def propose(
     target = options.target()
     profile = provider_profile(target.execution_provider)
     layout = _layout(options, inputs, target, profile)
-    nodes = {node: _template(node, target) for stage in layout for node in stage.nodes}
+    nodes = {node: TEMPLATES[node] for stage in layout for node in stage.nodes}
+    if target.execution_provider == CUDA:
+        nodes["session"] = CUDA_SESSION
     rulings = {node: ruled_out(node, inputs, target) for node in nodes}
     facts = replace(
         facts,
@@ -80,7 +83,7 @@ def propose(
     reasons = _reasons(nodes, infos, facts)
     stages = [stage.alternatives(reasons) for stage in layout]
     priors = [*value_cuts(nodes, profile.fixed, inputs, target, options.level), *excluded_chains(nodes)]
-    open_stages = [[node for node in stage if node not in reasons] for stage in stages]
+    open_stages = [list(filterfalse(reasons.__contains__, stage)) for stage in stages]
     priors += learned_priors(examples, open_stages, nodes, _remaining_values(nodes, priors))
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
     no_runtime = check_runtime(facts)
@@ -138,12 +141,6 @@ def _layout(
     if profile.fuses and inputs.floats_fit(target):
         stages.append(_Stage(("graph",), skip=True))
     return [*stages, _Stage(("session",), skip=True)]
-
-
-def _template(node: str, target: TargetSpec) -> Template:
-    if node == "session" and target.execution_provider == CUDA:
-        return CUDA_SESSION
-    return TEMPLATES[node]
 
 
 def _reasons(nodes: Mapping[str, Template], infos: Infos, facts: Facts) -> dict[str, Reason]:
