@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from autoopt.data import DataConfig, open_data
+from autoopt.data import DataConfig, open_data, steps
+from autoopt.data.dataset import DataSet
 from autoopt.data.opening import post_processor
+from autoopt.errors import InputError
 
 X = np.arange(60, dtype=np.float32).reshape(20, 3)
 
@@ -43,3 +47,68 @@ def test_post_processing_makes_predictions(path):
     assert made["softmax"](outputs).sum(axis=1) == pytest.approx([1, 1])
     assert made["sigmoid"](outputs)[0, 0] == 0.5
     assert post_processor(DataConfig.parse(path)) is None
+
+
+def data():
+    return DataSet({"x": np.arange(6.0).reshape(2, 3), "t": np.array(2.0)}, np.array([0, 1]))
+
+
+def test_steps_leave_values_for_all_items_alone():
+    assert steps.cast(data(), "int32").columns["t"].dtype == np.float64
+    assert steps.cast(data(), "int32", ["t"]).columns["t"].dtype == np.int32
+
+
+def test_the_order_of_columns_is_that_of_the_selection():
+    both = DataSet({"a": np.zeros(2), "b": np.ones(2)})
+    assert list(steps.select(both, ["b", "a"]).columns) == ["b", "a"]
+
+
+@pytest.mark.parametrize("step", [lambda d: steps.select(d, ["y"]), lambda d: steps.rename(d, {"y": "z"})])
+def test_an_unknown_column_is_named(step):
+    with pytest.raises(InputError, match="no column 'y'"):
+        step(data())
+
+
+def test_normalising_with_lists_works_along_an_axis():
+    pictures = DataSet({"x": np.ones((2, 3, 4, 4))})
+    scaled = steps.normalize(pictures, mean=[1.0, 2.0, 3.0], std=0.5).columns["x"]
+    assert scaled.dtype == np.float32
+    assert scaled[0, :, 0, 0].tolist() == [0.0, -2.0, -4.0]
+    last = steps.normalize(DataSet({"x": np.ones((2, 3))}), mean=[0.0, 1.0, 2.0], axis=1).columns["x"]
+    assert last[0].tolist() == [1.0, 0.0, -1.0]
+
+
+def test_transposing_and_reshaping_keep_the_items():
+    pictures = DataSet({"x": np.arange(24).reshape(2, 3, 4)})
+    assert steps.transpose(pictures, [0, 2, 1]).columns["x"].shape == (2, 4, 3)
+    assert steps.reshape(pictures, [12]).columns["x"].tolist() == np.arange(24).reshape(2, 12).tolist()
+
+
+@given(st.integers(1, 30), st.integers(0, 5))
+def test_shuffling_permutes_the_items_in_the_same_way_for_a_seed(count, seed):
+    items = DataSet({"x": np.arange(count)})
+    once, twice = steps.shuffle(items, seed), steps.shuffle(items, seed)
+    assert sorted(once.columns["x"]) == list(range(count))
+    assert once.columns["x"].tolist() == twice.columns["x"].tolist()
+
+
+def test_the_first_items_are_at_most_all():
+    assert len(steps.first(data(), 1)) == 1
+    assert len(steps.first(data(), 9)) == 2
+    assert steps.in_order(data()).columns["x"].shape == (2, 3)
+
+
+@given(st.lists(st.floats(-1000, 1000), min_size=2, max_size=6))
+def test_probabilities_are_finite_sum_to_one_and_keep_the_order(scores):
+    probabilities = steps.softmax([np.array([scores])])[0]
+    assert np.isfinite(probabilities).all()
+    assert probabilities.sum() == pytest.approx(1.0)
+    assert probabilities[np.argmax(scores)] == probabilities.max()
+
+
+def test_outputs_are_chosen_by_index():
+    outputs = [np.zeros(2), np.array([0.2, 0.5, 0.9])]
+    assert steps.output(outputs, 1) is outputs[1]
+    assert steps.threshold(outputs, 1).tolist() == [0, 1, 1]
+    assert steps.threshold(outputs, 1, at=0.6).tolist() == [0, 0, 1]
+    assert steps.argmax([np.eye(3)], axis=0).tolist() == [0, 1, 2]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import builders
 import numpy as np
+import pytest
 from onnx import TensorProto, helper
 
 from autoopt.data import open_data
+from autoopt.data.sources import synthetic
+from autoopt.errors import InputError
 from autoopt.model import io
 
 
@@ -36,3 +39,84 @@ def test_items_suit_the_inputs_of_the_model(tmp_path):
     limited = np.stack(open_data({"load_dataset": other}, model=path).uneven["ids"])
     assert limited.shape[1:] == (2, 3)
     assert set(np.unique(limited)) == {1, 2}
+
+
+def inputs_of(tmp_path, *inputs, nodes=(), weights=None):
+    nodes = list(nodes) or [helper.make_node("Identity", [inputs[0].name], ["y"])]
+    return str(io.save(builders.model(nodes, list(inputs), [builders.tensor("y", None)], weights or {}), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (["batch", 3], (1, 3)),
+        (["n", "seq_len"], (1, 32)),
+        (["n", "image_height", "image_width"], (1, 64, 64)),
+        (["n", "anything"], (1, 16)),
+        ([None, None], (1, 16)),
+        ([4, 5], (4, 5)),
+        ([], ()),
+    ],
+)
+def test_open_dimensions_get_sizes_by_their_names(tmp_path, shape, expected):
+    path = inputs_of(tmp_path, builders.tensor("x", shape))
+    data = synthetic.load(path, items=2)
+    assert [item.shape for item in data.uneven["x"]] == [expected] * 2
+
+
+def test_an_open_size_is_used_for_other_dimensions(tmp_path):
+    path = inputs_of(tmp_path, builders.tensor("x", ["n", "seq", "other"]))
+    assert synthetic.load(path, open_size=5).uneven["x"][0].shape == (1, 5, 5)
+    assert synthetic.load(path, open_size=5, dimensions={"seq": 2}).uneven["x"][0].shape == (1, 2, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "values"),
+    [
+        (TensorProto.INT64, "int64", {0, 1}),
+        (TensorProto.BOOL, "bool", {False, True}),
+        (TensorProto.FLOAT16, "float16", None),
+        (TensorProto.STRING, "object", None),
+    ],
+)
+def test_values_have_the_element_type_of_the_input(tmp_path, kind, dtype, values):
+    items = synthetic.load(inputs_of(tmp_path, builders.tensor("x", ["n", 200], kind))).uneven["x"]
+    assert {str(item.dtype) for item in items} == {dtype}
+    if values is not None:
+        assert set(np.unique(items[0])) == values
+
+
+@pytest.mark.parametrize(("kind", "limits"), [(TensorProto.INT32, [3, 5]), (TensorProto.FLOAT, [-2.0, -1.0])])
+def test_ranges_are_kept(tmp_path, kind, limits):
+    path = inputs_of(tmp_path, builders.tensor("x", ["n", 500], kind))
+    values = synthetic.load(path, items=1, ranges={"x": limits}).uneven["x"][0]
+    assert values.min() >= limits[0]
+    assert values.max() <= limits[1]
+
+
+def test_a_sequence_cannot_be_made_up(tmp_path):
+    value = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
+    node = helper.make_node("SequenceLength", ["x"], ["y"])
+    path = inputs_of(tmp_path, value, nodes=[node])
+    with pytest.raises(InputError, match=r"input 'x': cannot make up values of sequence\(\); give data"):
+        synthetic.load(path)
+
+
+def test_weights_are_no_inputs(tmp_path):
+    inputs = [builders.tensor("x", ["n", 2]), builders.tensor("w", [2, 2])]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    path = inputs_of(tmp_path, *inputs, nodes=[node], weights={"w": np.ones((2, 2), np.float32)})
+    specs, lengths = synthetic.read_inputs(path)
+    assert [spec.name for spec in specs] == ["x"]
+    assert lengths == {}
+
+
+def test_the_shortest_table_limits_indices(tmp_path):
+    nodes = [
+        helper.make_node("Gather", ["long", "ids"], ["a"]),
+        helper.make_node("Unsqueeze", ["ids", "axes"], ["wide"]),
+        helper.make_node("Gather", ["short", "wide"], ["y"]),
+    ]
+    weights = {"long": np.ones((9, 2), np.float32), "short": np.ones((4, 2), np.float32), "axes": np.array([0])}
+    path = inputs_of(tmp_path, builders.tensor("ids", ["n"], TensorProto.INT64), nodes=nodes, weights=weights)
+    assert synthetic.read_inputs(path)[1] == {"ids": 4}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autoopt.data import open_data
+from autoopt.data.sources import tables
 from autoopt.errors import InputError
 
 
@@ -50,3 +51,48 @@ def test_columns_of_lists_that_differ_in_length_are_named(tmp_path):
     data = open_data(read)
     assert np.isnan(data.columns["b"][1, 0])
     assert data.columns["c"].tolist() == ["x", ""]
+
+
+def load(tmp_path, text, name="d.csv", **params):
+    (tmp_path / name).write_text(text)
+    return tables.load_csv(str(tmp_path / name), **params)
+
+
+def test_whole_numbers_numbers_and_texts_keep_their_types(tmp_path):
+    data = load(tmp_path, "i,f,t\n1,1.5,a\n2,,b\n", input_cols={"i": ["i"], "f": ["f"], "t": ["t"]})
+    kinds = [data.columns[name].dtype.kind for name in "ift"]
+    assert kinds == ["i", "f", "O"]
+    assert np.isnan(data.columns["f"][1, 0])
+
+
+@pytest.mark.parametrize("name", ["label", "Labels", "TARGET", "class", "y"])
+def test_usual_names_of_labels_are_recognised(tmp_path, name):
+    data = load(tmp_path, f"x,{name}\n1,0\n2,1\n")
+    assert data.labels.tolist() == [0, 1]
+    assert data.columns["input"].tolist() == [[1], [2]]
+
+
+def test_tabs_separate_columns_of_tsv_files(tmp_path):
+    assert load(tmp_path, "a\tb\n1\t2\n", "d.tsv").columns["input"].tolist() == [[1, 2]]
+    assert load(tmp_path, "a;b\n1;2\n", delimiter=";").columns["input"].tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "words"),
+    [
+        ("a,b\n", {}, "no rows below its header"),
+        ("", {}, "no rows"),
+        ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields, the header 2"),
+        ("a,b\n1,2\n", {"label_col": "c"}, "no column 'c'"),
+        ("age,b\n1,2\n", {"input_cols": ["agee"]}, "did you mean 'age'"),
+        ("a,b\n1,x\n", {}, "columns of texts among numbers: b; choose input_cols"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(tmp_path, text, params, words):
+    with pytest.raises(InputError, match=words):
+        load(tmp_path, text, **params)
+
+
+def test_columns_of_texts_alone_are_one_input(tmp_path):
+    data = load(tmp_path, "a,b\nx,y\nz,w\n")
+    assert data.columns["input"].tolist() == [["x", "y"], ["z", "w"]]

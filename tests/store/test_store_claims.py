@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from store_helpers import evaluation, key, pass_run, put, start_run
+import pytest
+from store_helpers import evaluation, key, pass_run, put, start_run, trial
 
+from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.store import Store
+from autoopt.store.records import ClaimKind
 
 
 def test_one_owner_holds_a_claim(store: Store) -> None:
@@ -74,3 +77,42 @@ def test_an_abandoned_run_can_be_claimed_and_an_ended_one_reopened(store: Store,
     assert store.claims.acquire("run", run.id, "b").state == "done"
     assert store.claims.acquire("run", run.id, "b", redo=True)
     assert store.runs.get(run.id).status == "running"
+
+
+@pytest.mark.parametrize("kind", ["run", "trial"])
+def test_a_run_or_trial_must_exist_to_be_claimed(store: Store, kind: ClaimKind) -> None:
+    with pytest.raises(InputError, match=f"there is no {kind} 'nowhere/1' to claim"):
+        store.claims.acquire(kind, "nowhere/1")
+
+
+def test_a_released_trial_is_pending_again(store: Store) -> None:
+    run = start_run(store).id
+    store.trials.add([trial(run, 0)])
+    claimed = store.trials.claim_next(run, owner="a")
+    assert claimed is not None
+    assert store.claims.renew("trial", claimed.key, "a")
+    store.claims.release("trial", claimed.key, "a")
+    assert (store.trials.get(run, 0).status, store.trials.get(run, 0).owner) == ("pending", None)
+
+
+def test_a_failed_trial_is_redone_on_request(store: Store) -> None:
+    run = start_run(store).id
+    store.trials.finish(trial(run, 0, outcome=Outcome.CRASHED), "a")
+    store.trials.finish(trial(run, 1, outcome=Outcome.REFUSED), "a")
+    assert store.claims.acquire("trial", f"{run}/0", "b").state == "done"
+    assert store.claims.acquire("trial", f"{run}/0", "b", redo=True)
+    assert store.trials.get(run, 0).status == "running"
+    assert store.claims.acquire("trial", f"{run}/1", "b", redo=True).state == "done", "not retryable"
+
+
+def test_claims_of_different_kinds_do_not_meet(store: Store) -> None:
+    assert store.claims.acquire("pass_run", key("work"), "a")
+    assert store.claims.acquire("evaluation", key("work"), "b")
+    assert not store.claims.renew("evaluation", key("work"), "a")
+    assert not store.claims.renew("pass_run", key("unknown"), "a")
+
+
+def test_the_default_owner_is_this_process(store: Store) -> None:
+    claim = store.claims.acquire("pass_run", key("work"))
+    assert (claim.state, claim.owner) == ("mine", store.owner)
+    assert store.claims.renew("pass_run", key("work"))

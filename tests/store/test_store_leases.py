@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from store_helpers import key
+import pytest
+from store_helpers import key, start_run
 
 from autoopt.store import Store
-from autoopt.store.leases import renewed_claim
+from autoopt.store.leases import abandon_run, is_abandoned, is_run_abandoned, renewed_claim
+from autoopt.store.owner import this_process
 
 
 def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:
@@ -20,3 +22,33 @@ def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:
         assert lost.wait(30.0), "noticed at the next renewal"
     with renewed_claim(store, "pass_run", work, "a") as lost:
         assert lost.is_set()
+
+
+@pytest.mark.parametrize(
+    ("lease", "owner", "abandoned"),
+    [(None, "a", True), (20.0, None, True), (10.0, "a", True), (10.1, "a", False), (9.0, "a", True)],
+)
+def test_work_without_a_lease_or_owner_is_abandoned(lease: float | None, owner: str | None, abandoned: bool) -> None:
+    assert is_abandoned(lease, owner, now=10.0) is abandoned
+
+
+def test_work_of_a_dead_process_is_abandoned_before_its_lease_ends(dead_owner: str) -> None:
+    assert is_abandoned(20.0, dead_owner, now=10.0)
+    assert is_run_abandoned(20.0, dead_owner, now=10.0)
+
+
+def test_a_run_of_a_living_process_is_not_abandoned_after_its_lease() -> None:
+    assert is_abandoned(9.0, this_process(), now=10.0)
+    assert not is_run_abandoned(9.0, this_process(), now=10.0)
+
+
+def test_an_error_ends_a_run_as_failed(store: Store) -> None:
+    run = start_run(store)
+    assert abandon_run(store, run.id, ValueError("no")) == ""
+    assert (store.runs.get(run.id).status, store.runs.get(run.id).result) == ("failed", {"error": "no"})
+
+
+def test_an_interrupt_ends_a_run_as_cancelled_and_says_how_to_continue(store: Store) -> None:
+    run = start_run(store)
+    assert f"autoopt resume {run.id}" in abandon_run(store, run.id, KeyboardInterrupt())
+    assert store.runs.get(run.id).status == "cancelled"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 from store_helpers import key, start_run
 
 from autoopt.errors import InputError
@@ -43,3 +44,50 @@ def test_chains_keep_their_order_and_exact_sizes(store: Store) -> None:
     one, two = store.runs.create(run, chains), store.runs.create(run, chains[:1])
     assert store.runs.chains(one.id) == tuple(chains)
     assert store.runs.chains(two.id) == tuple(chains[:1])
+
+
+def test_runs_are_filtered_by_every_condition(store: Store) -> None:
+    first, second = start_run(store), start_run(store, identity="other")
+    store.runs.finish(first.id, "failed", {"error": "x"})
+    assert [run.id for run in store.runs.all(status="failed")] == [first.id]
+    assert [run.id for run in store.runs.all(identity="other")] == [second.id]
+    assert store.runs.all(status="failed", identity="other") == ()
+
+
+def test_an_id_is_used_once(store: Store) -> None:
+    run = start_run(store, id="abc")
+    assert store.runs.create(run) == run, "the answer to the first commit may be lost"
+    with pytest.raises(InputError, match="there is a run 'abc' already"):
+        start_run(store, id="abc", identity="other")
+
+
+def test_a_run_needs_a_stored_model(store: Store) -> None:
+    with pytest.raises((IntegrityError, LookupError)):
+        store.runs.create(RunRecord("", "net", "identity", key("never stored")))
+
+
+def test_a_new_run_belongs_to_this_process(store: Store) -> None:
+    assert start_run(store).owner == store.owner
+    assert start_run(store, owner="somebody").owner == "somebody"
+
+
+def test_the_newest_finished_run_is_the_answer_to_an_identical_one(store: Store) -> None:
+    runs = [start_run(store, identity="same") for _ in range(3)]
+    for run in runs[:2]:
+        store.runs.finish(run.id)
+    newest = store.runs.latest_finished("same")
+    assert newest is not None
+    assert newest.id == runs[1].id
+    assert store.runs.latest_finished("other") is None
+
+
+def test_plans_and_settings_come_back_as_json(store: Store) -> None:
+    run = start_run(store, plan={"chains": [1, {"a": None}]}, settings={"budget": {"minutes": 1.5}})
+    assert store.runs.get(run.id).plan == {"chains": [1, {"a": None}]}
+    assert store.runs.get(run.id).settings == {"budget": {"minutes": 1.5}}
+
+
+def test_a_run_that_does_not_exist_cannot_end_and_has_no_chains(store: Store) -> None:
+    assert not store.runs.finish("nowhere")
+    assert store.runs.chains("nowhere") == ()
+    store.runs.delete("nowhere")

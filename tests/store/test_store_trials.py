@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import pytest
+from sqlalchemy.exc import IntegrityError
 from store_helpers import CHAIN, key, put, start_run, trial
 
+from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -58,3 +61,50 @@ def test_adding_trials_again_replaces_only_trials_that_nobody_works_on(store: St
     found = store.trials.all(run)
     assert [t.status for t in found] == ["done", "running", "pending", "pending", "pending"]
     assert [t.point["simplify"]["level"] for t in found] == [0, 1, 9, 9, 9]
+
+
+def test_a_trial_is_found_by_its_number(store: Store) -> None:
+    run = start_run(store).id
+    store.trials.add([trial(run, 3)])
+    assert store.trials.get(run, 3).point == {"simplify": {"level": 3}}
+    with pytest.raises(InputError, match="has no trial 4"):
+        store.trials.get(run, 4)
+
+
+def test_a_trial_that_was_never_added_can_be_finished(store: Store) -> None:
+    run = start_run(store).id
+    assert store.trials.finish_all([trial(run, n, outcome=Outcome.OK) for n in (1, 0)]) == [True, True]
+    assert [t.number for t in store.trials.all(run)] == [0, 1]
+
+
+def test_a_trial_added_as_running_has_a_lease(store: Store) -> None:
+    run = start_run(store).id
+    store.trials.add([trial(run, 0, status="running", owner="a"), trial(run, 1)])
+    added = store.trials.get(run, 0)
+    assert added.lease is not None
+    assert added.lease > store.clock()
+    claimed = store.trials.claim_next(run, owner="b")
+    assert claimed is not None
+    assert claimed.number == 1
+
+
+def test_trials_of_other_runs_and_chains_are_not_claimed(store: Store) -> None:
+    one, two = start_run(store).id, start_run(store).id
+    store.trials.add([trial(one, 0)])
+    assert store.trials.claim_next(two) is None
+    assert store.trials.claim_next(one, key("other chain")) is None
+    assert store.trials.all(two) == ()
+
+
+def test_a_trial_belongs_to_a_stored_run(store: Store) -> None:
+    with pytest.raises((IntegrityError, LookupError)):
+        store.trials.add([trial("nowhere", 0)])
+
+
+def test_an_unusual_violation_comes_back(store: Store) -> None:
+    run = start_run(store).id
+    store.trials.finish(trial(run, 0, violation=math.nan, outcome=Outcome.OK))
+    store.trials.finish(trial(run, 1, violation=math.inf, outcome=Outcome.OK))
+    first, second = store.trials.all(run)
+    assert math.isnan(first.violation)
+    assert second.violation == math.inf
