@@ -27,7 +27,7 @@ def list_passes(
     ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all passes by family, with the reason why a pass or plug-in is unavailable."""
+    """List all passes by family; unavailable ones with the reason."""
     from autoopt.passes.catalogue.document import pass_entry
     from autoopt.report.table import Table, write_table
 

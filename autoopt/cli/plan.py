@@ -48,7 +48,7 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
         int, typer.Option(min=0, help="Maximum number of chains to list; counts include all of them.")
     ] = 100,
     as_json: AsJson = False,
-    format: Annotated[PlanFormat, typer.Option(help="Drawing of the plan.")] = PlanFormat.TEXT,
+    format: Annotated[PlanFormat, typer.Option(help="Output format.")] = PlanFormat.TEXT,
 ) -> None:
     """Show the chains of a DAG, their points, and what was pruned and why. Runs nothing.
 

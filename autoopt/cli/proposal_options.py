@@ -14,16 +14,16 @@ _ONLY = "Bare model only: "
 Level = Annotated[
     int | None,
     typer.Option(
-        help=_ONLY + "passes to try: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default)."
+        help=_ONLY + "which passes to try, 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 all (default)."
     ),
 ]
 Precision = Annotated[
     str | None,
     typer.Option(help=_ONLY + "fp32, fp16, mixed, int8 or int4 [default: all that suit the target]."),
 ]
-Device = Annotated[str | None, typer.Option(help=_ONLY + "cpu (default), gpu or npu.")]
+Device = Annotated[str | None, typer.Option(help=_ONLY + "target device, cpu (default), gpu or npu.")]
 Provider = Annotated[
-    str | None, typer.Option(help=_ONLY + "execution provider: cpu, cuda, tensorrt, dml, openvino, qnn, ...")
+    str | None, typer.Option(help=_ONLY + "execution provider, such as cpu, cuda, tensorrt, dml, openvino, qnn.")
 ]
 Memory = Annotated[int | None, typer.Option(min=1, help=_ONLY + "memory of the target in bytes.")]
 Fidelity = Annotated[

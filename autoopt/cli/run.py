@@ -51,7 +51,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     minutes: Annotated[float | None, typer.Option(min=0.001, help="Maximum time of the run, in minutes.")] = None,
     strategy: Annotated[str | None, typer.Option(help="Search strategy: unified or per-chain.")] = None,
     sampler: Annotated[
-        str | None, typer.Option(help="Sampler: surrogate, tpe, random, exhaustive, or another one of Optuna's.")
+        str | None, typer.Option(help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random choices.")] = None,
     search: Annotated[
@@ -111,7 +111,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
 
 def resume(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Id of a run [default: all interrupted runs].")
+        str | None, typer.Argument(metavar="RUN", help="Id of a run [default: all interrupted runs].")
     ] = None,
     data_root: DataRoot = None,
     out: Out = Path("out"),

@@ -23,7 +23,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         int | None, typer.Option(min=1, help="Maximum number of chains at once on this machine [default: 4 per core].")
     ] = None,
     zoo: Annotated[Path | None, typer.Option(help="Also schedule a nightly sweep over this zoo.yaml.")] = None,
-    cron: Annotated[str, typer.Option(help="With --zoo: when to sweep.")] = "0 2 * * *",
+    cron: Annotated[str, typer.Option(help="With --zoo: cron expression of the sweep.")] = "0 2 * * *",
     timezone: Annotated[
         str | None,
         typer.Option(metavar="ZONE", help="Time zone of --cron, such as Europe/Berlin [default: this machine's]."),

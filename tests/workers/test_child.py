@@ -1,22 +1,27 @@
-"""What happens within a worker: replies, exceptions, prints."""
+"""The worker process: replies, exceptions, output, and what it needs to run."""
 
 from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from autoopt.outcome import Outcome
-from autoopt.workers import WorkerPool
+from autoopt.workers import WorkerPool, child
 
 MIB = 1 << 20
 
 
-def test_value_comes_back(pool: WorkerPool) -> None:
+def test_a_value_comes_back(pool: WorkerPool) -> None:
     payload = {"text": "Grüße\n\x00", "number": 1.5, "deep": [{"none": None}]}
     result = pool.call("jobs:echo", payload)
     assert (result.outcome, result.value, result.message) == (Outcome.OK, payload, "")
 
 
-def test_large_payload_and_reply_pass_the_pipe(pool: WorkerPool) -> None:
+def test_a_large_payload_and_a_large_reply_pass_the_pipe(pool: WorkerPool) -> None:
     payload = {"text": "x" * (5 * MIB)}
     assert pool.call("jobs:echo", payload).value == payload
 
@@ -47,7 +52,22 @@ def test_exceptions_are_outcomes(
     assert (result.outcome, result.message, result.value, result.died) == (outcome, message, None, False)
 
 
-def test_recursion_fails_and_tells_where(pool: WorkerPool) -> None:
+def test_the_details_of_a_failure_name_the_place(pool: WorkerPool) -> None:
     result = pool.call("jobs:recurse", {})
     assert result.outcome is Outcome.FAILED
     assert "in recurse" in result.details
+
+
+def test_a_worker_needs_only_the_standard_library(tmp_path: Path) -> None:
+    """No site-packages, no environment: as in an interpreter that has nothing but numpy and onnxruntime."""
+    command = [sys.executable, "-S", "-I", child.__file__, "json:dumps"]
+    done = subprocess.run(command, input='{"a": 1}', capture_output=True, text=True, timeout=60, cwd=tmp_path, env={})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(json.loads(done.stdout)) == {"a": 1}
+
+
+def test_a_single_call_ends_with_the_traceback_of_its_exception(tmp_path: Path) -> None:
+    command = [sys.executable, child.__file__, "json:nothing"]
+    done = subprocess.run(command, input="{}", capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "AttributeError" in done.stderr

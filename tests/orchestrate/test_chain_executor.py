@@ -1,0 +1,83 @@
+"""Trials of a deployed run: results come from the rows of a real store; flow runs need a server and are not started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prefect.client.schemas.objects import StateType
+
+from autoopt.errors import SystemFailure
+from autoopt.orchestrate.flow_runs.chain_executor import DeployedExecutor
+from autoopt.outcome import Outcome
+from autoopt.results import TrialResult
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, open_store
+
+CHAIN = "c" * 8
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(None, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(store: Store, tmp_path: Path) -> str:
+    """A run with two pending trials of one chain."""
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.onnx").write_bytes(b"x")
+    model = store.artifacts.put(tmp_path / "m")
+    store.models.add(ModelRecord(artifact=model, name="m"))
+    record = RunRecord(id="", name="r", identity="i", model=model)
+    run = store.runs.create(record, [ChainRecord(id=CHAIN, name="a -> b")]).id
+    store.trials.add([TrialRecord(run=run, number=number, chain=CHAIN, point={}) for number in (0, 1)])
+    return run
+
+
+@pytest.fixture
+def executor(store: Store, run: str) -> DeployedExecutor:
+    context: Any = SimpleNamespace(store=store, run=run)
+    return DeployedExecutor(context, [])
+
+
+def work() -> TrialResult:
+    raise AssertionError("another process executes the trial")
+
+
+def test_a_result_is_read_from_the_row_that_another_process_finished(
+    executor: DeployedExecutor, store: Store, run: str
+) -> None:
+    first, second = (executor.submit(CHAIN, "a -> b", number, work) for number in (0, 1))
+    executor._collect()
+    assert not first.done()
+    row = next(row for row in store.trials.all(run) if row.number == 0)
+    assert store.claims.acquire("trial", row.key)
+    finished = TrialRecord(**{**vars(row), "status": "done", "outcome": Outcome.REFUSED, "message": "odd"})
+    store.trials.finish(finished, owner=store.owner)
+    executor._collect()
+    assert (first.result(0).outcome, first.result(0).message) == (Outcome.REFUSED, "odd")
+    assert not second.done()
+
+
+def test_the_trials_of_a_chain_without_progress_are_finished_as_crashed(
+    executor: DeployedExecutor, store: Store, run: str
+) -> None:
+    future = executor.submit(CHAIN, "a -> b", 0, work)
+    executor._give_up(CHAIN, executor._chains[CHAIN], StateType.CRASHED)
+    executor._collect()
+    result = future.result(0)
+    assert (result.outcome, result.message) == (Outcome.CRASHED, "the flow run of the chain ended crashed")
+    assert [row.status for row in store.trials.all(run)] == ["done", "pending"], "nobody waits for the other one"
+
+
+def test_an_error_of_the_server_ends_all_trials_and_refuses_new_ones(executor: DeployedExecutor) -> None:
+    future = executor.submit(CHAIN, "a -> b", 0, work)
+    executor._fail(SystemFailure("the server stays away"))
+    with pytest.raises(SystemFailure, match="stays away"):
+        future.result(0)
+    with pytest.raises(SystemFailure, match="stays away"):
+        executor.submit(CHAIN, "a -> b", 1, work)
