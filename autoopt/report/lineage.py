@@ -38,15 +38,12 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _step_line(place: str, step: Mapping[str, Any]) -> str:
-    name, change = one_line(str(step.get("pass", ""))), _change(step)
+    name = one_line(str(step.get("pass", "")))
+    change = f"{short(str(step.get('input', '')))} -> {short(str(step.get('output', '')))}"
     seconds = float(step.get("seconds") or 0)
     line = f"  {place} {name}  {change}  {step.get('outcome', '')}, {seconds:.2f} s"
     params = _params(step)
     return f"{line}  {params}" if params else line
-
-
-def _change(step: Mapping[str, Any]) -> str:
-    return f"{short(str(step.get('input', '')))} -> {short(str(step.get('output', '')))}"
 
 
 def _params(step: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from autoopt.metrics import METRICS, Estimate, headline_metrics
-from autoopt.report.compare import Difference, compare
+from autoopt.report.compare import compare
 from autoopt.report.figures import kind
 from autoopt.results import EntryComparison, MetricChange, RunResult, SweepEntry
 from autoopt.results.sweep import MISSING, OK
@@ -86,12 +86,7 @@ def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricC
 
 def _model_changes(what: str, before: RunResult, after: RunResult) -> list[MetricChange]:
     changed = [d for d in compare(before, after).differences if d.verdict in ("better", "worse")]
-    return [_metric_change(what, difference) for difference in changed]
-
-
-def _metric_change(what: str, difference: Difference) -> MetricChange:
-    d = difference
-    return MetricChange(what, d.metric, d.first, d.second, d.as_ratio, d.verdict)
+    return [MetricChange(what, d.metric, d.first, d.second, d.as_ratio, d.verdict) for d in changed]
 
 
 def _source_changes(metric: str, result: RunResult, nights: Sequence[RunResult]) -> list[MetricChange]:

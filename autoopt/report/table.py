@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 READABLE = 32
-"""Characters below which a column of text is better set under its row."""
+"""Characters below which a column of text is more readable under its row."""
 EMPTY = ("", "-")
-"""Cells that say nothing."""
+"""Cells without content."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text below column names. `right`: indices of the columns that are set flush right."""
+    """Rows of text below column names. `right`: indices of the right-aligned columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
     right: frozenset[int] = frozenset()
     strong: int | None = None
-    """Index of the row to stand out."""
+    """Index of the row to highlight."""
 
 
 def write_table(table: Table, stream: TextIO) -> None:
@@ -39,30 +39,41 @@ def write_table(table: Table, stream: TextIO) -> None:
 
 
 def plain(table: Table) -> str:
-    """The table as text: one line a row, columns aligned, nothing wrapped or cut."""
-    rows = [tuple(one_line(cell) for cell in row) for row in (table.columns, *table.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    """The table as text: one line for each row, columns aligned, nothing wrapped or cut."""
+    rows = _clean(table)
+    widths = _widths(rows)
     lines = [one_line(table.title)] if table.title else []
-    for row in rows:
-        cells = [_pad(cell, widths[i], i in table.right) for i, cell in enumerate(row)]
-        lines.append("  ".join(cells).rstrip())
+    lines += [_aligned(table, row, widths) for row in rows]
     return "\n".join(lines) + "\n"
 
 
-def _pad(cell: str, width: int, right: bool) -> str:
-    return cell.rjust(width) if right else cell.ljust(width)
+def _clean(table: Table) -> list[list[str]]:
+    """The column names and the rows without control characters."""
+    return [[one_line(cell) for cell in row] for row in (table.columns, *table.rows)]
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _aligned(table: Table, row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = []
+    for number, cell in enumerate(row):
+        width = widths[number]
+        cells.append(cell.rjust(width) if number in table.right else cell.ljust(width))
+    return "  ".join(cells).rstrip()
 
 
 def _write_rich(table: Table, stream: TextIO) -> None:
     from rich.console import Console
 
     console = Console(file=stream, highlight=False)
-    rows = [[one_line(cell) for cell in row] for row in (table.columns, *table.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
-    beside = console.width - sum(widths[:-1]) - 3 * len(widths)
-    if beside >= min(widths[-1], READABLE):
+    rows = _clean(table)
+    widths = _widths(rows)
+    left_of_last = sum(widths[:-1])
+    if console.width - left_of_last - 3 * len(widths) >= min(widths[-1], READABLE):
         _write_columns(table, rows, console)
-    elif sum(widths[:-1]) + 2 * len(widths) <= console.width:
+    elif left_of_last + 2 * len(widths) <= console.width:
         _write_stacked(table, rows, widths, console)
     else:
         _write_records(table, rows, console)
@@ -74,43 +85,51 @@ def _write_columns(table: Table, rows: Sequence[Sequence[str]], console: Console
     from rich.text import Text
 
     title = Text(one_line(table.title)) if table.title else None
-    made = RichTable(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for index, column in enumerate(rows[0]):
-        justify: Literal["left", "right"] = "right" if index in table.right else "left"
-        made.add_column(Text(column), justify=justify, overflow="fold", no_wrap=index == 0)
-    for index, row in enumerate(rows[1:]):
-        made.add_row(*(Text(cell) for cell in row), style="bold green" if index == table.strong else "")
-    console.print(made)
+    rich_table = RichTable(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for number, column in enumerate(rows[0]):
+        justify: Literal["left", "right"] = "right" if number in table.right else "left"
+        rich_table.add_column(Text(column), justify=justify, overflow="fold", no_wrap=number == 0)
+    for number, row in enumerate(rows[1:]):
+        rich_table.add_row(*map(Text, row), style="bold green" if number == table.strong else "")
+    console.print(rich_table)
 
 
 def _write_stacked(table: Table, rows: Sequence[Sequence[str]], widths: Sequence[int], console: Console) -> None:
     """For a narrow terminal: the last column stands below its row."""
     from rich.text import Text
 
-    if table.title:
-        console.print(Text(one_line(table.title), style="italic"))
-    for index, row in enumerate(rows):
-        style = "bold" if index == 0 else "bold green" if index - 1 == table.strong else ""
-        cells = "  ".join(_pad(cell, widths[i], i in table.right) for i, cell in enumerate(row[:-1]))
+    _print_title(table, console)
+    for number, row in enumerate(rows):
+        style = ""
+        if number == 0:
+            style = "bold"
+        elif number - 1 == table.strong:
+            style = "bold green"
         below = textwrap.wrap(row[-1], console.width, initial_indent="    ", subsequent_indent="    ")
-        console.print(Text("\n".join([cells.rstrip(), *below]), style=style))
+        console.print(Text("\n".join([_aligned(table, row[:-1], widths), *below]), style=style))
 
 
 def _write_records(table: Table, rows: Sequence[Sequence[str]], console: Console) -> None:
-    """For a terminal too narrow for that too: a line for each cell that says something, below the first of its row."""
+    """For an even narrower terminal: a line for each cell with content, below the first cell of its row."""
     from rich.text import Text
 
-    if table.title:
-        console.print(Text(one_line(table.title), style="italic"))
+    _print_title(table, console)
     longest = max(map(len, rows[0][1:]), default=0)
-    for index, row in enumerate(rows[1:]):
-        console.print(Text(row[0], style="bold green" if index == table.strong else "bold"))
+    for number, row in enumerate(rows[1:]):
+        console.print(Text(row[0], style="bold green" if number == table.strong else "bold"))
         for name, cell in zip(rows[0][1:], row[1:], strict=True):
             if cell in EMPTY:
                 continue
             begin = f"  {name.ljust(longest)}  "
             lines = textwrap.wrap(cell, console.width, initial_indent=begin, subsequent_indent=" " * len(begin))
             console.print(Text("\n".join(lines)))
+
+
+def _print_title(table: Table, console: Console) -> None:
+    from rich.text import Text
+
+    if table.title:
+        console.print(Text(one_line(table.title), style="italic"))
 
 
 def write_lines(lines: Sequence[str], stream: TextIO) -> None:

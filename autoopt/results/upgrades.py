@@ -32,9 +32,11 @@ def upgrade_model(model: Json, schema: int) -> Json:
     """Upgrade a model: the source, the best one, or one of the Pareto front."""
     if schema >= SCHEMA:
         return model
-    metrics = _numbers(model.get("metrics") or {})
+    metrics = {}
+    for name, value in (model.get("metrics") or {}).items():
+        metrics[name] = value["value"] if isinstance(value, Mapping) else value
     return {
-        **_without_null(model),
+        **{name: value for name, value in model.items() if value is not None},
         "metrics": metrics,
         "intervals": _estimates(model.get("intervals") or {}, metrics),
         "ratios": _estimates(model.get("ratios") or {}, {}),
@@ -49,10 +51,6 @@ def upgrade_measurement(measured: Json, schema: int) -> Json:
     return {**measured, "outputs": {name: _estimates(metrics, {}) for name, metrics in outputs.items()}}
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value["value"] if isinstance(value, Mapping) else value for name, value in values.items()}
-
-
 def _estimates(values: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str, Any]:
     """Estimates by name; `metrics` has the values of those that are given as a pair of bounds."""
     return {name: _estimate(value, metrics.get(name)) for name, value in values.items()}
@@ -65,7 +63,3 @@ def _estimate(value: Any, middle: float | None) -> Json:  # noqa: ANN401  docume
         low, high = value
         return {"value": (low + high) / 2 if middle is None else middle, "low": low, "high": high}
     return {"value": value, "low": value, "high": value}
-
-
-def _without_null(model: Json) -> dict[str, Any]:
-    return {name: value for name, value in model.items() if value is not None}
