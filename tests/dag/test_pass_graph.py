@@ -1,7 +1,9 @@
-"""The pass graph as a networkx DAG."""
+"""The pass graph: every path from start to end is one chain; also as a networkx DAG."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import networkx as nx
@@ -48,3 +50,18 @@ def test_edges_give_every_root_to_leaf_path() -> None:
     assert found == {tuple("abd"), tuple("acd"), ("e",)}
     assert built.edges == tuple(sorted(built.graph.edges))
     assert built.edge_count == 4
+
+
+def test_planning_does_without_networkx_which_takes_longer_to_import_than_planning() -> None:
+    code = (
+        "import sys\n"
+        "from autoopt.dag import compile_plan, pass_infos\n"
+        "from autoopt.spec import load_dag\n"
+        "from autoopt.target import Accelerator\n"
+        "dag = {'name': 'd', 'passes': ['simplify', 'session_tuning'], 'chains': [['simplify', 'session_tuning']],\n"
+        "       'search': {'strategy': 'per-chain', 'order': ['simplify', 'session_tuning']}}\n"
+        "assert compile_plan(load_dag(dag), pass_infos(Accelerator())).chain_count == 1\n"
+        "print(sorted({'networkx', 'numpy', 'onnx', 'onnxruntime', 'optuna'} & set(sys.modules)))\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert shown.stdout.strip() == "[]", shown.stdout + shown.stderr

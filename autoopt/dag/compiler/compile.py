@@ -121,9 +121,13 @@ def _digest(builder: ChainBuilder, facts: Facts) -> str:
     accelerator = facts.accelerator
     files: dict[str, JsonValue] = {}
     defaults: dict[str, JsonValue] = {}
+    versions: dict[str, JsonValue] = {}
+    hosts: dict[str, JsonValue] = {}
     for node, info in rules.infos.items():
         space = builder.spaces[node]
         defaults[node] = {name: definition_to_json(value) for name, value in space.defaults.items()}
+        versions[node] = [info.version, info.source_digest]
+        hosts[node] = (spec.passes[node].host or spec.host).model_dump()
         digests = file_digests(spec, info, space)
         if digests:
             files[node] = digests
@@ -139,8 +143,8 @@ def _digest(builder: ChainBuilder, facts: Facts) -> str:
         "edges": rules.graph.edges,
         "nodes": [builder.identity(node) for node in sorted(rules.infos)],
         "defaults": defaults,
-        "versions": {node: [info.version, info.source_digest] for node, info in rules.infos.items()},
-        "hosts": {node: (spec.passes[node].host or spec.host).model_dump() for node in rules.infos},
+        "versions": versions,
+        "hosts": hosts,
         "inserted": rules.requirements.resolved(),
         "verdicts": {node: reason.rule for node, reason in rules.verdicts.items()},
         "priors": [[p.kind, p.scope.to_json(), p.values, p.weight] for p in rules.priors if p.origin != "learned"],

@@ -10,7 +10,7 @@ from autoopt.dag.compiler.cut_counts import NO_POINTS_YET, CutCounter, Matched, 
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.compiler.requirements import Requirements
 from autoopt.dag.graph.pass_graph import END, PassGraph
-from autoopt.dag.graph.priors import Prior, Scope
+from autoopt.dag.graph.priors import Cut, Prior, Scope
 from autoopt.registry import PassInfo
 
 
@@ -50,9 +50,15 @@ class PathRules:
                 by_kind[prior.kind].append(prior)
         self._chain_priors = by_kind["forbid"] + by_kind["require"]
         self._required_chains = [prior for prior in by_kind["require"] if prior.scope.chain is not None]
-        scopes = [prior.scope for prior in self._chain_priors] + [cut.scope for cut in self.counter.cuts]
-        self._chains = tuple(dict.fromkeys(scope.chain for scope in scopes if scope.chain is not None))
-        self._sets = tuple(dict.fromkeys(scope.nodes for scope in scopes if scope.nodes is not None))
+        chains: dict[tuple[str, ...], None] = {}
+        sets: dict[frozenset[str], None] = {}
+        items: tuple[Prior | Cut, ...] = (*self._chain_priors, *self.counter.cuts)
+        for item in items:
+            if item.scope.chain is not None:
+                chains[item.scope.chain] = None
+            elif item.scope.nodes is not None:
+                sets[item.scope.nodes] = None
+        self._chains, self._sets = tuple(chains), tuple(sets)
         self._relevant = {node: self.requirements.relevant(info) for node, info in self.infos.items()}
         self._relevant_after = self._union_ahead(self._relevant)
         self._nodes_after: Mapping[str, frozenset[str]] = {}
