@@ -40,7 +40,7 @@ class CallLimits:
 class HostReply(Generic[Reply]):
     """The end of a call on a host, and the reply if there is one."""
 
-    called: CallResult
+    result: CallResult
     reply: Reply | None
 
 
@@ -92,16 +92,16 @@ class FunctionHost(Host):
         """
 
     def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
-        called = self.call(RUN_PASSES, request.to_json(), limits)
-        if called.value is None:
-            return HostReply(called, None)
-        return HostReply(called, PassReply.from_json(called.value))
+        result = self.call(RUN_PASSES, request.to_json(), limits)
+        if result.value is None:
+            return HostReply(result, None)
+        return HostReply(result, PassReply.from_json(result.value))
 
     def evaluate_model(self, meter: Meter, request: MeasureRequest, limits: CallLimits) -> HostReply[MeasureReply]:
-        called = self.call(meter.function, request.to_json(), limits)
-        if called.value is None:
-            return HostReply(called, None)
-        return HostReply(called, MeasureReply.from_json(called.value))
+        result = self.call(meter.function, request.to_json(), limits)
+        if result.value is None:
+            return HostReply(result, None)
+        return HostReply(result, MeasureReply.from_json(result.value))
 
     def runtime(self) -> CallResult:
         return self.call(RUNTIME, {}, CallLimits())

@@ -27,7 +27,7 @@ TERMS = CallTerms(subject="model", limit=60.0, phase="passes")
 class FakeHost(Host):
     """Answers every call with the same result."""
 
-    called: CallResult = field(default_factory=lambda: CallResult(Outcome.OK, {}))
+    result: CallResult = field(default_factory=lambda: CallResult(Outcome.OK, {}))
     steps: tuple[StepReply, ...] = ()
     name: str = "fake"
     remote: bool = False
@@ -35,14 +35,14 @@ class FakeHost(Host):
 
     def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
         self.limits.append(limits)
-        return HostReply(self.called, PassReply(self.steps))
+        return HostReply(self.result, PassReply(self.steps))
 
     def evaluate_model(self, meter: object, request: MeasureRequest, limits: CallLimits) -> HostReply[MeasureReply]:
         self.limits.append(limits)
-        return HostReply(self.called, MeasureReply())
+        return HostReply(self.result, MeasureReply())
 
     def runtime(self) -> CallResult:
-        return self.called
+        return self.result
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -97,14 +97,14 @@ def test_a_call_shortly_before_the_deadline_is_shortened(simulation: Simulation)
 
 
 def test_a_call_cut_off_by_the_deadline_has_no_outcome(simulation: Simulation) -> None:
-    host = FakeHost(called=CallResult(Outcome.TIMEOUT, message="more than 40 s"))
+    host = FakeHost(result=CallResult(Outcome.TIMEOUT, message="more than 40 s"))
     with pytest.raises(TimeUp):
         call(simulation, host, deadline=10.0)
 
 
 def test_a_call_beyond_its_own_limit_is_a_timeout(simulation: Simulation) -> None:
-    host = FakeHost(called=CallResult(Outcome.TIMEOUT, message="more than 60 s"))
-    assert call(simulation, host).called.outcome is Outcome.TIMEOUT
+    host = FakeHost(result=CallResult(Outcome.TIMEOUT, message="more than 60 s"))
+    assert call(simulation, host).result.outcome is Outcome.TIMEOUT
 
 
 def test_work_takes_the_gate_shared_and_measurements_take_it_alone(simulation: Simulation) -> None:
@@ -131,19 +131,19 @@ def test_time_is_counted_for_the_phase(simulation: Simulation) -> None:
 
 
 def test_a_subject_that_killed_two_workers_is_quarantined(simulation: Simulation) -> None:
-    host = FakeHost(called=CallResult(Outcome.CRASHED, message="the worker died", died=True))
+    host = FakeHost(result=CallResult(Outcome.CRASHED, message="the worker died", died=True))
     for _ in range(2):
         call(simulation, host)
     answer = call(simulation, host)
-    assert (answer.called.outcome, answer.reply) == (Outcome.CRASHED, None)
-    assert "is quarantined" in answer.called.message
+    assert (answer.result.outcome, answer.reply) == (Outcome.CRASHED, None)
+    assert "is quarantined" in answer.result.message
     assert len(host.limits) == 2
 
 
 @pytest.mark.parametrize(
     "host",
     [
-        FakeHost(called=CallResult(Outcome.FAILED, message="OSError: [Errno 28] No space left on device")),
+        FakeHost(result=CallResult(Outcome.FAILED, message="OSError: [Errno 28] No space left on device")),
         FakeHost(steps=(StepReply("name_fix", Outcome.FAILED, message="Disk quota exceeded"),)),
     ],
 )

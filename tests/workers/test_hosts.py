@@ -102,7 +102,7 @@ METERS_BY_NAME = {meter.name: meter for meter in METERS}
 )
 def test_evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
     answer = host.evaluate_model(METERS_BY_NAME[meter], request_for(payload, metric), CallLimits(60.0))
-    assert answer.reply, answer.called.message
+    assert answer.reply, answer.result.message
     value = answer.reply.metrics[metric].value
     if metric == "size":
         assert value == Path(payload["candidate"]["path"]).stat().st_size  # type: ignore[index]
@@ -114,7 +114,7 @@ def test_evaluate_model(host: FunctionHost, payload: dict[str, object], meter: s
 
 def test_latency_is_a_ratio_around_one(host: FunctionHost, payload: dict[str, object]) -> None:
     answer = host.evaluate_model(METERS_BY_NAME["latency"], request_for(payload, "latency_p50"), CallLimits(120))
-    assert answer.reply, answer.called.message
+    assert answer.reply, answer.result.message
     ratio = answer.reply.ratios["latency_p50"]
     assert 0 < ratio.low <= ratio.value <= ratio.high
 
@@ -124,7 +124,7 @@ def test_run_pass(host: FunctionHost, payload: dict[str, object], tmp_path: Path
     model = ModelFile(Path(payload["candidate"]["path"]))  # type: ignore[index]
     request = PassRequest(model, (PassStep("dynamic_quantization"),), tmp_path / "out")
     answer = host.run_pass(request, CallLimits(120))
-    assert answer.reply, answer.called.message
+    assert answer.reply, answer.result.message
     assert answer.reply.steps[0].outcome.good, answer.reply.steps[0].message
 
 
@@ -134,7 +134,7 @@ def test_model_that_aborts_the_reader_is_an_outcome(
     path = builders.write(builders.split_abort(), tmp_path / "killer")
     bad = {**payload, "candidate": {"path": str(path), "session_options": {}}}
     answer = host.evaluate_model(METERS_BY_NAME["fidelity"], request_for(bad, "cosine"), CallLimits(60.0))
-    assert (answer.reply, answer.called.outcome) == (None, Outcome.CRASHED)
+    assert (answer.reply, answer.result.outcome) == (None, Outcome.CRASHED)
     assert host.runtime().outcome is Outcome.OK
 
 

@@ -86,16 +86,16 @@ def _run(resources: Resources, conversion: _Conversion, output: Path) -> StepRep
     script = str(conversion.file) if conversion.file.suffix == ".py" else None
     step = PassStep(CONVERTER, conversion.config, CONVERTER)
     request = PassRequest(ModelFile(conversion.file), (step,), output, user_script=script)
-    called = first_call(
+    result = first_call(
         resources,
         "autoopt.passes.runner:run",
         request.to_json(),
         subject=lambda: conversion.source.artifact,
         limit=Limits().pass_seconds,
     )
-    message = called.message or str(called.outcome)
-    if called.value is not None:
-        reply = PassReply.from_json(called.value).steps[0]
+    message = result.message or str(result.outcome)
+    if result.value is not None:
+        reply = PassReply.from_json(result.value).steps[0]
         if reply.outcome is Outcome.OK:
             return reply
         message = reply.message

@@ -12,7 +12,7 @@ from autoopt.data import DataConfig
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import ResourceOptions, Resources, open_resources
-from autoopt.json_codec import to_json
+from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.fetch import cached, is_url
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
@@ -43,7 +43,7 @@ class RunRequest:
     search: Mapping[str, Any] = field(default_factory=dict)
     """Overrides single fields of the DAG's `search` section."""
     limits: Limits = field(default_factory=Limits)
-    measurement: Mapping[str, Any] = field(default_factory=dict)
+    measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     retry_failed: bool = False
     """Execute again what failed in earlier runs."""
     fresh: bool = False

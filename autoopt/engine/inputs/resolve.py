@@ -155,7 +155,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
 
 @dataclass(frozen=True)
 class _Sources:
-    """What the request names, read."""
+    """The model, data and script that the request names, read."""
 
     model: Candidate
     inspection: Inspection

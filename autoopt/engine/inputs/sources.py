@@ -66,9 +66,9 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     record = store.models.get(digest)
     if record is None:
         payload = {"path": str(store.artifacts.path(digest))}
-        called = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
+        result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
         model_name = url_name(name) if is_url(name) else Path(name).name
-        record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(called, where, MODEL_SECONDS))
+        record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where, MODEL_SECONDS))
         store.models.add(record)
     return Candidate(digest), Inspection.from_json(record.inspection)
 
@@ -91,8 +91,8 @@ def _copy(resources: Resources, source: str, name: str) -> str:
 
     try:
         payload = {"source": source, "dest": str(folder), "cache": str(cache)}
-        called = first_call(resources, ADMIT, payload, subject=content, limit=MODEL_SECONDS)
-        return resources.store.artifacts.put(folder, value_of(called, name, MODEL_SECONDS)["digest"])
+        result = first_call(resources, ADMIT, payload, subject=content, limit=MODEL_SECONDS)
+        return resources.store.artifacts.put(folder, value_of(result, name, MODEL_SECONDS)["digest"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -53,13 +53,13 @@ def first_call(
         reason = quarantine.reason(subject())
         if reason is not None:
             return CallResult(Outcome.CRASHED, message=reason)
-    called = gated_call(resources.pool, function, payload, limit)
-    _raise_if_disk_full(called.message)
-    for step in (called.value or {}).get("steps", ()):
+    result = gated_call(resources.pool, function, payload, limit)
+    _raise_if_disk_full(result.message)
+    for step in (result.value or {}).get("steps", ()):
         _raise_if_disk_full(step["message"])
-    if called.died:
-        quarantine.note(subject(), called)
-    return called
+    if result.died:
+        quarantine.note(subject(), result)
+    return result
 
 
 def run_pass(ctx: RunContext, host: Host, request: PassRequest, terms: CallTerms) -> HostReply[PassReply]:
@@ -98,10 +98,10 @@ def guarded_call(
         seconds = attempt.call_seconds(terms.limit)
         reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive))
         attempt.counts.add_seconds(terms.phase, time.monotonic() - began)
-    _raise_if_disk_full(reply.called.message)
-    if reply.called.outcome is Outcome.TIMEOUT and seconds < terms.limit:
+    _raise_if_disk_full(reply.result.message)
+    if reply.result.outcome is Outcome.TIMEOUT and seconds < terms.limit:
         raise TimeUp
-    resources.quarantine.note(terms.subject, reply.called)
+    resources.quarantine.note(terms.subject, reply.result)
     return reply
 
 

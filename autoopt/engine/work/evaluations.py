@@ -14,6 +14,7 @@ from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import EvaluationInput, evaluation_key
 from autoopt.engine.work.problem import DataSource, Goal
 from autoopt.errors import TimeUp
+from autoopt.json_codec import JsonValue
 from autoopt.measure.constraints import Verdict, judge
 from autoopt.measure.meters import Meter, meters_for
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
@@ -30,7 +31,7 @@ class EvaluationOptions:
 
     metrics: tuple[str, ...] | None = None
     """Names of the metrics to measure; None for all of the run's."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, JsonValue] = field(default_factory=dict)
     """Settings for the meters that override the run's."""
     incumbent: float | None = None
     """Latency ratio of the best candidate so far; measuring a clearly slower one stops early."""
@@ -50,7 +51,7 @@ class Measurements:
     """Metrics of the source model, measured beside the candidate."""
     drops: dict[str, Estimate] = field(default_factory=dict)
     """Paired intervals of the drop against the source, by metric."""
-    details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    details: dict[str, Mapping[str, object]] = field(default_factory=dict)
     """Course of the measurement, by meter."""
     outcome: Outcome = Outcome.OK
     message: str = ""
@@ -120,7 +121,7 @@ class _MeterRun:
     meter: Meter
     metrics: tuple[str, ...]
     candidate: Candidate
-    settings: Mapping[str, Any]
+    settings: Mapping[str, JsonValue]
     data: DataSource
     key: str
     incumbent: float | None
@@ -237,19 +238,19 @@ def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationR
     )
     host = ctx.resources.hosts.of(problem.host)
     answer = evaluate_model(ctx, host, meter, request, terms)
-    called, reply = answer.called, answer.reply or MeasureReply()
-    attempt.observer.on_measure_end(meter.name, called.outcome, called.seconds)
+    result, reply = answer.result, answer.reply or MeasureReply()
+    attempt.observer.on_measure_end(meter.name, result.outcome, result.seconds)
     return EvaluationRecord(
         key=meter_run.key,
         candidate=meter_run.candidate,
         meter=meter.name,
-        outcome=called.outcome,
+        outcome=result.outcome,
         metrics=dict(reply.metrics),
         source_metrics=dict(reply.source_metrics),
         ratios=dict(reply.ratios),
         details=dict(reply.details),
-        seconds=called.seconds,
-        message=called.message,
+        seconds=result.seconds,
+        message=result.message,
         environment=_environment(ctx),
         run=ctx.run,
     )

@@ -75,10 +75,10 @@ class Hosts:
         opened = self.of(host)
         with self._runtime_lock:
             if host not in self._runtimes:
-                called = opened.runtime()
-                if called.value is None:
-                    raise InputError(f"cannot work there ({called.message or called.outcome})", where=opened.name)
-                self._runtimes[host] = called.value
+                result = opened.runtime()
+                if result.value is None:
+                    raise InputError(f"cannot work there ({result.message or result.outcome})", where=opened.name)
+                self._runtimes[host] = result.value
             return self._runtimes[host]
 
     def runtimes_of(self, spec: DagSpec) -> dict[str, Mapping[str, Any]]:

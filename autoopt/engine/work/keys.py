@@ -21,7 +21,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class PassRunInput:
-    """What a pass run depends on besides the pass and its configuration."""
+    """Everything that a pass run depends on besides the pass and its configuration."""
 
     candidate: Candidate
     accelerator: Accelerator
@@ -29,11 +29,11 @@ class PassRunInput:
     """Digest of the calibration data."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Digests of the files that the configuration names, by parameter."""
-    runtime: Mapping[str, Any] = field(default_factory=dict)
+    runtime: Mapping[str, object] = field(default_factory=dict)
     """Versions of the host's interpreter and runtime; empty for this interpreter."""
 
 
-def pass_run_key(info: PassInfo, config: Mapping[str, Any], work: PassRunInput) -> str:
+def pass_run_key(info: PassInfo, config: Mapping[str, object], work: PassRunInput) -> str:
     """Compute the key of one pass run.
 
     It covers the versions of the pass and its libraries, the full configuration, the digests of data, files and
@@ -59,7 +59,7 @@ def pass_run_key(info: PassInfo, config: Mapping[str, Any], work: PassRunInput) 
 
 @dataclass(frozen=True)
 class EvaluationInput:
-    """What an evaluation depends on besides its meter."""
+    """Everything that an evaluation depends on besides its meter."""
 
     metrics: tuple[str, ...]
     candidate: Candidate
@@ -68,7 +68,7 @@ class EvaluationInput:
     target: Target
     data: str
     """Digest of the data."""
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     script: str = ""
     """Digest of the user script."""
     runtime: tuple[str, ...] | None = None
@@ -94,7 +94,7 @@ def evaluation_key(meter: Meter, work: EvaluationInput) -> str:
     return digest_json(content)
 
 
-def run_identity(parts: Mapping[str, Any]) -> str:
+def run_identity(parts: Mapping[str, object]) -> str:
     """Compute the key of a whole run: `parts` as well as the CPU and the versions of all libraries."""
     return digest_json(
         {"schema": SCHEMA, "cpu": [cpu()["model"], cpu()["cores"]], "versions": dict(versions()), **parts}

@@ -17,7 +17,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import PassRunInput, pass_run_key
 from autoopt.errors import TimeUp
-from autoopt.json_codec import to_json
+from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.passes.request import ModelFile, PassRequest, PassStep, StepReply
@@ -25,7 +25,7 @@ from autoopt.spec.data import resolve_path
 from autoopt.store import PassRunRecord
 from autoopt.target import Accelerator
 
-Configs = Mapping[str, Mapping[str, Any]]
+Configs = Mapping[str, Mapping[str, JsonValue]]
 """Full configuration of each node, by node id."""
 
 
@@ -112,14 +112,14 @@ def _key(
     return pass_run_key(node.info, config, work)
 
 
-def _file_digests(ctx: RunContext, node: ChainNode, config: Mapping[str, Any]) -> dict[str, str]:
+def _file_digests(ctx: RunContext, node: ChainNode, config: Mapping[str, JsonValue]) -> dict[str, str]:
     """Digests of the files and folders that the configuration names, by parameter."""
     digests: dict[str, str] = {}
     for parameter in node.info.parameters:
         path = config.get(parameter.name)
-        if not path or parameter.category not in ("path", "data"):
+        if not path or not isinstance(path, str) or parameter.category not in ("path", "data"):
             continue
-        if parameter.category == "data" and isinstance(path, str):
+        if parameter.category == "data":
             path = resolve_path(ctx.problem.data_root, path)
         if Path(path).exists():
             digests[parameter.name] = digest_path(Path(path))
@@ -196,8 +196,8 @@ def _run_group(
         return True
     if len(group) > 1:
         return False
-    called, name = answer.called, group[0].info.name
-    failure = StepReply(name, called.outcome, configs[group[0].id], message=called.message, seconds=called.seconds)
+    result, name = answer.result, group[0].info.name
+    failure = StepReply(name, result.outcome, configs[group[0].id], message=result.message, seconds=result.seconds)
     _record(ctx, group[0], configs, progress, failure)
     return True
 
@@ -240,7 +240,7 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainP
     progress.add(node.id, record)
 
 
-def _recorded_params(node: ChainNode, config: Mapping[str, Any], used: Mapping[str, Any]) -> dict[str, Any]:
+def _recorded_params(node: ChainNode, config: Mapping[str, JsonValue], used: Mapping[str, JsonValue]) -> dict[str, Any]:
     """The parameters as the pass used them, but paths as they are named on this machine."""
     params = dict(used or config)
     for parameter in node.info.parameters:

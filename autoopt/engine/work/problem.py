@@ -89,7 +89,7 @@ class Problem:
     """The user's settings for the meters."""
 
     def replay_environment(self) -> dict[str, object]:
-        """What the passes ran with besides the model, as recipes and run records keep it."""
+        """The environment of the passes besides the model, as recipes and run records keep it."""
         return {
             "calibration": self.data.calibration.config,
             "user_script": self.script.path,

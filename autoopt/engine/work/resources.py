@@ -1,4 +1,4 @@
-"""What a run works with on this machine: store, workers, hosts, measurement gate, locks and a scratch folder."""
+"""The resources of a run on this machine: store, workers, hosts, measurement gate, locks and a scratch folder."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from autoopt.workers import WorkerPool, gated_call
 
 @dataclass(frozen=True)
 class ReplayEnvironment:
-    """What passes need to run again besides the model: workers, data, script, and the target they ran for."""
+    """Everything but the model that passes need to run again: workers, data, script, and the target they ran for."""
 
     pool: WorkerPool
     scratch: Path
@@ -61,11 +61,11 @@ class ReplayEnvironment:
             check=False,
         )
         limit = self.limits.pass_seconds * max(1, len(steps))
-        called = gated_call(self.pool, "autoopt.passes.runner:run", request.to_json(), limit, self.limits.memory)
-        if called.value is None:
-            raise SystemFailure(f"the model cannot be made again: {called.message}")
+        answer = gated_call(self.pool, "autoopt.passes.runner:run", request.to_json(), limit, self.limits.memory)
+        if answer.value is None:
+            raise SystemFailure(f"the model cannot be made again: {answer.message}")
         result = model.parent
-        for step in PassReply.from_json(called.value).steps:
+        for step in PassReply.from_json(answer.value).steps:
             if not step.outcome.good:
                 raise SystemFailure(f"the model cannot be made again: {step.pass_name}: {step.message}")
             if step.path is not None:
