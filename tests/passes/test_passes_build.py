@@ -1,0 +1,73 @@
+"""Pass objects built from registered classes and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base.build import FunctionPass, build_pass
+from autoopt.passes.base.config import full_config
+from autoopt.registry import Param, register, registry
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    @register("built_class")
+    class Built(Pass):
+        """A class with parameters of every category."""
+
+        how: Annotated[Any, Param("object"), "an object of the script"] = None
+        table: Annotated[str, Param("data"), "a file below the data root"] = ""
+        size: int = 2
+
+        def run(self, model: Any) -> None:
+            return None
+
+    @register("built_function")
+    def built(model: Any, size: int = 2) -> Any:
+        """A function."""
+        return (model, size)
+
+    built.touches = ("metadata",)  # type: ignore[attr-defined]  # functions take attributes
+    yield
+    for name in ("built_class", "built_function"):
+        registry().loaded.pop(name)
+        registry().origins.pop(name)
+
+
+def build(name: str, objects: dict[str, object] | None = None, data_root: str = "", **params: Any) -> Any:
+    info = registry().info(name)
+    return build_pass(info, full_config(info, params), objects, data_root)
+
+
+def test_a_class_gets_its_parameters() -> None:
+    assert build("built_class", size=5).size == 5
+
+
+def test_a_function_becomes_a_pass_with_its_attributes() -> None:
+    pass_ = build("built_function", size=7)
+    assert isinstance(pass_, FunctionPass)
+    assert pass_.run("model") == ("model", 7)
+    assert (pass_.touches, pass_.tolerance) == (("metadata",), "equal")
+
+
+def test_names_of_objects_become_objects_of_the_script() -> None:
+    assert build("built_class", {"chosen": len}, how="chosen").how is len
+
+
+@pytest.mark.parametrize("objects", [None, {}, {"other": len}])
+def test_a_missing_object_is_refused(objects: dict[str, object] | None) -> None:
+    with pytest.raises(Refused, match="the user script has no 'chosen'"):
+        build("built_class", objects, how="chosen")
+
+
+def test_data_paths_start_at_the_data_root() -> None:
+    assert build("built_class", data_root="/data", table="a/b.csv").table == "/data/a/b.csv"
+    assert build("built_class", data_root="/data", table="/absolute.csv").table == "/absolute.csv"
+
+
+def test_built_in_passes_are_built_by_name() -> None:
+    assert build("opset_conversion", target_opset=19).target_opset == 19
