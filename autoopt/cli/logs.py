@@ -19,3 +19,8 @@ def show_logs(debug: bool) -> None:
     logger.setLevel(logging.INFO)
     if debug:
         logger.setLevel(logging.DEBUG)
+
+
+def is_verbose() -> bool:
+    """True if `--verbose` or `--debug` was given."""
+    return logging.getLogger("autoopt").isEnabledFor(logging.INFO)

@@ -148,9 +148,10 @@ def exit_code(success: bool) -> int:
 
 def _show_result(result: RunResult, out: Path) -> None:
     """Write the result as tables, and the files that hold it."""
+    from autoopt.cli.logs import is_verbose
     from autoopt.report.run import write_run
 
-    write_run(result, sys.stdout)
+    write_run(result, sys.stdout, verbose=is_verbose())
     if result.best:
         names = (Path(result.best.path).name, "session.json", "recipe.json")
         typer.echo(f"wrote {', '.join(str(out / name) for name in names)}")

@@ -49,6 +49,7 @@ def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = F
 
     Exit code 1 if no model meets the constraints.
     """
+    from autoopt.cli.logs import is_verbose
     from autoopt.report.run import write_run
 
     with existing_store() as store:
@@ -61,7 +62,7 @@ def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = F
     if as_json:
         print_json(document())
     else:
-        write_run(result, sys.stdout)
+        write_run(result, sys.stdout, verbose=is_verbose())
     return exit_code(result.best is not None)
 
 

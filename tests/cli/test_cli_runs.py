@@ -1,4 +1,5 @@
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,16 @@ def test_best_shows_the_result_as_it_was(call: Callable[..., Any], filled: dict[
     code, out, err = call("best", filled["run"][:6], "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == RunResult.from_json(filled).to_json()
+
+
+def test_a_verbose_result_counts_the_work(call: Callable[..., Any], filled: dict[str, Any]) -> None:
+    assert "pass runs" not in call("best").out
+    logger = logging.getLogger("autoopt")
+    logger.setLevel(logging.INFO)
+    try:
+        assert "pass runs: 2 executed, 0 reused" in call("best").out
+    finally:
+        logger.setLevel(logging.NOTSET)
 
 
 def test_an_unknown_run_is_wrong_input(call: Callable[..., Any], filled: dict[str, Any]) -> None:
