@@ -86,7 +86,7 @@ def test_killed_run_goes_on_without_repeating_anything(folder: Path, command: li
     again = start(folder, *command)
     stdout, stderr = again.communicate(timeout=120)
     assert again.returncode == 0, stderr
-    assert len(re.findall(r"resuming run [0-9a-f]{12}: [1-5] trials already done", stderr)) == 1
+    assert len(re.findall(r"resuming run [0-9a-f]{12}: [1-5] trials? already done", stderr)) == 1
     document = json.loads(stdout)
     result = document[0] if isinstance(document, list) else document
     after = pass_run_ends(folder)

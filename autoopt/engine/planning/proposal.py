@@ -74,7 +74,7 @@ def proposal_for(
 
 
 def existing_store() -> AbstractContextManager[Store | None]:
-    """Open the store, but do not create one; None if there is none."""
+    """Open the store if it exists; None otherwise."""
     configured = settings()
     if configured.db_url or (configured.home / "autoopt.db").is_file():
         return open_store(configured.db_url, configured.home)

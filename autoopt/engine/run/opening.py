@@ -57,7 +57,8 @@ def open_session(
     record = begin_run(request, _record(request, inputs, parent), store, chain_records(inputs.problem.plan))
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
     if completed:
-        request.observer.on_note(f"resuming run {record.id}: {completed} trials already done")
+        trials = "1 trial" if completed == 1 else f"{completed} trials"
+        request.observer.on_note(f"resuming run {record.id}: {trials} already done")
     attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
     return make_session(RunContext(inputs.problem, resources, attempt), inputs, record.name)
 

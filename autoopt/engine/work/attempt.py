@@ -134,7 +134,7 @@ class Attempt:
         return self.clock() - self.began
 
     def reusable(self, record: Record | None) -> Record | None:
-        """The record, or None if there is none or the retry policy executes its work again."""
+        """The record; None without one, or if the retry policy executes its work again."""
         if record is None or self.retry.retries(record, self.run):
             return None
         return record

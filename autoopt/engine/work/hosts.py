@@ -77,7 +77,9 @@ class Hosts:
             if host not in self._runtimes:
                 result = opened.runtime()
                 if result.value is None:
-                    raise InputError(f"cannot work there ({result.message or result.outcome})", where=opened.name)
+                    raise InputError(
+                        f"its runtime does not work ({result.message or result.outcome})", where=opened.name
+                    )
                 self._runtimes[host] = result.value
             return self._runtimes[host]
 
