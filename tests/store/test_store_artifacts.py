@@ -16,7 +16,7 @@ from autoopt.store.maintenance.verify import verify
 from autoopt.store.sql.store import SqlStore
 
 
-def test_every_flip_truncation_and_deletion_is_found_and_named(sqlite_store: SqlStore) -> None:
+def test_every_flip_truncation_and_deletion_is_detected(sqlite_store: SqlStore) -> None:
     rng = random.Random(0)
     digests = [put(sqlite_store, rng.randbytes(200 + i), weights=rng.randbytes(100)) for i in range(20)]
     for attempt in range(300):
@@ -49,7 +49,7 @@ def test_a_damaged_artifact_is_healed_by_storing_it_again(sqlite_store: SqlStore
     assert sqlite_store.artifacts.path(digest).read_bytes() == b"model"
 
 
-def test_what_was_lost_is_made_again_on_demand(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_a_lost_artifact_is_made_again_when_asked_for(sqlite_store: SqlStore, tmp_path: Path) -> None:
     run = start_run(sqlite_store)
     made = put(sqlite_store, b"made")
     sqlite_store.results.finish_pass_run(pass_run(run.model, made))
@@ -69,7 +69,7 @@ def test_what_was_lost_is_made_again_on_demand(sqlite_store: SqlStore, tmp_path:
         sqlite_store.artifacts.path(made)
 
 
-def test_what_is_no_model_folder_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="empty"):
         sqlite_store.artifacts.put(tmp_path / "empty")

@@ -1,4 +1,4 @@
-"""Whatever is JSON comes back as it was; keys tell equal from unequal."""
+"""Values as the store keeps them, and keys of equal and unequal values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_keys_are_equal_exactly_for_equal_json(one: Any, two: Any) -> None:
 @pytest.mark.parametrize(
     ("one", "two"), [(1, True), (1, 1.0), ("1", 1), ({}, []), (None, "null"), ({"a": 1}, {"a": [1]})]
 )
-def test_keys_tell_types_apart(one: Any, two: Any) -> None:
+def test_keys_distinguish_types(one: Any, two: Any) -> None:
     assert digest_json(one) != digest_json(two)
 
 

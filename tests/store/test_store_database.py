@@ -22,13 +22,13 @@ QUOTED = "c4nary%3APa55%2Fw%40rd"
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://root@host/db", "sqlite://", "sqlite:///:memory:", "file.db"])
-def test_wrong_addresses_say_what_a_right_one_is(url: str) -> None:
+def test_a_wrong_address_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(InputError, match="write sqlite:////"):
         read_url(url)
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2"])
-def test_every_way_to_write_postgresql_means_the_same(scheme: str) -> None:
+def test_every_spelling_of_postgresql_means_the_same(scheme: str) -> None:
     url = "postgresql" if scheme == "postgres" else scheme
     assert read_url(f"{url}://u@h/d").drivername == "postgresql+psycopg"
 
@@ -58,7 +58,7 @@ def test_a_failing_statement_does_not_show_its_values(sqlite_store: SqlStore) ->
     assert CANARY not in str(error.value)
 
 
-def test_the_address_shown_has_no_password() -> None:
+def test_addresses_in_messages_have_no_password() -> None:
     database = Database(f"postgresql://user:{QUOTED}@host/db?password={QUOTED}")
     assert database.safe_url == "postgresql://user:***@host/db"
 
@@ -90,13 +90,13 @@ def test_the_file_system_of_a_path(path: str, kind: str) -> None:
         refuse_network_filesystem(Path(path), MOUNTS)
 
 
-def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be created"):
         open_store(None, tmp_path / "file" / "home")
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "autoopt.db").write_bytes(b"not a database" * 100)
     with pytest.raises(InputError, match="not a database"):
         open_store(f"sqlite:///{tmp_path}/autoopt.db", tmp_path)
@@ -128,7 +128,7 @@ for work in (
 """
 
 
-def test_a_full_disk_is_one_clear_line_and_leaves_nothing_invalid(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_in_one_line_and_leaves_nothing_invalid(tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
     (model / "model.onnx").write_bytes(b"x" * 700_000)
@@ -157,7 +157,7 @@ def test_work_goes_on_after_the_server_dropped_every_connection(postgres_url: st
         assert store.claims.acquire("pass_run", key("work"))
 
 
-def test_a_server_that_stays_away_is_one_line_after_a_while() -> None:
+def test_a_server_that_stays_down_is_reported_in_one_line() -> None:
     database = Database(f"postgresql://user:{QUOTED}@127.0.0.1:1/db", patience=0.1)
     with pytest.raises(SystemFailure, match=r"refused.*is it running\?") as error:
         database.read(lambda connection: connection.execute(text("SELECT 1")))

@@ -39,7 +39,9 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["file", "memory", pytest.param("s3", marks=pytest.mark.service)])
-def test_what_one_machine_makes_another_can_use(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+def test_an_artifact_of_one_machine_is_available_on_another(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
     urls = {"file": f"file://{tmp_path}/objects", "memory": f"memory://{tmp_path.name}"}
     url = urls.get(kind) or str(request.getfixturevalue("s3"))
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
@@ -51,7 +53,7 @@ def test_what_one_machine_makes_another_can_use(tmp_path: Path, kind: str, reque
         assert not list((tmp_path / "two" / "work").iterdir())
 
 
-def test_what_is_damaged_on_the_way_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_copy_is_refused(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/objects"
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
         digest = one.artifacts.put(model(tmp_path))
@@ -66,7 +68,7 @@ def test_what_is_damaged_on_the_way_is_refused(tmp_path: Path) -> None:
         assert one.artifacts.path(digest).read_bytes() == b"graph", "the shared copy was replaced"
 
 
-def test_half_an_artifact_is_none(tmp_path: Path) -> None:
+def test_a_copy_without_a_manifest_does_not_exist(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/objects"
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
         digest = one.artifacts.put(model(tmp_path))
@@ -76,7 +78,7 @@ def test_half_an_artifact_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/outside/model.onnx", "../outside", "a/../../outside", ""])
-def test_a_manifest_that_names_files_elsewhere_is_none(tmp_path: Path, name: str) -> None:
+def test_a_manifest_that_names_files_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     url = f"file://{tmp_path}/objects"
     with machine(tmp_path, "one", url) as one, machine(tmp_path, "two", url) as two:
         digest = one.artifacts.put(model(tmp_path))
@@ -89,7 +91,7 @@ def test_a_manifest_that_names_files_elsewhere_is_none(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("kind", ["file", "memory", pytest.param("s3", marks=pytest.mark.service)])
-def test_gc_and_quota_clean_what_machines_share(
+def test_gc_and_eviction_clean_shared_copies(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls = {"file": f"file://{tmp_path}/objects", "memory": f"memory://{tmp_path.name}"}
@@ -115,7 +117,7 @@ def test_gc_and_quota_clean_what_machines_share(
         assert not two.artifacts.get(made).present
 
 
-def test_an_address_that_is_none(tmp_path: Path) -> None:
+def test_an_unknown_file_system_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="artifacts cannot be kept there") as caught:
         machine(tmp_path, "one", "nothing://user:canary@there")
     assert "canary" not in str(caught.value)

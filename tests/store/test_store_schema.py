@@ -51,7 +51,7 @@ def test_the_newest_revision_is_the_one_the_code_has() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
-def test_migrations_from_nothing_make_what_a_new_database_has(url: str, tmp_path: Path) -> None:
+def test_migrations_from_nothing_make_the_tables_of_a_new_database(url: str, tmp_path: Path) -> None:
     database = Database(url)
     prepare(database)
     made = database.read(shape)
@@ -67,7 +67,7 @@ def test_migrations_from_nothing_make_what_a_new_database_has(url: str, tmp_path
     database.close()
 
 
-def test_a_kept_database_of_every_released_schema_opens(tmp_path: Path) -> None:
+def test_a_database_of_every_released_schema_opens(tmp_path: Path) -> None:
     kept = sorted((Path(__file__).parent / "kept").glob("*.sql"))
     assert [p.stem for p in kept][-1] == HEAD
     for dump in kept:
@@ -83,7 +83,7 @@ def test_a_kept_database_of_every_released_schema_opens(tmp_path: Path) -> None:
             assert len(store.runs.all(parent=run.id)) == (0 if dump.stem == "0001" else 1)
 
 
-def test_a_kept_export_of_every_released_schema_is_taken_in(tmp_path: Path) -> None:
+def test_an_export_of_every_released_schema_can_be_imported(tmp_path: Path) -> None:
     kept = sorted((Path(__file__).parent / "kept").glob("*.tar"))
     assert {p.stem for p in kept} == {p.stem for p in (Path(__file__).parent / "kept").glob("*.sql")}
     for file in kept:
@@ -155,7 +155,7 @@ def test_opening_a_current_database_does_not_import_alembic(tmp_path: Path) -> N
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
-def test_many_processes_may_make_it_at_once(url: str, tmp_path: Path) -> None:
+def test_many_processes_may_create_the_tables_at_once(url: str, tmp_path: Path) -> None:
     code = "import sys, pathlib, autoopt.store as s; s.open_store(sys.argv[1], pathlib.Path(sys.argv[2]))"
     children = [subprocess.Popen([sys.executable, "-c", code, url, str(tmp_path)]) for _ in range(4)]
     assert [child.wait() for child in children] == [0] * 4

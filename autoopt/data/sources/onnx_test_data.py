@@ -33,9 +33,10 @@ def load(path: str, labels: bool = False, choose: Choose | None = None) -> DataS
         raise InputError("holds no input_*.pb", where=str(folders[0]))
     if any(set(item) != set(items[0]) for item in items):
         raise InputError("the data sets have different inputs", where=path)
-    inputs: dict[str, list[Array]] = {}
-    for name in items[0]:
-        inputs[name] = [item[name] for item in items]
+    inputs: dict[str, list[Array]] = {name: [] for name in items[0]}
+    for item in items:
+        for name, array in item.items():
+            inputs[name].append(array)
     return DataSet({}, _labels(folders, path) if labels else None, inputs, name=path)
 
 

@@ -39,8 +39,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     """
     texts, truth = _read(Path(path), text_col, label_col)
     if labels is not None:
-        lines = Path(labels).read_text(encoding="utf-8").splitlines()
-        truth = class_ids([line.strip() for line in lines if line.strip()])
+        truth = class_ids([line.strip() for line in _lines(Path(labels))])
     data = DataSet({"text": np.array(texts, object)}, truth, name=path)
     if choose is not None:
         data = data.take(choose(len(data)))
@@ -73,10 +72,15 @@ def tokenize(data: DataSet, tokenizer: str, length: int = 128, column: str = "te
     return replace(data, columns=columns)
 
 
+def _lines(path: Path) -> list[str]:
+    """The lines of a file that are not empty."""
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
 def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array | None]:
     """The texts in a file, and their labels if all lines have one."""
     try:
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = _lines(path)
         if path.suffix.lower() != ".jsonl":
             return lines, None
         rows = [json.loads(line) for line in lines]

@@ -41,21 +41,20 @@ def migrated(rows: Rows, schema: str) -> Rows:
 def _migrated(connection: Connection, rows: Rows, schema: str) -> Rows:
     upgrade(connection, None, schema)
     before = _tables(connection)
-    for name in rows:
-        if name not in before:
-            raise KeyError(name)
+    if not rows.keys() <= before.keys():
+        raise KeyError(min(rows.keys() - before.keys()))
+    # An export leaves out the numbers of rows, owners and leases, and they stay out.
+    left_out: dict[str, set[str]] = {}
     for name, table in before.items():
+        left_out[name] = set(table.c.keys())
         for row in rows.get(name, []):
             connection.execute(insert(table).values(row))
+            left_out[name] -= row.keys()
     upgrade(connection, schema)
     result: Rows = {name: [] for name in rows}
     for name, table in _tables(connection).items():
-        columns = list(table.c)
-        if name in before:
-            # An export leaves out the numbers of rows, owners and leases, and they stay out.
-            exported = {column for row in rows.get(name, []) for column in row}
-            columns = [column for column in columns if column.name in exported or column.name not in before[name].c]
-        if rows.get(name) or name not in before:
+        columns = [column for column in table.c if column.name not in left_out.get(name, set())]
+        if columns:
             result[name] = [dict(row) for row in connection.execute(select(*columns)).mappings()]
     return result
 
