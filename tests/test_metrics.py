@@ -7,7 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.errors import InputError
-from autoopt.metrics import METRICS, Constraint, Metric, get_metric
+from autoopt.measure.quality.task import task_metric
+from autoopt.metrics import (
+    METRICS,
+    START_UP,
+    STEADY_STATE,
+    Constraint,
+    Metric,
+    Objective,
+    get_metric,
+    headline_metrics,
+    headline_ratios,
+    known_metric,
+    latency_objective,
+)
 
 NUMBERS = st.floats(0.01, 1e6)
 
@@ -43,3 +56,45 @@ def test_the_worst_of_several_bounds_counts(value: float, source: float, bound: 
 
 def test_a_relative_bound_without_a_source_is_not_judged() -> None:
     assert Constraint("x", max_ratio=0.1).violation(5.0, None, "minimize") == 0.0
+
+
+def test_headlines_are_the_objectives_and_the_constrained_metrics() -> None:
+    objectives = [Objective("throughput", "maximize"), Objective("size", "minimize")]
+    constraints = [Constraint("accuracy", max_drop=0.01), Constraint("size", max_ratio=0.5)]
+    assert headline_metrics(objectives, constraints) == ("throughput", "size", "accuracy")
+    assert headline_ratios(objectives, constraints) == ("throughput", "size")
+
+
+def test_without_objectives_the_median_latency_leads() -> None:
+    assert headline_metrics([]) == ("latency_p50",)
+    assert headline_metrics([], [Constraint("cosine", min=0.99)]) == ("latency_p50", "cosine")
+
+
+def test_the_latency_objective_is_the_first_time_of_a_warm_session() -> None:
+    objectives = [Objective("cold_start", "minimize"), Objective("latency_p99", "minimize")]
+    assert latency_objective(objectives) == "latency_p99"
+    assert latency_objective(objectives[:1]) is None
+
+
+def test_warm_and_start_up_metrics_are_all_latencies() -> None:
+    assert {m.name for m in METRICS.values() if m.kind == "latency"} == {*STEADY_STATE, *START_UP}
+
+
+def test_task_metrics_name_their_function_and_others_have_none() -> None:
+    for metric in METRICS.values():
+        assert bool(metric.function) is (metric.kind == "task")
+        if metric.function:
+            assert callable(task_metric(metric.name))
+
+
+def test_top_n_accuracy_exists_for_every_n_above_zero() -> None:
+    metric = get_metric("top7_accuracy")
+    assert metric.arguments == {"count": 7}
+    assert "7 highest" in metric.summary
+    for name in ("top0_accuracy", "top_accuracy", "top07_accuracy"):
+        assert known_metric(name) is None
+
+
+def test_metrics_are_hashable_values() -> None:
+    assert len(set(METRICS.values())) == len(METRICS)
+    assert get_metric("top5_accuracy") == METRICS["top5_accuracy"]
