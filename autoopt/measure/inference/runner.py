@@ -36,6 +36,7 @@ class ModelRunner:
     """Recurrent state: output name -> name of the input that receives it in the next inference."""
     reset_every: int | None = None
     """Items after which the state starts from zero again."""
+    _zero_state: Feed = field(default_factory=dict)
     _fed_back: Feed = field(default_factory=dict)
 
     @staticmethod
@@ -54,33 +55,28 @@ class ModelRunner:
         if config is not None:
             runner.state = runner.state or config.state
             runner.reset_every = runner.reset_every or config.reset_every
-        runner._check_state()
+        runner._prepare_state()
         return runner
 
-    def _check_state(self) -> None:
-        input_shapes = {spec.name: spec.shape for spec in self.inputs}
+    def _prepare_state(self) -> None:
+        """Check the recurrent state and set it to zero."""
+        specs = {spec.name: spec for spec in self.inputs}
         output_shapes = {output.name: output.shape for output in self.session.get_outputs()}
         for output, target in self.state.items():
-            if output not in output_shapes or target not in input_shapes:
+            if output not in output_shapes or target not in specs:
                 raise InputError(f"state {output!r} -> {target!r} is not an output and an input of the model")
-            before, after = output_shapes[output], input_shapes[target]
+            before, after = output_shapes[output], specs[target].shape
             if not _shapes_fit(before, after):
                 raise InputError(
                     f"state {output!r} -> {target!r}: the output has shape {before}, the input {list(after or ())}"
                 )
+            sizes = [size if isinstance(size, int) else 1 for size in after or ()]
+            self._zero_state[target] = np.zeros(sizes, specs[target].dtype or np.float32)
 
     def feed(self, feed: Mapping[str, np.ndarray]) -> Feed:
         """Fit a feed to the model's inputs and add the recurrent state (zero at first)."""
-        state_inputs = set(self.state.values())
-        data_inputs = {name: value for name, value in feed.items() if name not in state_inputs}
-        fitted = fit(data_inputs, self.inputs, state_inputs)
-        for spec in self.inputs:
-            if spec.name in state_inputs:
-                zeros = np.zeros(
-                    [size if isinstance(size, int) else 1 for size in spec.shape or ()], spec.dtype or np.float32
-                )
-                fitted[spec.name] = self._fed_back.get(spec.name, zeros)
-        return fitted
+        data_inputs = {name: value for name, value in feed.items() if name not in self._zero_state}
+        return {**fit(data_inputs, self.inputs, self._zero_state), **self._zero_state, **self._fed_back}
 
     def run(self, feed: Mapping[str, np.ndarray]) -> Item:
         """Run one inference and remember the state for the next."""
@@ -134,9 +130,7 @@ class ModelRunner:
             single = [self.run(feed) for feed, _ in data.feeds(1, 2)]
         except Exception:  # The model does not take two items. One at a time then shows the model's own error.
             return False
-        return all(
-            _close(a, b) for one, other in zip(batched, single, strict=True) for a, b in zip(one, other, strict=True)
-        )
+        return all(all(map(_close, *values)) for values in zip(batched, single, strict=True))
 
 
 def _shapes_fit(one: Sequence[Dimension] | None, other: Sequence[Dimension] | None) -> bool:

@@ -74,7 +74,10 @@ def prediction_interval(estimates: Sequence[Estimate], others: Sequence[Sequence
     logs = np.log([estimate.value for estimate in estimates])
     count = len(logs)
     groups = [logs]
-    groups += [np.log([estimate.value for estimate in group]) for group in others if len(group) > 1]
+    for group in others:
+        values = [estimate.value for estimate in group]
+        if len(values) > 1:
+            groups.append(np.log(values))
     least = NormalDist().inv_cdf(0.975) * BETWEEN_PROCESSES * math.sqrt(2)
     half = max(_prediction_half_width(groups[:1], count), _prediction_half_width(groups, count), least)
     return _exp(float(np.median(logs)), half, half)

@@ -31,13 +31,13 @@ def compare_output(metric: str, candidate: Sequence[object], source: Sequence[ob
         source: the same of the source model.
     """
     pairs = [(np.asarray(c), np.asarray(s)) for c, s in zip(candidate, source, strict=True)]
-    if any(s.dtype.kind not in NUMBERS for _, s in pairs):
+    if not all(s.dtype.kind in NUMBERS for _, s in pairs):
         if metric != "top1_agreement":
             return None
         return _agreement([float(c.shape == s.shape and bool(np.all(c == s))) for c, s in pairs])
-    if any(c.shape != s.shape or c.dtype.kind not in NUMBERS for c, s in pairs):
+    if not all(c.shape == s.shape and c.dtype.kind in NUMBERS for c, s in pairs):
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
-    if metric == "kl" and any(s.shape[-1:] in ((), (1,)) for _, s in pairs):
+    if metric == "kl" and not all(s.ndim and s.shape[-1] != 1 for _, s in pairs):
         return None
     if metric == "relative_l2":
         return _relative_l2(pairs)

@@ -43,24 +43,26 @@ def fidelity(request: MeasureRequest) -> MeasureReply:
     if len(items[0]) != len(source_items[0]):
         raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
     per_output: dict[str, dict[str, Estimate]] = {name: {} for name in names}
+    metrics: dict[str, Estimate] = {}
     for index, name in enumerate(names):
         values = [plain(item[index]) for item in items]
         source_values = [plain(item[index]) for item in source_items]
         for metric in request.metrics:
             estimate = compare_output(metric, values, source_values)
-            if estimate is not None:
-                per_output[name][metric] = estimate
-    metrics: dict[str, Estimate] = {}
-    for metric in request.metrics:
-        estimates = [output[metric] for output in per_output.values() if metric in output]
-        if estimates:
-            metrics[metric] = estimates[0] if metric == "top1_agreement" else _worst(metric, estimates)
+            if estimate is None:
+                continue
+            per_output[name][metric] = estimate
+            metrics[metric] = _worse(metric, metrics.get(metric, estimate), estimate)
     return MeasureReply(metrics, details={"items": len(items), "outputs": to_json(per_output)})
 
 
-def _worst(metric: str, estimates: Sequence[Estimate]) -> Estimate:
-    pick = min if METRICS[metric].direction == "maximize" else max
-    return pick(estimates, key=lambda estimate: estimate.value)
+def _worse(metric: str, one: Estimate, other: Estimate) -> Estimate:
+    """Choose the worse of two outputs' estimates, the first one if they are equal or not comparable."""
+    if metric == "top1_agreement":
+        return one
+    if METRICS[metric].direction == "maximize":
+        return other if other.value < one.value else one
+    return other if other.value > one.value else one
 
 
 def task(request: MeasureRequest) -> MeasureReply:
