@@ -42,7 +42,7 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]
     folder = tmp_path_factory.mktemp("sweep")
     outs = [folder / f"{seed}.jsonl" for seed in (1, 2)]
     processes = [started(seed, out) for seed, out in zip((1, 2), outs, strict=True)]
-    codes = [process.wait(timeout=300) for process in processes]
+    codes = [process.wait(timeout=800) for process in processes]
     assert codes == [0, 0], outs[0].with_suffix(".log").read_text()[-2000:]
     return [[json.loads(line) for line in out.read_text().splitlines()] for out in outs]
 
