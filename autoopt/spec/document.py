@@ -1,26 +1,21 @@
-"""Files and Python values as documents: JSON values with the line of every field."""
+"""Documents: JSON values with the line of every field, and the parts of their readers."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeAlias, Union
 
 from autoopt.errors import ConfigError
-from autoopt.settings import without_password
 from autoopt.spec.source import FieldError, Place, Source, dotted
 
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007  recursive
 Container: TypeAlias = list[Json] | dict[str, Json]
 
-MAX_BYTES: Final = 512 * 1024
 MAX_DEPTH: Final = 32
 MAX_ITEMS: Final = 50_000
 MAX_DIGITS: Final = 30
-_URL: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(?!/)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -29,51 +24,6 @@ class Document:
 
     value: Json
     source: Source
-
-
-def read_document(given: str | Path | Mapping[str, object]) -> Document:
-    """Read a YAML or JSON file, or copy a Python mapping.
-
-    Raises:
-        ConfigError: the file is missing, too large or malformed; the mapping holds values that JSON does not have.
-    """
-    if isinstance(given, Mapping):
-        source = Source("<dict>")
-        return Document(_PlainCopy(source).copy(given, ()), source)
-    if _URL.match(str(given)):  # a Path turns :// into :/
-        shown = without_password(_URL.sub(r"\1://", str(given)))
-        raise ConfigError("is an address, not a file", file=shown, remedy="download it first")
-    path = Path(given)
-    text = _read_text(path)
-    if path.suffix == ".json":
-        from autoopt.spec.json_reader import read_json
-
-        value, lines = read_json(text, str(given))
-    else:
-        from autoopt.spec.yaml_reader import read_yaml
-
-        value, lines = read_yaml(text, str(given))
-    return Document(value, Source(str(given), path.absolute().parent, lines))
-
-
-def _read_text(path: Path) -> str:
-    file = str(path)
-    try:
-        if path.is_dir():
-            raise ConfigError("is a folder, not a file", file=file)
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({(error.strerror or 'not a path').lower()})", file=file) from error
-    except ValueError as error:
-        raise ConfigError("cannot be read (not a path)", file=file) from error
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"is larger than {MAX_BYTES // 1024} KiB", file=file)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError("is not UTF-8 text", file=file, line=line) from error
 
 
 def check_text(text: str) -> str:
@@ -108,51 +58,6 @@ def parse_integer(text: str, base: int = 10) -> int:
     if len(text) > MAX_DIGITS:
         raise FieldError(f"has more than {MAX_DIGITS} digits")
     return int(text, base)
-
-
-class _PlainCopy:
-    """Copies a Python value as JSON: tuples become lists, paths become text.
-
-    `copy` raises `ConfigError` for anything else that JSON does not have, and for a value that is too large or too deep
-    (one that contains itself is).
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._items = 0
-
-    def copy(self, value: object, place: Place) -> Json:
-        self._items += 1
-        if len(place) > MAX_DEPTH or self._items > MAX_ITEMS:
-            raise self._source.error(place[:4], "is too deep or too large")
-        if isinstance(value, Mapping):
-            return {self._key(key, place): self.copy(item, (*place, key)) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.copy(item, (*place, index)) for index, item in enumerate(value)]
-        try:
-            return _plain_scalar(value)
-        except FieldError as error:
-            raise self._source.error(place, error.reason, error.remedy) from None
-
-    def _key(self, key: object, place: Place) -> str:
-        if not isinstance(key, str):
-            raise self._source.error(place, f"key {key!r} must be text")
-        try:
-            return check_text(key)
-        except FieldError as error:
-            raise self._source.error(place, f"a key {error.reason}", error.remedy) from None
-
-
-def _plain_scalar(value: object) -> Json:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str | Path):
-        return check_text(str(value))
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return check_number(float(value))
-    raise FieldError(f"must be a JSON value, not {type(value).__name__}")
 
 
 class Builder:

@@ -10,7 +10,8 @@ from pydantic import PrivateAttr, ValidationError
 
 from autoopt.errors import ConfigError
 from autoopt.spec.data import resolve_path
-from autoopt.spec.document import Document, read_document
+from autoopt.spec.document import Document
+from autoopt.spec.reader import read_document
 from autoopt.spec.source import Place, Source
 from autoopt.spec.strict_model import StrictModel
 from autoopt.spec.validation import first_error

@@ -1,225 +1,80 @@
-"""YAML and JSON files to values with lines: what is read, what is refused, and that nothing else can happen."""
+"""Documents: values with the line of every field."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autoopt.errors import ConfigError
-from autoopt.spec.document import MAX_BYTES, MAX_DEPTH, read_document
-from autoopt.spec.json_reader import read_json
-from autoopt.spec.yaml_reader import read_yaml
+from autoopt.spec.document import MAX_DEPTH, MAX_ITEMS, Builder, check_number, check_text, parse_integer
+from autoopt.spec.source import FieldError
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("NO", "NO"),
-        ("yes", "yes"),
-        ("on", "on"),
-        ("True", True),
-        ("FALSE", False),
-        ("~", None),
-        ("", None),
-        ("Null", None),
-        ("010", 10),
-        ("0o17", 15),
-        ("0x1F", 31),
-        ("-12", -12),
-        ("1_000", "1_000"),
-        ("12:30:45", "12:30:45"),
-        ("2001-01-01", "2001-01-01"),
-        ("1e3", 1000.0),
-        (".5", 0.5),
-        ("1.", 1.0),
-        ("1.2.3", "1.2.3"),
-        ("'12'", "12"),
-        ('"true"', "true"),
-    ],
-)
-def test_plain_scalars_follow_the_core_schema(text: str, value: Any) -> None:
-    found, _ = read_yaml(f"a: {text}\n", "f.yaml")
-    assert found == {"a": value}
-    assert type(found["a"]) is type(value)
+def test_a_builder_puts_events_together_with_their_lines() -> None:
+    build = Builder("f.yaml")
+    build.begin({}, 1)
+    assert build.wants_key
+    build.key("a", 2)
+    assert not build.wants_key
+    build.begin([], 2)
+    build.scalar(int, "1", 3)
+    build.scalar(str, "x", 4)
+    build.end()
+    build.key("b", 5)
+    build.scalar(float, "2", 5)
+    build.end()
+    assert build.root == {"a": [1, "x"], "b": 2.0}
+    assert build.lines == {(): 1, ("a",): 2, ("a", 0): 3, ("a", 1): 4, ("b",): 5}
 
 
-def test_every_field_has_the_line_it_is_written_on() -> None:
-    text = "a: 1\nb:\n  - x\n  -\n    c: 2\n"
-    value, lines = read_yaml(text, "f.yaml")
-    assert value == {"a": 1, "b": ["x", {"c": 2}]}
-    assert lines[("a",)] == 1
-    assert lines[("b",)] == 2
-    assert lines[("b", 0)] == 3
-    assert lines[("b", 1, "c")] == 5
+def test_a_key_twice_names_both_lines() -> None:
+    build = Builder("f.yaml")
+    build.begin({}, 1)
+    build.key("a", 2)
+    build.scalar(str, "x", 2)
+    with pytest.raises(ConfigError, match=r"f\.yaml:7: duplicate key 'a' \(first in line 2\); keep one of them"):
+        build.key("a", 7)
 
 
-def test_json_gives_the_same_value_and_its_own_lines() -> None:
-    text = '{\n "a": 1,\n "b": [\n  "x",\n  {"c": -2.5e0, "d": null, "e": [true, false]}\n ]\n}'
-    value, lines = read_json(text, "f.json")
-    assert value == json.loads(text)
-    assert lines[("a",)] == 2
-    assert lines[("b", 1, "c")] == 5
+def test_a_mapping_is_no_key() -> None:
+    build = Builder("f.yaml")
+    build.begin({}, 1)
+    with pytest.raises(ConfigError, match="a key must be text"):
+        build.begin([], 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "reason"),
-    [
-        ("a: 1\na: 2\n", 2, "duplicate key 'a' (first in line 1)"),
-        ("a: &x 1\nb: 2\n", 1, "anchors are not allowed"),
-        ("a: 1\nb: *x\n", 2, "aliases are not allowed"),
-        ("a: 1\nb: !!python/object:os.system x\n", 2, "tags are not allowed"),
-        ("a: !!str 1\n", 1, "tags are not allowed"),
-        ("a: 1\n---\nb: 2\n", 2, "second document"),
-        ("a: 1\n<<: {b: 2}\n", 2, "merge keys are not allowed"),
-        ("%YAML 1.1\n---\na: 1\n", 1, "must be YAML 1.2"),
-        ("? [a, b]\n: 1\n", 1, "a key must be text"),
-        ("a: 1\n b: 2\n", 2, "is not YAML"),
-        ("a: [1, 2\n", 2, "is not YAML"),
-        ("a: .inf\n", 1, "finite"),
-        ("a: .nan\n", 1, "finite"),
-        ("a: 1e999\n", 1, "finite"),
-        (f"a: {'9' * 31}\n", 1, "more than 30 digits"),
-        ("a: " + "[" * 40 + "]" * 40, 1, f"nested deeper than {MAX_DEPTH}"),
-        ('a: "\\e[31m"\n', 1, "U+001B"),
-        ('"a\\0": 1\n', 1, "U+0000"),
-        ("", 1, "is empty"),
-        ("a: \x00\n", 1, "is not YAML"),
-        ("\ta: 1\n", 1, "is not YAML"),
-    ],
-)
-def test_yaml_that_is_refused(text: str, line: int, reason: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_yaml(text, "f.yaml")
-    assert reason in str(caught.value)
-    assert caught.value.line >= line
-    assert "\n" not in str(caught.value)
+def test_depth_and_size_are_bounded() -> None:
+    build = Builder("f.yaml")
+    for _ in range(MAX_DEPTH):
+        build.begin([], 1)
+    with pytest.raises(ConfigError, match="nested deeper"):
+        build.begin([], 1)
+    wide = Builder("f.yaml")
+    wide.begin([], 1)
+    for _ in range(MAX_ITEMS - 1):
+        wide.scalar(int, "1", 1)
+    with pytest.raises(ConfigError, match="has more than"):
+        wide.scalar(int, "1", 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "reason"),
-    [
-        ('{"a": 1,\n "a": 2}', 2, "duplicate key 'a'"),
-        ('{"a": NaN}', 1, "NaN is not a JSON number"),
-        ('{"a": Infinity}', 1, "not a JSON number"),
-        ('{"a": 1e999}', 1, "finite"),
-        ('{"a": ' + "9" * 5000 + "}", 1, "digits"),
-        ("[" * 100_000, 1, "nested deeper"),
-        ('{"a":\n}', 2, "is not JSON"),
-        ("", 1, "is not JSON"),
-        ('{"a": "\\ud800"}', 1, "U+D800"),
-        ('{"a": "\\u0000"}', 1, "U+0000"),
-    ],
-)
-def test_json_that_is_refused(text: str, line: int, reason: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_json(text, "f.json")
-    assert reason in str(caught.value)
-    assert caught.value.line == line
+def test_a_wrong_value_is_reported_at_its_place() -> None:
+    build = Builder("f.yaml")
+    build.begin({}, 1)
+    build.key("a", 3)
+    with pytest.raises(ConfigError, match=r"f\.yaml:3: a: has more than 30 digits"):
+        build.scalar(parse_integer, "9" * 31, 3)
 
 
-def test_an_alias_bomb_is_refused_at_its_first_anchor() -> None:
-    bomb = "a: &a [x,x]\n" + "".join(f"{c}: &{c} [*{p},*{p}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True))
-    with pytest.raises(ConfigError, match=r"f\.yaml:1: a: anchors are not allowed|f\.yaml:1: anchors are not allowed"):
-        read_yaml(bomb, "f.yaml")
+@pytest.mark.parametrize("text", ["\x00", "a\x1bb", "\x7f", "\ud800"])
+def test_text_that_no_terminal_shows_is_refused(text: str) -> None:
+    with pytest.raises(FieldError, match=r"holds the character U\+"):
+        check_text(text)
 
 
-@pytest.mark.parametrize(
-    ("content", "line", "reason"),
-    [
-        (b"a: 1\nb: \xff\n", 2, "is not UTF-8 text"),
-        (b"a" * (MAX_BYTES + 1), 1, "larger than"),
-        ("a: 1".encode("utf-16"), 1, "is not UTF-8 text"),
-    ],
-)
-def test_files_that_are_no_text_are_refused(tmp_path: Path, content: bytes, line: int, reason: str) -> None:
-    file = tmp_path / "f.yaml"
-    file.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
-        read_document(file)
-    assert str(caught.value).startswith(f"{file}:{line}: ")
-    assert reason in str(caught.value)
+def test_lines_and_tabs_are_text() -> None:
+    assert check_text("a\n\tü漢") == "a\n\tü漢"
 
 
-def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nope\.yaml:1: cannot be read"):
-        read_document(tmp_path / "nope.yaml")
-    with pytest.raises(ConfigError, match="is a folder"):
-        read_document(tmp_path)
-    with pytest.raises(ConfigError, match="not a path"):
-        read_document("a\0b.yaml")
-
-
-def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
-    file = tmp_path / "f.yaml"
-    file.write_bytes(b"\xef\xbb\xbfa: 1\n")
-    assert read_document(file).value == {"a": 1}
-
-
-def test_mappings_are_copied_as_json() -> None:
-    given: dict[str, Any] = {"a": (1, 2), "b": Path("x/y"), "c": {"d": 1.5}}
-    document = read_document(given)
-    assert document.value == {"a": [1, 2], "b": "x/y", "c": {"d": 1.5}}
-    assert document.value["c"] is not given["c"]
-
-
-def test_mappings_that_json_cannot_hold_are_refused() -> None:
-    endless: dict[str, Any] = {}
-    endless["a"] = endless
-    for mapping, reason in (
-        (endless, "too deep"),
-        ({"a": object()}, "must be a JSON value, not object"),
-        ({"a": {1: 2}}, "key 1 must be text"),
-        ({"a": float("nan")}, "finite"),
-        ({"a": "\x1b"}, "U+001B"),
-    ):
-        with pytest.raises(ConfigError, match=re.escape(reason)):
-            read_document(mapping)
-
-
-scalars = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
-printable = st.text(
-    st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_characters="\x7f"), max_size=8
-).filter(lambda t: all(c.isprintable() for c in t))
-documents = st.dictionaries(
-    printable.filter(lambda k: k != "<<"),
-    st.recursive(
-        scalars | printable,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(printable, inner, max_size=3),
-        max_leaves=8,
-    ),
-    max_size=4,
-)
-
-
-@given(documents)
-@settings(max_examples=100, deadline=None)
-def test_json_files_and_mappings_give_equal_values(value: dict[str, Any]) -> None:
-    found, _ = read_json(json.dumps(value, indent=1), "f.json")
-    assert found == value
-    assert read_document(value).value == value
-
-
-@given(st.text(st.sampled_from("ab:-?[]{},&*!|>'\"%@`#\n \t~<.01\\"), max_size=40))
-@settings(max_examples=400, deadline=None)
-def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
-    for read in (read_yaml, read_json):
-        error = refusal(read, text)
-        if error is not None:
-            assert "\n" not in str(error)
-            assert error.line >= 1
-            assert str(error).startswith(f"f:{error.line}: ")
-
-
-def refusal(read: Callable[[str, str], Any], text: str) -> ConfigError | None:
-    try:
-        read(text, "f")
-    except ConfigError as error:
-        return error
-    return None
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_are_finite(number: float) -> None:
+    with pytest.raises(FieldError, match="finite"):
+        check_number(number)

@@ -7,8 +7,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from autoopt.spec.document import read_document
 from autoopt.spec.json_schema import json_schema
+from autoopt.spec.reader import read_document
 from autoopt.spec.zoo import ZooSpec
 
 DAGS = sorted(Path(__file__).parents[2].glob("dags/*.yaml"))

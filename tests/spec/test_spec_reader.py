@@ -1,0 +1,113 @@
+"""Files and Python mappings as documents."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoopt.errors import ConfigError
+from autoopt.spec.json_reader import read_json
+from autoopt.spec.reader import MAX_BYTES, read_document
+from autoopt.spec.yaml_reader import read_yaml
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "reason"),
+    [
+        (b"a: 1\nb: \xff\n", 2, "is not UTF-8 text"),
+        (b"a" * (MAX_BYTES + 1), 1, "larger than"),
+        ("a: 1".encode("utf-16"), 1, "is not UTF-8 text"),
+    ],
+)
+def test_files_that_are_no_text_are_refused(tmp_path: Path, content: bytes, line: int, reason: str) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        read_document(file)
+    assert str(caught.value).startswith(f"{file}:{line}: ")
+    assert reason in str(caught.value)
+
+
+def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nope\.yaml:1: cannot be read"):
+        read_document(tmp_path / "nope.yaml")
+    with pytest.raises(ConfigError, match="is a folder"):
+        read_document(tmp_path)
+    with pytest.raises(ConfigError, match="not a path"):
+        read_document("a\0b.yaml")
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_bytes(b"\xef\xbb\xbfa: 1\n")
+    assert read_document(file).value == {"a": 1}
+
+
+def test_mappings_are_copied_as_json() -> None:
+    given: dict[str, Any] = {"a": (1, 2), "b": Path("x/y"), "c": {"d": 1.5}}
+    document = read_document(given)
+    assert document.value == {"a": [1, 2], "b": "x/y", "c": {"d": 1.5}}
+    assert document.value["c"] is not given["c"]
+
+
+def test_mappings_that_json_cannot_hold_are_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["a"] = endless
+    for mapping, reason in (
+        (endless, "too deep"),
+        ({"a": object()}, "must be a JSON value, not object"),
+        ({"a": {1: 2}}, "key 1 must be text"),
+        ({"a": float("nan")}, "finite"),
+        ({"a": "\x1b"}, "U+001B"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(reason)):
+            read_document(mapping)
+
+
+scalars = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
+printable = st.text(
+    st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_characters="\x7f"), max_size=8
+).filter(lambda t: all(c.isprintable() for c in t))
+documents = st.dictionaries(
+    printable.filter(lambda k: k != "<<"),
+    st.recursive(
+        scalars | printable,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(printable, inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=4,
+)
+
+
+@given(documents)
+@settings(max_examples=100, deadline=None)
+def test_json_files_and_mappings_give_equal_values(value: dict[str, Any]) -> None:
+    found, _ = read_json(json.dumps(value, indent=1), "f.json")
+    assert found == value
+    assert read_document(value).value == value
+
+
+@given(st.text(st.sampled_from("ab:-?[]{},&*!|>'\"%@`#\n \t~<.01\\"), max_size=40))
+@settings(max_examples=400, deadline=None)
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    for read in (read_yaml, read_json):
+        error = refusal(read, text)
+        if error is not None:
+            assert "\n" not in str(error)
+            assert error.line >= 1
+            assert str(error).startswith(f"f:{error.line}: ")
+
+
+def refusal(read: Callable[[str, str], Any], text: str) -> ConfigError | None:
+    try:
+        read(text, "f")
+    except ConfigError as error:
+        return error
+    return None

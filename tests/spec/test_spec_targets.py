@@ -1,0 +1,83 @@
+"""Targets and hosts."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from autoopt.spec.targets import HostSpec, TargetSpec
+from autoopt.spec.validation import input_error
+from autoopt.target import Accelerator
+
+
+def target(value: object) -> TargetSpec:
+    return TargetSpec.model_validate(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "device", "provider"),
+    [
+        ({}, "cpu", "CPUExecutionProvider"),
+        ("gpu", "gpu", "CUDAExecutionProvider"),
+        ({"execution_provider": "QNNExecutionProvider"}, "npu", "QNNExecutionProvider"),
+        ({"device": "cpu", "execution_provider": "OpenVINOExecutionProvider"}, "cpu", "OpenVINOExecutionProvider"),
+        (
+            {"execution_provider": "AcceleratorOfAnotherDecadeAltogetherExecutionProvider"},
+            "cpu",
+            "AcceleratorOfAnotherDecadeAltogetherExecutionProvider",
+        ),
+    ],
+)
+def test_device_and_provider_follow_from_each_other(value: object, device: str, provider: str) -> None:
+    spec = target(value)
+    assert (spec.device, spec.execution_provider) == (device, provider)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"execution_provider": "cuda"}, "did you mean 'CUDAExecutionProvider'?"),
+        ({"execution_provider": "cudaexecutionprovider"}, "did you mean 'CUDAExecutionProvider'?"),
+        ({"execution_provider": "CUDDAExecutionProvider"}, "did you mean 'CUDAExecutionProvider'?"),
+        ({"execution_provider": "zzz"}, "its name ends with ExecutionProvider"),
+        ({"device": "tpu"}, "device: must be one of cpu, gpu, npu, not 'tpu'"),
+        ({"threads": -1}, "threads: must be at least 0, not -1"),
+        ({"python": "python3", "host": "docker"}, "host.image: is required for type docker"),
+        ({"python": "p", "host": {"type": "work_pool", "work_pool": "w"}}, "host: python and host exclude each other"),
+    ],
+)
+def test_targets_that_do_not_exist_are_refused(value: object, words: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        target(value)
+    assert words in str(input_error(refused.value))
+
+
+def test_another_interpreter_is_an_isolated_host() -> None:
+    spec = target({"python": "/env/bin/python", "threads": 2})
+    assert spec.where == HostSpec(type="isolated_ort", python="/env/bin/python")
+    assert spec.target().python == "/env/bin/python"
+    assert spec.words == "CPUExecutionProvider, 2 threads, the runtime of /env/bin/python"
+    assert spec.machine == ()
+
+
+def test_remote_hosts_are_machines_of_their_own() -> None:
+    pool = target({"threads": 1, "host": {"type": "work_pool", "work_pool": "gpus", "queue": "fast"}})
+    assert pool.host.remote
+    assert pool.machine == ("work_pool", "gpus", "fast", "")
+    assert pool.words == "CPUExecutionProvider, 1 thread, work pool gpus"
+    image = target({"threads": 0, "host": {"type": "docker", "image": "img"}})
+    assert image.words == "CPUExecutionProvider, the runtime's default threads, docker image img"
+    assert image.machine != pool.machine
+
+
+def test_the_instruction_set_is_that_of_the_machine_and_the_target() -> None:
+    spec = target({"isa": ["avx512_vnni"], "memory": 10})
+    expected = Accelerator("cpu", "CPUExecutionProvider", 10, frozenset({"avx2", "avx512_vnni"}))
+    assert spec.accelerator(frozenset({"avx2"})) == expected
+
+
+@pytest.mark.parametrize(("kind", "field"), [("python_env", "python"), ("docker", "image"), ("work_pool", "work_pool")])
+def test_a_host_needs_what_its_type_is_about(kind: str, field: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        HostSpec.model_validate(kind)
+    assert str(input_error(refused.value)) == f"{field}: is required for type {kind}"
