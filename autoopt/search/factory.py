@@ -33,6 +33,7 @@ def create_study(
     *,
     cost: Cost | None = None,
     node_objectives: Mapping[str, Sequence[Objective]] | None = None,
+    pruned: bool = False,
 ) -> Study:
     """Create the study that `config` describes.
 
@@ -42,12 +43,14 @@ def create_study(
         objectives: the first has priority.
         cost: tells which candidates are measured already, to choose among equally promising points.
         node_objectives: node id -> objectives of partial chains that end there, where they differ from `objectives`.
+        pruned: chains were left out, so the order may name nodes that no chain has.
 
     Raises:
         InputError: no chain or no objective, ids that repeat, a prior point outside its chain's space, or an order
             that does not fit the chains.
     """
     _check(chains, objectives)
+    check_order(config.parsed_order(), chains, known_nodes=not pruned)
     sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives)
     return Study(config, chains, objectives, sampler)
 
@@ -66,7 +69,6 @@ def create_sampler(
     inputs = SamplerInputs(config, tuple(chains), tuple(objectives), budget, cost)
     if config.strategy == "unified":
         return _leaf_sampler(inputs)
-    check_order(config.parsed_order(), chains)
     create = _ChainSamplers(inputs, node_objectives or {}).create
     return PerChainSampler(chains, create, ALLOCATIONS[config.allocation], budget)
 

@@ -25,15 +25,15 @@ class Stage:
     inner: Groups = ()
 
 
-def check_order(order: Order, chains: Sequence[ChainSpace]) -> None:
+def check_order(order: Order, chains: Sequence[ChainSpace], *, known_nodes: bool = True) -> None:
     """Check that every chain can be searched in this order.
 
     Raises:
-        InputError: the order names a node that no chain has, or contradicts the order of a chain.
+        InputError: the order contradicts that of a chain, or (with `known_nodes`) names a node that no chain has.
     """
     known = {node for chain in chains for node in chain.nodes}
     for name in order.mentions():
-        if name not in known:
+        if known_nodes and name not in known:
             remedy = did_you_mean(name, known)
             raise InputError(f"no chain has the node {name!r}", where="search.order", remedy=remedy)
     for chain in chains:

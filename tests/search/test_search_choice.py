@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.metrics import Objective
-from autoopt.search import Scored, choose_best, dominates, hypervolume, non_dominated, pareto_front
+from autoopt.search import Scored, choose_best, pareto_front
 
 SPEED = Objective("latency_p50", "minimize")
 TRUE = Objective("accuracy", "maximize")
@@ -20,39 +18,6 @@ rows = st.one_of(*rows_of.values())
 
 def record(latency: float, accuracy: float, **tie) -> Scored:
     return Scored({"latency_p50": latency, "accuracy": accuracy}, **tie)
-
-
-@given(rows)
-def test_front_is_what_nothing_dominates_with_equals_once(found: list[tuple[int, ...]]) -> None:
-    front = non_dominated(found)
-    for place, row in enumerate(found):
-        beaten = any(dominates(other, row) for other in found)
-        repeated = row in found[:place]
-        assert (place in front) == (not beaten and not repeated)
-
-
-@given(rows)
-@settings(max_examples=60)
-def test_hypervolume_counts_the_cells_that_are_dominated(found: list[tuple[int, ...]]) -> None:
-    size = len(found[0]) if found else 2
-    cells = product(range(7), repeat=size)
-    covered = sum(any(all(v <= c for v, c in zip(row, cell, strict=True)) for row in found) for cell in cells)
-    assert hypervolume(found, (7,) * size) == covered
-
-
-def test_hypervolume_leaves_out_what_is_beyond_the_reference() -> None:
-    assert hypervolume([(1.0, 9.0)], (5.0, 5.0)) == 0
-    assert hypervolume([], (5.0, 5.0)) == 0
-
-
-def test_front_of_records() -> None:
-    fast, good, bad, lacking = record(1, 0.8), record(2, 0.9), record(3, 0.7), Scored({"latency_p50": 0.1})
-    assert pareto_front([bad, good, lacking, fast], [SPEED, TRUE]) == [fast, good]
-
-
-def test_front_shows_equals_once_the_one_that_wins_ties() -> None:
-    long, short = record(1, 0.9, passes=3), record(1, 0.9, passes=1)
-    assert pareto_front([long, short], [SPEED, TRUE]) == [short]
 
 
 @pytest.mark.parametrize("how", ["priority", "weights", "knee"])

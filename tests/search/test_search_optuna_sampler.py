@@ -3,32 +3,9 @@
 from __future__ import annotations
 
 import optuna
-import pytest
 from search_cases import LATENCY, MIDDLE, SIX, drive, measure
 
 from autoopt.search import Feedback, SearchConfig, create_study
-from autoopt.search.optuna_study.encoding import distributions_of, params_of, read_point, suggest_point
-
-
-@pytest.mark.parametrize("chains", [SIX, MIDDLE], ids=["six", "middle"])
-def test_points_survive_the_way_through_a_trial(chains) -> None:
-    for chain in chains:
-        for point in chain.space.iterate():
-            params = params_of(chain, point)
-            assert read_point(chain, params) == point
-            trial = optuna.trial.FixedTrial(params)
-            assert suggest_point(trial, chain) == point
-            assert {n: trial.distributions[n] for n in params} == distributions_of(chain, point)
-            assert all(name.split(".")[0] in chain.nodes for name in params)
-
-
-def test_parameters_that_are_no_point_are_not_read() -> None:
-    chain = SIX[0]
-    assert read_point(chain, {"pass2.mode": "a"}) is None
-    assert read_point(chain, {"pass2.mode": "a", "pass5.mode": "z"}) is None
-    cut = MIDDLE[1]
-    params = params_of(cut, cut.space[0])
-    assert read_point(cut, {**params, "pass2.mode": "a", "wide.bits": 2}) is None
 
 
 def test_every_asked_trial_of_the_study_is_told() -> None:

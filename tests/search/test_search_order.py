@@ -48,6 +48,10 @@ def test_nodes_that_no_group_names_are_innermost() -> None:
     assert nesting(parse_order({"nested": ["elsewhere"]}), LONG) == (LONG.nodes,)
 
 
+def test_an_order_may_name_nodes_of_pruned_chains() -> None:
+    check_order(parse_order(["pass1", "pass7"]), SIX, known_nodes=False)
+
+
 def test_an_order_that_contradicts_a_chain_is_refused() -> None:
     with pytest.raises(InputError, match="'pass2' comes before 'pass1' here, and after it in a chain"):
         check_order(parse_order(["pass2", "pass1"]), [LONG])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from search_cases import LATENCY, SIX, chain, measure
 
-from autoopt.search import SearchConfig, StepwiseStudy, iterate, random_sample
+from autoopt.search import SearchConfig, StepwiseStudy
 
 
 def test_suggest_and_report() -> None:
@@ -55,12 +55,3 @@ def test_models_of_other_nodes_are_refused_before_anything_is_noted() -> None:
         search.record_feedback(step, {"latency_p50": 1.0}, models={"elsewhere": "m"})
     search.record_feedback(step, failed=True)
     assert search.trials[0].feedback.failed
-
-
-def test_points_of_all_chains_in_order_and_at_random() -> None:
-    from random import Random
-
-    points = list(iterate(SIX))
-    assert len(points) == 24
-    drawn = {repr(random_sample(SIX, Random(seed))) for seed in range(400)}
-    assert drawn == {repr(p) for p in points}

@@ -189,4 +189,4 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
         if spec.objectives:
             node_objectives[node] = [objective.objective() for objective in spec.objectives]
     objectives = inputs.problem.goal.objectives
-    return create_study(inputs.search, spaces, objectives, cost=cost, node_objectives=node_objectives)
+    return create_study(inputs.search, spaces, objectives, cost=cost, node_objectives=node_objectives, pruned=True)

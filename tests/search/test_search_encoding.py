@@ -1,0 +1,71 @@
+"""Points as parameters of Optuna trials."""
+
+from __future__ import annotations
+
+import optuna
+import pytest
+from search_cases import MIDDLE, SIX, chain
+
+from autoopt.search import ChainSpace
+from autoopt.search.optuna_study.encoding import (
+    distributions_of,
+    params_of,
+    read_point,
+    suggest_chain,
+    suggest_point,
+)
+from autoopt.space import Categorical, Integer, NodeSpace, SearchSpace
+
+
+def single(**parameters: object) -> ChainSpace:
+    return ChainSpace("one", (("n", "p"),), SearchSpace({"n": NodeSpace(parameters)}))
+
+
+@pytest.mark.parametrize("chains", [SIX, MIDDLE], ids=["six", "middle"])
+def test_every_point_survives_the_way_through_a_trial(chains: tuple[ChainSpace, ...]) -> None:
+    for one in chains:
+        for point in one.space.iterate():
+            params = params_of(one, point)
+            assert read_point(one, params) == point
+            trial = optuna.trial.FixedTrial(params)
+            assert suggest_point(trial, one) == point
+            assert {name: trial.distributions[name] for name in params} == distributions_of(one, point)
+            assert all(name.split(".")[0] in one.nodes for name in params)
+
+
+def test_parameters_that_stand_for_no_point_are_not_read() -> None:
+    first = SIX[0]
+    assert read_point(first, {"pass2.mode": "a"}) is None
+    assert read_point(first, {"pass2.mode": "a", "pass5.mode": "z"}) is None
+    cut = MIDDLE[1]
+    params = params_of(cut, cut.space[0])
+    assert read_point(cut, {**params, "pass2.mode": "a", "wide.bits": 2}) is None
+
+
+def test_evenly_rising_whole_numbers_are_a_range_and_other_values_are_categories() -> None:
+    even = distributions_of(single(x=Integer(2, 8, step=2)), {"n": {"x": 4}})["n.x"]
+    assert even == optuna.distributions.IntDistribution(2, 8, step=2)
+    for values in ((1, 2, 4), (3, 2, 1), (1, 2), (1.0, 2.0, 3.0)):
+        uneven = distributions_of(single(x=Categorical(*values)), {"n": {"x": values[0]}})["n.x"]
+        assert uneven == optuna.distributions.CategoricalDistribution(values)
+
+
+def test_lists_and_booleans_beside_numbers_are_told_apart() -> None:
+    mixed = single(x=Categorical(True, 1, [1]))
+    encoded = [params_of(mixed, {"n": {"x": value}})["n.x"] for value in (True, 1, [1])]
+    assert encoded == ["true", "1", "[1]"]
+    assert [read_point(mixed, {"n.x": text}) for text in encoded] == [{"n": {"x": v}} for v in (True, 1, [1])]
+
+
+def test_one_chain_is_not_asked_for() -> None:
+    trial = optuna.trial.FixedTrial({"chain": "b"})
+    assert suggest_chain(trial, ["a"]) == "a"
+    assert suggest_chain(trial, ["a", "b"]) == "b"
+
+
+def test_values_that_depend_on_parents_have_names_with_the_parents() -> None:
+    wide = chain("wide")
+    names = set()
+    for point in wide.space.iterate():
+        names |= {name for name in params_of(wide, point) if name.startswith("wide.method")}
+    assert names == {"wide.method@true", "wide.method@false"}

@@ -1,0 +1,51 @@
+"""What is tried before there are results."""
+
+from __future__ import annotations
+
+from search_cases import SIX, chain
+
+from autoopt.search import ChainSpace
+from autoopt.search.samplers.initial_points import DIVERSE, diverse_chains, initial_points
+
+FIRST = {"pass2": {"mode": "c"}}
+
+
+def test_every_chain_of_a_few_gets_a_point() -> None:
+    points = initial_points(SIX, 30, seed=0)
+    assert sorted(chain_id for chain_id, _ in points) == sorted(c.id for c in SIX)
+    for chain_id, point in points:
+        next(c for c in SIX if c.id == chain_id).space.index(point)
+
+
+def test_prior_points_come_first_and_replace_the_random_one() -> None:
+    chains = [chain("pass4"), chain("pass2", prior=(FIRST,))]
+    points = initial_points(chains, 30, seed=0)
+    assert points[0] == ("pass2", FIRST)
+    assert [chain_id for chain_id, _ in points] == ["pass2", "pass4"]
+
+
+def test_chains_of_more_weight_come_first() -> None:
+    chains = [chain("pass2"), chain("pass4", weight=3.0), chain("pass5", weight=2.0)]
+    assert [chain_id for chain_id, _ in initial_points(chains, 30, seed=1)] == ["pass4", "pass5", "pass2"]
+
+
+def test_chains_without_points_are_left_out() -> None:
+    empty = chain("pass4", cuts=({"pass4": {}},))
+    assert [chain_id for chain_id, _ in initial_points([empty, chain("pass5")], 10, seed=0)] == ["pass5"]
+
+
+def test_of_many_chains_a_few_unlike_ones_get_a_point_unless_the_budget_is_large() -> None:
+    many = [ChainSpace(str(i), c.passes, c.space) for i, c in enumerate(SIX * 3)]
+    assert len(initial_points(many, 20, seed=0)) == DIVERSE
+    assert len(initial_points(many, 200, seed=0)) == len(many)
+
+
+def test_the_points_depend_on_the_seed_only() -> None:
+    assert initial_points(SIX, 30, seed=5) == initial_points(SIX, 30, seed=5)
+    assert initial_points(SIX, 30, seed=5) != initial_points(SIX, 30, seed=6)
+
+
+def test_unlike_chains_are_selected_before_alike_ones() -> None:
+    chains = [chain("pass1", "pass2"), chain("pass1", "pass2", "pass3"), chain("pass4", "pass5")]
+    assert diverse_chains(chains, 2) == [chains[0], chains[2]]
+    assert diverse_chains(chains, 9) == [chains[0], chains[2], chains[1]]

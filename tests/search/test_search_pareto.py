@@ -1,0 +1,67 @@
+"""Pareto fronts."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoopt.metrics import Objective
+from autoopt.search import Scored, dominates, hypervolume, non_dominated, pareto_front
+from autoopt.search.pareto import sort_by_losses
+
+OBJECTIVES = [Objective("latency_p50", "minimize"), Objective("accuracy", "maximize")]
+COORDINATES = st.integers(0, 6)
+ROWS = st.one_of(*(st.lists(st.tuples(*[COORDINATES] * n), max_size=8) for n in (1, 2, 3)))
+
+
+def record(latency: float, accuracy: float, passes: int = 0) -> Scored:
+    return Scored({"latency_p50": latency, "accuracy": accuracy}, passes)
+
+
+@given(st.tuples(COORDINATES, COORDINATES), st.tuples(COORDINATES, COORDINATES))
+def test_domination_is_a_strict_order(a: tuple[int, int], b: tuple[int, int]) -> None:
+    assert not dominates(a, a)
+    assert not (dominates(a, b) and dominates(b, a))
+    if dominates(a, b):
+        assert sum(a) < sum(b)
+
+
+@given(ROWS)
+def test_the_front_is_what_nothing_dominates_with_equals_once(rows: list[tuple[int, ...]]) -> None:
+    front = non_dominated(rows)
+    for index, row in enumerate(rows):
+        dominated = any(dominates(other, row) for other in rows)
+        repeated = row in rows[:index]
+        assert (index in front) == (not dominated and not repeated)
+
+
+@given(ROWS)
+@settings(max_examples=60)
+def test_the_hypervolume_counts_the_dominated_cells(rows: list[tuple[int, ...]]) -> None:
+    size = len(rows[0]) if rows else 2
+    covered = 0
+    for cell in product(range(7), repeat=size):
+        covered += any(all(v <= c for v, c in zip(row, cell, strict=True)) for row in rows)
+    assert hypervolume(rows, (7,) * size) == covered
+
+
+def test_rows_beyond_the_reference_have_no_volume() -> None:
+    assert hypervolume([(1.0, 9.0)], (5.0, 5.0)) == 0
+    assert hypervolume([], (5.0, 5.0)) == 0
+
+
+def test_records_without_an_objective_are_not_on_the_front() -> None:
+    fast, good, bad, incomplete = record(1, 0.8), record(2, 0.9), record(3, 0.7), Scored({"latency_p50": 0.1})
+    assert pareto_front([bad, good, incomplete, fast], OBJECTIVES) == [fast, good]
+
+
+def test_of_equal_records_the_front_has_the_one_with_fewer_passes() -> None:
+    long, short = record(1, 0.9, passes=3), record(1, 0.9, passes=1)
+    assert pareto_front([long, short], OBJECTIVES) == [short]
+
+
+def test_records_are_sorted_by_the_objectives_in_order() -> None:
+    records = [record(2, 0.9), record(1, 0.5), record(1, 0.7)]
+    assert [r for _, r in sort_by_losses(records, OBJECTIVES)] == [records[2], records[1], records[0]]

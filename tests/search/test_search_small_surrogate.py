@@ -1,0 +1,67 @@
+"""The surrogate sampler of small spaces."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from search_cases import LATENCY, SIX, best_value, chain, found, measure
+
+from autoopt.search import Feedback, Proposal
+from autoopt.search.history import History
+from autoopt.search.samplers.base import Stop, Suggestion
+from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
+
+
+def run(chains, outcome=measure, trials: int = 100, **options) -> tuple[list[Proposal], str]:
+    sampler = SmallSurrogateSampler(chains, seed=1, **options)
+    history = History(chains, LATENCY)
+    for number in range(trials):
+        decision = sampler.next(history, Random(number))
+        if isinstance(decision, Stop):
+            return [trial.proposal for trial in history.trials], decision.reason
+        assert isinstance(decision, Suggestion)
+        history.add(Proposal(number, decision.chain, decision.point))
+        history.tell(number, outcome(history.trials[-1].proposal))
+    return [trial.proposal for trial in history.trials], ""
+
+
+def test_every_point_gets_its_turn() -> None:
+    asked, reason = run(SIX)
+    assert len({repr((p.chain, p.point)) for p in asked}) == len(asked) == 24
+    assert reason == "all 24 points tried"
+
+
+def test_the_best_point_comes_early() -> None:
+    asked, _ = run(SIX)
+    assert found(asked[:16]) == best_value(SIX)
+
+
+def test_points_that_promise_to_be_infeasible_come_late() -> None:
+    def outcome(proposal: Proposal) -> Feedback:
+        broken = "pass3" in proposal.chain
+        return Feedback({"latency_p50": 1.0}, violation=1.0 if broken else -1.0)
+
+    asked, _ = run(SIX, outcome)
+    places = [place for place, proposal in enumerate(asked) if "pass3" in proposal.chain]
+    assert sum(places) / len(places) > 12
+
+
+def test_a_running_point_is_not_asked_again() -> None:
+    one = [chain("pass2", "pass5")]
+    sampler = SmallSurrogateSampler(one, seed=0)
+    history = History(one, LATENCY)
+    for number in range(9):
+        decision = sampler.next(history, Random(number))
+        assert isinstance(decision, Suggestion)
+        assert history.find(decision.chain, decision.point) is None
+        history.add(Proposal(number, decision.chain, decision.point))
+        if number in (0, 2):
+            history.tell(number, Feedback({"latency_p50": 1.0 + number}))
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5])
+def test_the_search_stops_once_little_improvement_is_expected(threshold: float) -> None:
+    asked, reason = run(SIX, lambda p: Feedback({"latency_p50": 1.0}), threshold=threshold)
+    assert 10 <= len(asked) < 24
+    assert reason == f"no remaining point is expected to improve by {threshold:.2%}"
