@@ -81,7 +81,10 @@ def affordable(stage_list: Sequence[Stage], chain: ChainSpace, trials: int) -> t
     Each stage with a choice needs a trial, and a search that ends before its last stage has tried no whole chain.
     """
     merged = list(stage_list)
-    while len(merged) > 1 and 1 + sum(_has_choice(stage, chain) for stage in merged[:-1]) > trials:
+    while len(merged) > 1:
+        points = [math.prod(chain.space.nodes[node].count for node in stage.nodes) for stage in merged[:-1]]
+        if 1 + sum(count > 1 for count in points) <= trials:
+            break
         merged[-2:] = [Stage((*merged[-2].nodes, *merged[-1].nodes))]
     return tuple(merged)
 
@@ -108,7 +111,3 @@ def _nest(levels: Sequence[Sequence[str]], nodes: Sequence[str]) -> Groups:
     innermost = {*groups[-1], *(node for node in nodes if node not in named)}
     groups[-1] = [node for node in nodes if node in innermost]
     return tuple(tuple(group) for group in groups)
-
-
-def _has_choice(stage: Stage, chain: ChainSpace) -> bool:
-    return math.prod(chain.space.nodes[node].count for node in stage.nodes) > 1

@@ -105,14 +105,15 @@ class NestedSampler:
             if outer.point == point:
                 return outer
         part = restrict_chain(self._chain, self._inner_nodes, point, INNER)
-        outer = _OuterPoint(point, SubspaceSampler([part], self._objectives, self._inner_sampler(part)))
+        sampler: Sampler
+        if len(self._groups) == 2:
+            sampler = self._create([part])
+        else:
+            inner = self._groups[1:]
+            sampler = NestedSampler(part, inner, self._create, budget=self._share, objectives=self._objectives)
+        outer = _OuterPoint(point, SubspaceSampler([part], self._objectives, sampler))
         self._points.append(outer)
         return outer
-
-    def _inner_sampler(self, part: ChainSpace) -> Sampler:
-        if len(self._groups) == 2:
-            return self._create([part])
-        return NestedSampler(part, self._groups[1:], self._create, budget=self._share, objectives=self._objectives)
 
     def _suggest(self, outer: _OuterPoint, rng: Random) -> Decision:
         decision = outer.inner.next(rng)

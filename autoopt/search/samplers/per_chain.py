@@ -30,7 +30,9 @@ class PerChainSampler:
         while self._open:
             exhausted = None
             for chain in self._allocate(history, list(self._open.values()), self._budget):
-                decision = self._sampler(chain).next(history, Random(f"{seed}:{chain}"))
+                if chain not in self._samplers:
+                    self._samplers[chain] = self._create(self._open[chain])
+                decision = self._samplers[chain].next(history, Random(f"{seed}:{chain}"))
                 if isinstance(decision, Suggestion):
                     return decision
                 if isinstance(decision, Stop):
@@ -40,8 +42,3 @@ class PerChainSampler:
                 return WAIT
             del self._open[exhausted]  # the shares of the others change: allocate again
         return Stop("all points tried")
-
-    def _sampler(self, chain: str) -> Sampler:
-        if chain not in self._samplers:
-            self._samplers[chain] = self._create(self._open[chain])
-        return self._samplers[chain]

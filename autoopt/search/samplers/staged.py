@@ -82,12 +82,14 @@ class StagedSampler:
                     starts += [self._join(stage, name, point) for point in part.space.iterate()]
                 continue
             trials = self._follow(stage, history)
-            ranked = self._ranked(stage, trials)
             share = max(1, math.ceil((self._budget - trial_count) / (len(self._create) - index)))
             decision = self._next_in_stage(stage, trials, share, rng)
             if decision is not None:
                 return decision
-            starts = ranked[: self._keep]
+            objectives = stage.sampler.history.objectives
+            working = [trial for trial in trials if trial.feedback is not None and not trial.feedback.failed]
+            working.sort(key=lambda trial: rank_key(trial.feedback, objectives))
+            starts = [trial.proposal.point for trial in working[: self._keep]]
             trial_count += len(trials)
         return Stop("all stages done")
 
@@ -151,10 +153,3 @@ class StagedSampler:
             if before == start:
                 return part, restrict_point(proposal.point, stage.nodes)
         return None
-
-    def _ranked(self, stage: _Stage, trials: Sequence[Trial]) -> list[Point]:
-        """Sort the points of the stage that work, best first."""
-        objectives = stage.sampler.history.objectives
-        working = [trial for trial in trials if trial.feedback is not None and not trial.feedback.failed]
-        working.sort(key=lambda trial: rank_key(trial.feedback, objectives))
-        return [trial.proposal.point for trial in working]
