@@ -13,7 +13,6 @@ from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
 from autoopt.store import open_store
-from autoopt.store.files.filesystem import NETWORK, filesystem_of, refuse_network_filesystem
 from autoopt.store.sql.database import Database, read_url
 from autoopt.store.sql.store import SqlStore
 
@@ -61,33 +60,6 @@ def test_a_failing_statement_does_not_show_its_values(sqlite_store: SqlStore) ->
 def test_addresses_in_messages_have_no_password() -> None:
     database = Database(f"postgresql://user:{QUOTED}@host/db?password={QUOTED}")
     assert database.safe_url == "postgresql://user:***@host/db"
-
-
-MOUNTS = """\
-/dev/sda1 / ext4 rw 0 0
-server:/home /home nfs4 rw 0 0
-/dev/sdb1 /home/me/local\\040disk xfs rw 0 0
-//server/share /homes cifs rw 0 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/x", "ext4"),
-        ("/home/me/x", "nfs4"),
-        ("/home/me/local disk/x", "xfs"),
-        ("/homes/x", "cifs"),
-        ("/homely", "ext4"),
-    ],
-)
-def test_the_file_system_of_a_path(path: str, kind: str) -> None:
-    assert filesystem_of(Path(path), MOUNTS) == kind
-    if kind in NETWORK:
-        with pytest.raises(InputError, match=f"network file system {kind}; set AUTOOPT_HOME"):
-            refuse_network_filesystem(Path(path), MOUNTS)
-    else:
-        refuse_network_filesystem(Path(path), MOUNTS)
 
 
 def test_a_home_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
