@@ -109,16 +109,27 @@ class ChainBuilder:
     def _withdrawn(self, nodes: Sequence[str], chain_id: str) -> Iterator[CutValue]:
         """The values that user or pass would search and this accelerator cannot use."""
         for node in nodes:
-            item, search = self.spec.passes[node], self.spaces[node].search
+            search = self.spaces[node].search
             for parameter in self.rules.infos[node].parameters:
-                setting = item.settings.get(parameter.name)
-                by_default = setting is None and item.searches_all(self.spec.search.params)
-                requested = setting.values.values() if isinstance(setting, Searched) else ()
-                remaining = search[parameter.name].all_values() if parameter.name in search else ()
+                name = parameter.name
+                remaining: tuple[Value, ...] = ()
+                if name in search:
+                    remaining = search[name].all_values()
                 for value, reason in parameter.withdrawn:
-                    intended = by_default or isinstance(setting, OwnSearch) or value in requested
-                    if intended and value not in remaining:
-                        yield CutValue(chain_id, node, parameter.name, value, reason)
+                    if value not in remaining and self._is_requested(node, name, value):
+                        yield CutValue(chain_id, node, name, value, reason)
+
+    def _is_requested(self, node: str, name: str, value: Value) -> bool:
+        """True if the spec would search this value of a parameter."""
+        item = self.spec.passes[node]
+        match item.settings.get(name):
+            case None:
+                return item.searches_all(self.spec.search.params)
+            case OwnSearch():
+                return True
+            case Searched(values):
+                return value in values.values()
+        return False
 
     def _weight(self, nodes: tuple[str, ...], chain_id: str) -> float:
         weight = 1.0

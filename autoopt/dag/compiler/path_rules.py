@@ -43,27 +43,41 @@ class PathRules:
     _inserted: dict[tuple[str, frozenset[str]], tuple[tuple[PassInfo, ...], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # "forbid" before "require": its reason says more about a chain that breaks both.
-        by_kind: dict[str, list[Prior]] = {"prefer": [], "forbid": [], "require": []}
+        self._forbidden: list[Prior] = []
+        self._required: list[Prior] = []
+        self._required_chains: list[Prior] = []
         for prior in self.priors:
-            if not prior.values:
-                by_kind[prior.kind].append(prior)
-        self._chain_priors = by_kind["forbid"] + by_kind["require"]
-        self._required_chains = [prior for prior in by_kind["require"] if prior.scope.chain is not None]
+            if prior.values or prior.kind == "prefer":
+                continue
+            if prior.kind == "forbid":
+                self._forbidden.append(prior)
+            elif prior.scope.chain is None:
+                self._required.append(prior)
+            else:
+                self._required_chains.append(prior)
+        self._index_scopes()
+        self._relevant = {node: self.requirements.relevant(info) for node, info in self.infos.items()}
+        self._relevant_after = self._union_ahead(self._relevant)
+        self._nodes_after: Mapping[str, frozenset[str]] = {}
+        if self._sets:
+            self._nodes_after = self._union_ahead({node: frozenset((node,)) for node in self.infos})
+
+    def _index_scopes(self) -> None:
+        """Number the whole chains and the sets of nodes that priors and cuts name, for `State`."""
         chains: dict[tuple[str, ...], None] = {}
         sets: dict[frozenset[str], None] = {}
-        items: tuple[Prior | Cut, ...] = (*self._chain_priors, *self.counter.cuts)
+        items: tuple[Prior | Cut, ...] = (
+            *self._forbidden,
+            *self._required,
+            *self._required_chains,
+            *self.counter.cuts,
+        )
         for item in items:
             if item.scope.chain is not None:
                 chains[item.scope.chain] = None
             elif item.scope.nodes is not None:
                 sets[item.scope.nodes] = None
         self._chains, self._sets = tuple(chains), tuple(sets)
-        self._relevant = {node: self.requirements.relevant(info) for node, info in self.infos.items()}
-        self._relevant_after = self._union_ahead(self._relevant)
-        self._nodes_after: Mapping[str, frozenset[str]] = {}
-        if self._sets:
-            self._nodes_after = self._union_ahead({node: frozenset((node,)) for node in self.infos})
 
     def _union_ahead(self, of_node: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
         """For each key: the union of `of_node` over all nodes that can follow it."""
@@ -108,7 +122,9 @@ class PathRules:
             return None
         if node in nodes:
             met |= {node}
-        return met if nodes - met <= self._nodes_after[key] else None
+        if nodes - met <= self._nodes_after[key]:
+            return met
+        return None
 
     @staticmethod
     def _next_position(node: str, chain: tuple[str, ...], position: int) -> int:
@@ -125,17 +141,19 @@ class PathRules:
 
     def finish(self, state: State) -> Reason | None:
         """The reason to prune a complete chain, or None."""
-        for prior in self._chain_priors:
-            covered = self._covers(prior.scope, state)
-            if prior.kind == "forbid" and covered:
+        # "forbid" before "require": its reason says more about a chain that breaks both.
+        for prior in self._forbidden:
+            if self._covers(prior.scope, state):
                 return Reason("forbid", prior.text)
-            if prior.kind == "require" and not covered and prior.scope.chain is None:
+        for prior in self._required:
+            if not self._covers(prior.scope, state):
                 return Reason("require", f"{prior.text} ({prior.scope})")
         # Several required chains are alternatives: no chain can be more than one of them.
-        if self._required_chains and not any(self._covers(prior.scope, state) for prior in self._required_chains):
-            alternatives = " or ".join(str(prior.scope) for prior in self._required_chains)
-            return Reason("require", f"{self._required_chains[0].text} (only {alternatives})")
-        if not any(self._is_valid(matched, state) for matched in state.matched):
+        alternatives = [prior.scope for prior in self._required_chains]
+        if alternatives and not any(self._covers(scope, state) for scope in alternatives):
+            chains = " or ".join(map(str, alternatives))
+            return Reason("require", f"{self._required_chains[0].text} (only {chains})")
+        if self.point_count(dict.fromkeys(state.matched, 1), state) == 0:
             return Reason("cut", "every search point is excluded")
         return None
 

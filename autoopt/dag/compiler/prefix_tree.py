@@ -154,16 +154,14 @@ class PrefixTree:
             key, step, path = stack.pop()
             if isinstance(step, _Cell):
                 for after, following in reversed(step.steps):
-                    longer = path if after == END else (*path, after)
                     if isinstance(following, Reason) or (following is not None and following.prunes):
-                        stack.append((after, following, longer))
+                        stack.append((after, following, (*path, after)))
             elif key == END:
-                yield path, step
+                yield path[:-1], step
             else:
                 # Pruned here: every continuation to the end is one pruned chain.
-                for after in reversed(self.graph.successors[key]):
-                    longer = path if after == END else (*path, after)
-                    stack.append((after, step, longer))
+                following_keys = reversed(self.graph.successors[key])
+                stack.extend((after, step, (*path, after)) for after in following_keys)
 
     def kept_edges(self) -> frozenset[tuple[str, str]]:
         """Edges of the graph that are on a kept chain."""

@@ -92,10 +92,11 @@ class _Settings:
         for name, value in self.info.presets.items():
             if name not in item.settings:
                 self.fixed[name] = value
+        already_set = {*item.settings, *self.info.presets}
+        searches_all = item.searches_all(self.spec.search.params)
         for parameter in self.info.parameters:
             name = parameter.name
-            is_set = name in item.settings or name in self.info.presets
-            if parameter.search is not None and not is_set and item.searches_all(self.spec.search.params):
+            if searches_all and parameter.search is not None and name not in already_set:
                 self.search[name] = parameter.search
             if parameter.default is REQUIRED and name not in self.search and name not in self.fixed:
                 reason = f"pass {self.info.name!r} needs parameter {name!r}"

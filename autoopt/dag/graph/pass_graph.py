@@ -124,13 +124,14 @@ def _from_edges(spec: DagSpec) -> PassGraph:
     """The DAG itself; its roots follow the start, its leaves precede the end."""
     paths = spec.edges or ()
     links: Links = {}
+    inner: set[str] = set()
     for path in paths:
+        inner.update(path[1:])
         for node in path:
             links.setdefault(node, {})
         for node, after in pairwise(path):
             links[node][after] = None
     _refuse_cycle(spec, paths, links)
-    inner = {after for node in links for after in links[node]}
     roots = [node for node in links if node not in inner]
     node_of = _without_ends(links)
     for followers in links.values():

@@ -38,9 +38,12 @@ class SpecChecks:
                     for name, value in params.items():
                         self._check_value((kind, index, "values", node, name), node, value)
         self._check_order()
+        self._check_weights()
+
+    def _check_weights(self) -> None:
         for name in self.spec.weights:
             if "->" in name or name in self.spec.passes:
-                self._check_chain(("weights", name), [part.strip() for part in name.split("->")])
+                self._check_chain(("weights", name), list(map(str.strip, name.split("->"))))
             elif len(name) != 16 or not set(name) <= set("0123456789abcdef"):
                 raise self.spec.error(("weights", name), "is not a chain", "write its name 'a -> b' or its id")
 

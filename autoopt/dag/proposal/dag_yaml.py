@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
@@ -83,26 +83,32 @@ def _remaining_stages(proposal: Proposal) -> Iterator[list[str | None]]:
 
 def _section(title: str, rows: Iterator[JsonValue]) -> list[str]:
     lines = [f"  - {flow(row)}" for row in rows]
-    return ["", title, *lines] if lines else []
+    if not lines:
+        return []
+    return ["", title, *lines]
 
 
 def _node(proposal: Proposal, node: str) -> Iterator[str]:
     """The lines of a node: comments on its purpose and on values that are not tried, then the node itself."""
     item = proposal.spec.passes[node]
-    cuts = list(_cut_values(proposal, node))
-    excluded = {(name, value_key(value)) for name, value, _ in cuts}
+    excluded: set[tuple[str, Hashable]] = set()
     yield f"  # {TEMPLATES[node].summary}"
-    for name, value, reason in cuts:
+    for name, value, reason in _cut_values(proposal, node):
+        excluded.add((name, value_key(value)))
         yield f"  #   without {name} {flow(value)}: {one_line(reason)}"
     content: dict[str, JsonValue] = {"pass": item.pass_name}
     assert isinstance(item.params, Mapping), "a proposal lists its parameters"
     params: dict[str, JsonValue] = {}
     for name, param in item.params.items():
         params[name] = param
-        searched = param.get("search") if isinstance(param, dict) else None
+        if not isinstance(param, dict):
+            continue
+        searched = param.get("search")
         if isinstance(searched, list):
             remaining = [value for value in searched if (name, value_key(value)) not in excluded]
-            params[name] = {"search": remaining} if len(remaining) > 1 else remaining[0]
+            params[name] = {"search": remaining}
+            if len(remaining) == 1:
+                params[name] = remaining[0]
     if params:
         content["params"] = params
     yield f"  {node}: {flow(content)}"

@@ -41,8 +41,10 @@ def decisions(
         methods: the precisions in question.
         reasons: node id -> the reason why it is ruled out.
     """
-    requested = options.device is not None or options.execution_provider is not None
-    yield Decision(f"target {target.device}, {target.execution_provider}", "as requested" if requested else "default")
+    origin = "default"
+    if options.device is not None or options.execution_provider is not None:
+        origin = "as requested"
+    yield Decision(f"target {target.device}, {target.execution_provider}", origin)
     yield Decision(f"level {options.level}", _LEVELS[options.level])
     yield from _skipped(reasons)
     yield from _precisions(methods, reasons)
@@ -56,11 +58,16 @@ def decisions(
         yield Decision("opset upgrade", f"the model has opset {opset}; tried with and without")
     if inputs.needs_static_shapes(target):
         yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
-    if inputs.evaluation and inputs.labels:
-        yield Decision("quality", "measured on the labels")
-    elif inputs.judged:
-        data = "the data" if inputs.evaluation else "generated inputs"
-        yield Decision("quality", f"compared with the source model's outputs on {data}")
+    if inputs.judged:
+        yield Decision("quality", _quality(inputs))
+
+
+def _quality(inputs: ProposalInputs) -> str:
+    if not inputs.evaluation:
+        return "compared with the source model's outputs on generated inputs"
+    if inputs.labels:
+        return "measured on the labels"
+    return "compared with the source model's outputs on the data"
 
 
 def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
@@ -76,18 +83,25 @@ def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
 
 def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> Iterator[Decision]:
     """The methods that are tried; then all others, together if they share their reason."""
+    for precision, method in methods.items():
+        tried = [node for node in method.nodes if node not in reasons]
+        if tried:
+            yield Decision(precision, f"trying {method.text.format(nodes=' and '.join(tried))}")
+    for text, names in _not_tried(methods, reasons).items():
+        yield Decision(f"{', '.join(names)} not tried", text)
+
+
+def _not_tried(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> dict[str, list[str]]:
+    """Reason -> the precisions, or the nodes of a precision, that are not tried for it."""
     not_tried: dict[str, list[str]] = {}
     for precision, method in methods.items():
         if not method.nodes and precision != "fp32":
             not_tried.setdefault(method.text, []).append(precision)
-        tried = [node for node in method.nodes if node not in reasons]
-        if tried:
-            yield Decision(precision, f"trying {method.text.format(nodes=' and '.join(tried))}")
         ruled_out = {node: reasons[node].text for node in method.nodes if node in reasons}
-        if not tried and len(set(ruled_out.values())) == 1:
-            not_tried.setdefault(ruled_out[method.nodes[0]], []).append(precision)
+        texts = set(ruled_out.values())
+        if len(ruled_out) == len(method.nodes) and len(texts) == 1:
+            not_tried.setdefault(texts.pop(), []).append(precision)
             continue
         for node, text in ruled_out.items():
             not_tried.setdefault(text, []).append(f"{precision} {node}")
-    for text, names in not_tried.items():
-        yield Decision(f"{', '.join(names)} not tried", text)
+    return not_tried

@@ -65,14 +65,17 @@ def ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> Reason |
         reason = _lossy_ruled_out(TEMPLATES[node], inputs, target)
         if reason is not None:
             return reason
-    has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
-    if node == "fuse" and not (model.ops & FUSABLE_OPS or model.ops >= FUSABLE_PARTS or has_attention):
-        return Reason("inspection", "no attention, GELU or LayerNorm in this model")
-    if node == "pads" and "Conv" not in model.ops:
-        return Reason("inspection", "no convolution in this model to absorb the padding")
-    if node == "dynamic" and not model.ops & DENSE_OPS:
-        return Reason("inspection", "the model has only convolutions, which get slower without calibration")
-    return None
+    text = ""
+    match node:
+        case "fuse" if not _has_fusable_parts(model):
+            text = "no attention, GELU or LayerNorm in this model"
+        case "pads" if "Conv" not in model.ops:
+            text = "no convolution in this model to absorb the padding"
+        case "dynamic" if not model.ops & DENSE_OPS:
+            text = "the model has only convolutions, which get slower without calibration"
+    if not text:
+        return None
+    return Reason("inspection", text)
 
 
 def value_cuts(
@@ -113,6 +116,12 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
             yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
 
 
+def _has_fusable_parts(model: Inspection) -> bool:
+    """True if the model has operators that transformer fusion may join: GELU, LayerNorm or attention."""
+    has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
+    return has_attention or model.ops >= FUSABLE_PARTS or not model.ops.isdisjoint(FUSABLE_OPS)
+
+
 def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetSpec) -> Reason | None:
     model = inputs.inspection
     if not model.ops & NEURAL_OPS:
@@ -134,16 +143,25 @@ def _value_reason(node: str, name: str, value: Value, model: Inspection, target:
     """The reason why a value of a template is not tried, or ""."""
     reason = ""
     match (node, name):
-        case ("dynamic", "op_types") if value == [] and "Conv" in model.ops:
-            reason = "the model has convolutions, which get slower without calibration"
-        case ("dynamic", "op_types") if value and not model.ops & {"Conv", "Gather"}:
-            reason = "same as all operators: the model has no others to quantize"
-        case ("static", "op_types") if value and not model.ops - PLAIN_OPS:
-            reason = "same as all operators: the model has hardly any others"
+        case (_, "op_types"):
+            reason = _op_types_reason(node, value, model)
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"
         case (_, "enable_cuda_graph") if value and model.dynamic_dims:
             reason = f"needs fixed shapes; {', '.join(model.dynamic_dims[:3])} is dynamic"
         case ("graph", _) if value == "all" and target.execution_provider != CPU:
             reason = "includes CPU layouts, which this provider cannot run"
+    return reason
+
+
+def _op_types_reason(node: str, value: Value, model: Inspection) -> str:
+    """The reason why a choice of operators to quantize is not tried, or ""; an empty list stands for all operators."""
+    reason = ""
+    match node:
+        case "dynamic" if value == [] and "Conv" in model.ops:
+            reason = "the model has convolutions, which get slower without calibration"
+        case "dynamic" if value and not model.ops & {"Conv", "Gather"}:
+            reason = "same as all operators: the model has no others to quantize"
+        case "static" if value and not model.ops - PLAIN_OPS:
+            reason = "same as all operators: the model has hardly any others"
     return reason

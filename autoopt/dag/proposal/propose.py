@@ -119,14 +119,7 @@ def _layout(
 
     Names, file format, shapes, cleanup, folding, fusion, precision or quantization, the runtime's graph, the session.
     """
-    model = inputs.inspection
-    stages = [_Stage(("names",))]
-    if model.ir_version < LOWEST_IR:
-        stages.append(_Stage(("ir",)))
-    if 0 < model.opsets.get("", 0) < LOWEST_OPSET:
-        stages.append(_Stage(("opset",), skip=True))
-    if inputs.needs_static_shapes(target):
-        stages.append(_Stage(("shapes",)))
+    stages = _preparation(inputs, target)
     if options.level == 0:
         stages += [_Stage(("unused",)), _Stage(("shared",), skip=True)]
     stages.append(_Stage(("simplify", "constants")))
@@ -135,12 +128,28 @@ def _layout(
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))
     methods = profile.chosen(options.precision)
-    precision_nodes = tuple(dict.fromkeys(node for method in methods.values() for node in method.nodes))
+    precision_nodes: dict[str, None] = {}
+    for method in methods.values():
+        precision_nodes.update(dict.fromkeys(method.nodes))
+    floats_fit = inputs.floats_fit(target)
     if precision_nodes:
-        stages.append(_Stage(precision_nodes, skip="fp32" in methods and inputs.floats_fit(target)))
-    if profile.fuses and inputs.floats_fit(target):
+        stages.append(_Stage(tuple(precision_nodes), skip="fp32" in methods and floats_fit))
+    if profile.fuses and floats_fit:
         stages.append(_Stage(("graph",), skip=True))
     return [*stages, _Stage(("session",), skip=True)]
+
+
+def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
+    """The stages that bring the model into the form that all later passes expect."""
+    model = inputs.inspection
+    stages = [_Stage(("names",))]
+    if model.ir_version < LOWEST_IR:
+        stages.append(_Stage(("ir",)))
+    if 0 < model.opsets.get("", 0) < LOWEST_OPSET:
+        stages.append(_Stage(("opset",), skip=True))
+    if inputs.needs_static_shapes(target):
+        stages.append(_Stage(("shapes",)))
+    return stages
 
 
 def _reasons(nodes: Mapping[str, Template], infos: Infos, facts: Facts) -> dict[str, Reason]:
