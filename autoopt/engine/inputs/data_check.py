@@ -44,7 +44,7 @@ def check_data(
     names = ", ".join(columns) or "none"
     inputs = inspection.inputs
     notes: list[str] = []
-    if len(inputs) == 1 and len(columns) == 1 and inputs[0].name not in columns:
+    if len(inputs) == len(columns) == 1 and inputs[0].name not in columns:
         ((name, column),) = columns.items()
         notes.append(f"data: using array {one_line(name)!r} as the model's input {one_line(inputs[0].name)!r}")
         columns = {inputs[0].name: column}
@@ -53,12 +53,8 @@ def check_data(
             if spec.name not in fed_back and spec.dtype != "optional":
                 raise InputError(f"no array for the model's input {spec.name!r}; the data has: {names}", where=place)
             continue
-        column = columns[spec.name]
-        if not _fits(spec, column["shape"]):
-            expected = ["?" if dimension is None else dimension for dimension in spec.shape or ()]
-            message = f"array for input {spec.name!r} has shape {list(column['shape'])}, the model expects {expected}"
-            raise InputError(message, where=place)
-        if column.get("finite") is False:
+        _check_shape(spec, columns[spec.name]["shape"], place)
+        if columns[spec.name].get("finite") is False:
             notes.append(f"data: the array for {one_line(spec.name)!r} contains NaN or infinite values")
     return notes
 
@@ -72,6 +68,13 @@ def _check_labels(description: Mapping[str, Any], inspection: Inspection, place:
         where=place,
         remedy="give class ids as labels, or a post_process that names the classes",
     )
+
+
+def _check_shape(spec: ValueSpec, shape: list[int], place: str) -> None:
+    if not _fits(spec, shape):
+        expected = ["?" if dimension is None else dimension for dimension in spec.shape or ()]
+        message = f"array for input {spec.name!r} has shape {list(shape)}, the model expects {expected}"
+        raise InputError(message, where=place)
 
 
 def _fits(spec: ValueSpec, shape: list[int]) -> bool:

@@ -12,6 +12,8 @@ from autoopt.spec import DagSpec
 
 TASK_METRIC = {"class": "accuracy", "value": "r2", "tensor": "psnr"}
 """Default task metric by kind of label: class ids, one number per item, a whole tensor per item."""
+UNLABELLED_METRIC = "cosine"
+"""Default quality metric without labels."""
 DEFAULT_QUALITY = {
     "accuracy": Constraint("accuracy", max_drop=0.01),
     "r2": Constraint("r2", max_drop=0.01),
@@ -60,40 +62,52 @@ def make_goal(request: GoalRequest, data: Mapping[str, Any] | None) -> tuple[Goa
         The goal, and notes on the defaults.
     """
     custom = request.custom
-    labelled = bool(data and data.get("labels"))
-    default_quality = "cosine"
-    if data and labelled:
+    default_quality = UNLABELLED_METRIC
+    if data and data.get("labels"):
         default_quality = TASK_METRIC.get(str(data.get("label_kind")), "accuracy")
     objectives = list(request.objectives) or [Objective(MEDIAN_LATENCY, "minimize")]
     constraints = list(request.constraints or ())
     notes: list[str] = []
-    kinds = {get_metric(constraint.metric, custom).kind for constraint in constraints}
-    # An explicitly empty list of constraints turns the default off.
-    if (request.constraints is None or constraints) and not kinds & {"task", "fidelity", "custom"}:
+    if _needs_quality_constraint(request):
         constraints.append(DEFAULT_QUALITY[default_quality])
         notes.append(f"no quality constraint given; requiring {_describe(DEFAULT_QUALITY[default_quality])}")
 
-    quality = default_quality
-    for name in [*(c.metric for c in constraints), *(o.metric for o in objectives)]:
-        if get_metric(name, custom).kind in ("task", "custom"):
-            quality = name
-            break
-    names = [o.metric for o in objectives]
-    names += [c.metric for c in constraints]
+    quality = _first_task_metric([*constraints, *objectives], custom) or default_quality
+    names = [criterion.metric for criterion in (*objectives, *constraints)]
     names += ["size", *STEADY_STATE, quality, *request.extra_metrics]
-    if not labelled:
+    if default_quality == UNLABELLED_METRIC:
         names += ["max_abs_error", "top1_agreement"]
-    front = {objective.metric: objective for objective in objectives}
-    for name in ("size", quality):
-        front.setdefault(name, Objective(name, get_metric(name, custom).direction))
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
         metrics=tuple(get_metric(name, custom) for name in dict.fromkeys(names)),
-        front=tuple(front.values()),
+        front=_front(objectives, quality, custom),
         custom=dict(custom),
     )
     return goal, notes
+
+
+def _needs_quality_constraint(request: GoalRequest) -> bool:
+    """True unless a constraint limits the quality, or an explicitly empty list turns the default off."""
+    if request.constraints is None:
+        return True
+    kinds = {get_metric(constraint.metric, request.custom).kind for constraint in request.constraints}
+    return bool(kinds) and not kinds & {"task", "fidelity", "custom"}
+
+
+def _first_task_metric(criteria: Sequence[Constraint | Objective], custom: Mapping[str, Metric]) -> str | None:
+    for criterion in criteria:
+        if get_metric(criterion.metric, custom).kind in ("task", "custom"):
+            return criterion.metric
+    return None
+
+
+def _front(objectives: Sequence[Objective], quality: str, custom: Mapping[str, Metric]) -> tuple[Objective, ...]:
+    """The objectives of the Pareto front: those of the user, the size and a quality."""
+    front = {objective.metric: objective for objective in objectives}
+    for name in ("size", quality):
+        front.setdefault(name, Objective(name, get_metric(name, custom).direction))
+    return tuple(front.values())
 
 
 def _describe(constraint: Constraint) -> str:

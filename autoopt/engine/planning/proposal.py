@@ -107,22 +107,27 @@ def _example(run: RunRecord, model: str, alike: float) -> Example | None:
     Reads the stored document itself, because runs of any earlier version count.
     """
     best = (run.result or {}).get("best") or {}
-    nodes: Mapping[str, str] = run.plan.get("nodes") or {}
-    objectives = run.settings.get("objectives")
-    if not best.get("passes") or not nodes or not objectives:
+    nodes: Mapping[str, str] = run.plan.get("nodes", {})
+    ratio = _recorded_ratio(run, best)
+    passes = frozenset(nodes[node] for node in best.get("passes", ()) if node in nodes)
+    if ratio is None or not passes:
         return None
-    objective = objectives[0]
-    estimate = (best.get("ratios") or {}).get(objective["metric"])
+    values = {}
+    for node, params in best.get("point", {}).items():
+        if node in nodes:
+            values[nodes[node]] = dict(params)
+    return Example(run.name.partition(" · ")[0] or model, alike, passes, values, ratio)
+
+
+def _recorded_ratio(run: RunRecord, best: Mapping[str, Any]) -> float | None:
+    """The ratio of the best model's first objective, below 1 if it is better; None if it was not recorded."""
+    objectives = run.settings.get("objectives")
+    if not objectives:
+        return None
+    estimate = (best.get("ratios") or {}).get(objectives[0]["metric"])
     if estimate is None or estimate["value"] <= 0:
         return None
     ratio = float(estimate["value"])
-    if objective["goal"] == "maximize":
-        ratio = 1 / ratio
-    point = best.get("point") or {}
-    return Example(
-        model=run.name.partition(" · ")[0] or model,
-        similarity=alike,
-        passes=frozenset(nodes[node] for node in best["passes"] if node in nodes),
-        values={nodes[node]: dict(values) for node, values in point.items() if node in nodes},
-        ratio=ratio,
-    )
+    if objectives[0]["goal"] == "maximize":
+        return 1 / ratio
+    return ratio

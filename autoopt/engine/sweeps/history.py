@@ -89,7 +89,7 @@ class SweepHistory:
                 if accepted or not entry.compared.regressed:
                     good.setdefault(self._key(entry), []).append(EarlierEntry(record.id, entry))
             latest = {names: self._entries_of(names, good)[:NIGHTS] for names in models}
-            if models and all(len(entries) == NIGHTS for entries in latest.values()):
+            if all(len(entries) == NIGHTS for entries in latest.values()):
                 break
         return latest or {names: [] for names in models}
 
@@ -98,22 +98,15 @@ class SweepHistory:
 
         They are listed until the sweep that lists them is accepted, or the line is removed.
         """
-        earlier = [record for record in self._finished(sweep) if record.settings.get("only") == only]
-        if not earlier:
-            return []
-        last = earlier[0]
-        present = {(item.listed, item.called) for item in items}
-        present_paths = {item.shown_path for item in items if not item.reason}
-        gone = []
-        for entry in self._result(last).models:
-            accepted = entry.status == MISSING and last.settings.get("accept")
-            here = (entry.listed, entry.called) in present or entry.path in present_paths
-            if entry.found and not accepted and not here:
-                gone.append(entry)
         lines = {listed(model) for _, model in self._zoo.lines(only)}
         reasons = {item.listed: item.reason for item in items if item.reason}
         names = {item.name for item in items}
-        return [_missing(entry, reasons, names) for entry in gone if entry.listed in lines]
+        for record in self._finished(sweep):
+            if record.settings.get("only") != only:
+                continue
+            vanished = self._vanished(record, items)
+            return [_missing(entry, reasons, names) for entry in vanished if entry.listed in lines]
+        return []
 
     def last_environment(self, sweep: str) -> Mapping[str, object]:
         """The environment of the last sweep that measured a model, without hosts that only some models use."""
@@ -140,6 +133,16 @@ class SweepHistory:
         for record in self._records():
             if record.id != sweep and record.status == "finished" and record.result is not None:
                 yield record
+
+    def _vanished(self, record: SweepRecord, items: Sequence[ZooItem]) -> Iterator[SweepEntry]:
+        """The entries of an earlier sweep whose models are no longer among the items."""
+        lines_and_names = {(item.listed, item.called) for item in items}
+        paths = {item.shown_path for item in items if not item.reason}
+        for entry in self._result(record).models:
+            accepted = entry.status == MISSING and record.settings.get("accept")
+            present = (entry.listed, entry.called) in lines_and_names or entry.path in paths
+            if entry.found and not accepted and not present:
+                yield entry
 
     def _result(self, record: SweepRecord) -> SweepResult:
         if record.id not in self._results:

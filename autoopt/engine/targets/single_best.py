@@ -111,13 +111,8 @@ def _best_single(
 ) -> BestSingleModel | None:
     objective = parts[0].open_session.ctx.problem.goal.objectives[0]
     metric, maximize = objective.metric, objective.goal == "maximize"
-    rows = []
-    for key, contender in contenders.items():
-        models = _models_on_targets(parts, [measured[part.name].get(key) for part in parts], metric)
-        if len(models) == len(parts):
-            passes, chain = pass_count(contender.trial), contender.trial.chain.id
-            rows.append(SingleCandidate(models, contender.made_on, passes, chain))
-    paired = all(metric in model.ratios for row in rows for model in row.models.values())
+    rows = _candidates_of_all_targets(parts, contenders, measured, metric)
+    paired = all(row.is_paired(metric) for row in rows)
     if all(part.open_session.ranking.source_meets for part in parts):
         if paired:
             rows = [row for row in rows if row.gains(metric, maximize)]
@@ -126,16 +121,32 @@ def _best_single(
     if not rows:
         return None
     best = min(rows, key=lambda row: row.rank(metric, paired, maximize))
-    how = HOW if paired else HOW.replace("ratios", "values")
+    how = HOW
+    if not paired:
+        how = HOW.replace("ratios", "values")
     return BestSingleModel(metric, how, best.mean(metric, paired), best.models, best.made_on)
 
 
+def _candidates_of_all_targets(
+    parts: Sequence[TargetPart], contenders: Mapping[str, Contender], measured: Measured, metric: str
+) -> list[SingleCandidate]:
+    """The contenders that are feasible and have the metric on all targets."""
+    candidates = []
+    for key, contender in contenders.items():
+        models = _models_on_targets(parts, key, measured, metric)
+        if len(models) == len(parts):
+            passes, chain = pass_count(contender.trial), contender.trial.chain.id
+            candidates.append(SingleCandidate(models, contender.made_on, passes, chain))
+    return candidates
+
+
 def _models_on_targets(
-    parts: Sequence[TargetPart], trials: Sequence[CompletedTrial | None], metric: str
+    parts: Sequence[TargetPart], key: str, measured: Measured, metric: str
 ) -> dict[str, ModelResult]:
     """The model of a candidate's trials on each target where it is feasible and has the metric."""
     models = {}
-    for part, trial in zip(parts, trials, strict=True):
+    for part in parts:
+        trial = measured[part.name].get(key)
         if trial is not None and trial.result.feasible and metric in trial.result.metrics:
             models[part.name] = trial_model(part.open_session.ctx, trial)
     return models
@@ -150,6 +161,10 @@ class SingleCandidate:
     made_on: str
     passes: int = 0
     chain: str = ""
+
+    def is_paired(self, metric: str) -> bool:
+        """True if it was compared with the source by this metric on all targets."""
+        return all(metric in model.ratios for model in self.models.values())
 
     def mean(self, metric: str, paired: bool) -> Estimate:
         """The mean over the targets: of the ratios if all candidates have one, else of the values."""
@@ -168,7 +183,9 @@ class SingleCandidate:
     def rank(self, metric: str, paired: bool, maximize: bool) -> tuple[float, int, str]:
         """A sort key: the best first, then the one with fewer passes."""
         value = self.mean(metric, paired).value
-        return (-value if maximize else value), self.passes, self.chain
+        if maximize:
+            value = -value
+        return value, self.passes, self.chain
 
 
 def mean(values: Sequence[Estimate]) -> Estimate:

@@ -19,7 +19,7 @@ from autoopt.passes.request import ModelFile, PassReply, PassRequest, PassStep, 
 from autoopt.registry import PassInfo, info_from_json, registry
 from autoopt.settings import root_of_data, settings
 from autoopt.target import Accelerator
-from autoopt.workers import WorkerPool, gated_call
+from autoopt.workers import CallResult, WorkerPool, gated_call
 
 Model = TypeVar("Model")
 """An onnx.ModelProto, which this room does not import."""
@@ -116,9 +116,7 @@ def apply_pass(
         PassFailed: the pass did not succeed.
     """
     options = options or PassSettings()
-    script, source = options.user_script, folder / "source"
-    if script is not None and is_url(script):
-        script = str(fetch(script, settings().home / "downloads"))
+    script, source = _local_script(options.user_script), folder / "source"
     with WorkerPool(size=1) as pool:
         info = _info(pool, name, script, options.accelerator)
         path = model
@@ -127,10 +125,7 @@ def apply_pass(
         elif script is None and model.suffix == ".py":
             script = str(model.absolute())
         if options.data is not None:
-            payload = {"data": options.data, "model": str(path)}
-            described = gated_call(pool, "autoopt.data.worker:describe", payload, options.timeout)
-            if described.value is None:
-                raise InputError(described.message)
+            _check_data(pool, options, path)
         request = PassRequest(
             model=ModelFile(path),
             steps=(PassStep(info.name, full_config(info, params or {}), info.name),),
@@ -141,12 +136,33 @@ def apply_pass(
             user_script=script,
         )
         called = gated_call(pool, "autoopt.passes.runner:run", request.to_json(), options.timeout)
+    step = _step_of(name, called)
+    return AppliedPass(step, step.path or source)
+
+
+def _local_script(script: str | None) -> str | None:
+    """The path of the user script, which is downloaded if it is a URL."""
+    if script is not None and is_url(script):
+        return str(fetch(script, settings().home / "downloads"))
+    return script
+
+
+def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
+    """Raise an InputError if a worker cannot read the data for this model."""
+    payload = {"data": options.data, "model": str(model)}
+    described = gated_call(pool, "autoopt.data.worker:describe", payload, options.timeout)
+    if described.value is None:
+        raise InputError(described.message)
+
+
+def _step_of(name: str, called: CallResult) -> StepReply:
+    """What the worker returned for the pass; raises PassFailed if it did not succeed."""
     if called.value is None:
         raise PassFailed(name, called.outcome, called.message)
     step = PassReply.from_json(called.value).steps[0]
     if not step.outcome.good:
         raise PassFailed(name, step.outcome, step.message)
-    return AppliedPass(step, step.path or source)
+    return step
 
 
 def _info(pool: WorkerPool, name: str, user_script: str | None, accelerator: Accelerator) -> PassInfo:
