@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 
 @dataclass(frozen=True)
@@ -91,23 +91,26 @@ def redacted(text: str, url: str) -> str:
 def _part_without_password(part: str) -> str:
     try:
         parts = urlsplit(part)
-        password, user = parts.password, parts.username
     except ValueError:
         return "***"
     if "://" not in part or not parts.scheme:
         return "***"
-    netloc = parts.netloc
-    address = netloc.rpartition("@")[2]
-    if password is not None:
-        netloc = f"{user or ''}:***@{address}"
-    elif user and parts.scheme in ("http", "https"):
-        netloc = f"***@{address}"  # an access token
-    elif "@" not in netloc and _has_broken_port(part, netloc):
+    if "@" not in parts.netloc and _has_broken_port(part, parts.netloc):
         # A password with `/`, `?` or `#` in it ends the host early; the rest of the address may be its second half.
         return f"{parts.scheme}://***"
     # Database drivers take passwords in the query, too, and signed URLs have their signature there.
     query = "?***" if parts.query else ""
-    return f"{parts.scheme}://{netloc}{parts.path}{query}"
+    return f"{parts.scheme}://{_host_without_password(parts)}{parts.path}{query}"
+
+
+def _host_without_password(parts: SplitResult) -> str:
+    """Host and port of an address, with its user unless that is an access token."""
+    host = parts.netloc.rpartition("@")[2]
+    if parts.password is not None:
+        return f"{parts.username or ''}:***@{host}"
+    if parts.username and parts.scheme in ("http", "https"):
+        return f"***@{host}"
+    return parts.netloc
 
 
 def _has_broken_port(part: str, netloc: str) -> bool:

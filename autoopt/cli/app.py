@@ -66,14 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AutooptError as error:
         text, code = str(error), error.exit_code
     except UsageError as error:
-        command = "autoopt"
-        if error.ctx:
-            command = error.ctx.command_path
-        text, code = f"{command}: {error.format_message().rstrip('.')}; see '{command} --help'", EXIT_INPUT
+        text, code = _usage_text(error), EXIT_INPUT
     except OSError as error:
-        text, code = error.strerror or str(error), EXIT_SYSTEM
-        if error.filename:
-            text = f"{error.filename}: {text}"
+        text, code = _system_error_text(error), EXIT_SYSTEM
     except Exception as error:
         if os.environ.get("AUTOOPT_DEBUG"):
             raise
@@ -82,6 +77,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     with suppress(BrokenPipeError):
         sys.stderr.write(one_line(text) + "\n")
     return code
+
+
+def _usage_text(error: Any) -> str:  # noqa: ANN401  the parser's base error, see `UsageError`
+    command = "autoopt"
+    if error.ctx:
+        command = error.ctx.command_path
+    return f"{command}: {error.format_message().rstrip('.')}; see '{command} --help'"
+
+
+def _system_error_text(error: OSError) -> str:
+    text = error.strerror or str(error)
+    if error.filename:
+        return f"{error.filename}: {text}"
+    return text
 
 
 def build(name: str | None) -> typer.Typer:

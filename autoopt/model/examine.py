@@ -23,9 +23,7 @@ DTYPES = {"float": "float32", "double": "float64", "string": "str"}
 def inspect_model(model: ModelProto, path: Path) -> Inspection:
     """Collect the facts about the model in `path`. Reads the graph only, never the weights, and checks nothing."""
     graphs = list(walk.graphs(model))
-    initializers = {tensor.name for tensor in model.graph.initializer}
-    initializers |= {sparse.values.name for sparse in model.graph.sparse_initializer}
-    inputs = tuple(_value(value) for value in model.graph.input if value.name not in initializers)
+    inputs = _inputs(model)
     dtypes: Counter[str] = Counter()
     for tensor in walk.tensors(model):
         dtypes[_dtype(tensor.data_type)] += max(0, math.prod(tensor.dims))
@@ -45,6 +43,13 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
     )
+
+
+def _inputs(model: ModelProto) -> tuple[ValueSpec, ...]:
+    """The inputs of the graph that are not weights."""
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    initializers |= {sparse.values.name for sparse in model.graph.sparse_initializer}
+    return tuple(_value(value) for value in model.graph.input if value.name not in initializers)
 
 
 def _domain(domain: str) -> str:

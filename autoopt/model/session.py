@@ -157,12 +157,7 @@ def check_session_options(
         InputError: an unknown key, entry or value; the message suggests the nearest.
     """
     for key, value in options.items():
-        _check_name("session option", key, OPTION_TYPES)
-        expected = OPTION_TYPES[key]
-        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-            raise InputError(f"session option {key!r} must be {expected.__name__}, not {value!r}")
-        if isinstance(value, int) and value < 0:
-            raise InputError(f"session option {key!r} must be at least 0, not {value}")
+        _check_option(key, value)
     entries = options.get("config", {})
     assert isinstance(entries, Mapping)
     for key, value in entries.items():
@@ -180,6 +175,15 @@ def check_session_options(
     for name in config.provider_options:
         _check_name(f"option of {execution_provider}", name, PROVIDER_OPTIONS.get(execution_provider, frozenset()))
     return dict(options)
+
+
+def _check_option(key: str, value: JsonValue) -> None:
+    _check_name("session option", key, OPTION_TYPES)
+    expected = OPTION_TYPES[key]
+    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+        raise InputError(f"session option {key!r} must be {expected.__name__}, not {value!r}")
+    if isinstance(value, int) and value < 0:
+        raise InputError(f"session option {key!r} must be at least 0, not {value}")
 
 
 def _check_entry(key: str, value: JsonValue) -> None:

@@ -30,21 +30,31 @@ def measured_lines(model: ModelResult | None) -> list[str]:
 
 
 def _rounds_text(measured: MeasurementSummary) -> str:
-    parts = ["measured once" if measured.rounds == 1 else f"confirmed in {measured.rounds} rounds"]
+    parts = ["measured once"]
+    if measured.rounds != 1:
+        parts = [f"confirmed in {measured.rounds} rounds"]
     if measured.threads:
         parts[0] += f" on {plural(measured.threads, 'thread')}"
     if measured.batch_size not in (None, 1):
         parts.append(f"batches of {measured.batch_size}")
     if len(measured.affinity) < (measured.cores or 0):
-        cores = ", ".join(str(core) for core in measured.affinity)
-        parts.append(f"core {cores}" if len(measured.affinity) == 1 else f"cores {cores}")
+        noun = "cores"
+        if len(measured.affinity) == 1:
+            noun = "core"
+        parts.append(f"{noun} {', '.join(map(str, measured.affinity))}")
     text = ", ".join(parts)
-    if not measured.disturbed_rounds:
-        return text
+    if measured.disturbed_rounds:
+        text += f"; {_disturbance_text(measured)}"
+    return text
+
+
+def _disturbance_text(measured: MeasurementSummary) -> str:
     if measured.rounds == 1:
-        return f"{text}; the machine was busy: treat the ratio as approximate"
-    rounds = "all" if measured.disturbed_rounds == measured.rounds else f"{measured.disturbed_rounds} of the"
-    text = f"{text}; the machine was busy in {rounds} {measured.rounds}"
+        return "the machine was busy: treat the ratio as approximate"
+    rounds = f"{measured.disturbed_rounds} of the"
+    if measured.disturbed_rounds == measured.rounds:
+        rounds = "all"
+    text = f"the machine was busy in {rounds} {measured.rounds}"
     if measured.counted_rounds + measured.disturbed_rounds == measured.rounds:
         return f"{text}, which do not count"
     return f"{text}: treat the ratio as approximate"
@@ -82,7 +92,9 @@ def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list
 def _throughput_table(model: ModelResult) -> Table:
     rows = []
     for row in model.measured.throughput:
-        ratio = f"refused: {row.refused}" if row.refused else _ratio(row.ratio)
+        ratio = _ratio(row.ratio)
+        if row.refused:
+            ratio = f"refused: {row.refused}"
         source, candidate = _value("throughput", row.source), _value("throughput", row.candidate)
         rows.append((row.profile or "-", str(row.batch_size), str(row.concurrency), source, candidate, ratio))
     columns = ("profile", "batch size", "concurrency", "source", _label(model), "ratio")
@@ -116,12 +128,18 @@ def _outputs_table(model: ModelResult) -> Table:
 
 
 def _label(model: ModelResult) -> str:
-    return "the source" if model.is_source else "the best model"
+    if model.is_source:
+        return "the source"
+    return "the best model"
 
 
 def _value(metric: str, estimate: Estimate | None) -> str:
-    return "-" if estimate is None else metric_text(metric, estimate.value)
+    if estimate is None:
+        return "-"
+    return metric_text(metric, estimate.value)
 
 
 def _ratio(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else ratio_text(estimate)
+    if estimate is None:
+        return "-"
+    return ratio_text(estimate)

@@ -38,8 +38,11 @@ def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
 def target_table(result: RunResult, target: TargetResult) -> Table:
     """The table of one of several targets: its own models, then the best single model if it is another one."""
     own = replace(target.result, objectives=result.objectives, constraints=result.constraints)
-    single = result.best_single.targets.get(target.name) if result.best_single else None
-    extra = [] if single is None or single.is_source else [("single", single)]
+    extra = []
+    if result.best_single is not None:
+        single = result.best_single.targets.get(target.name)
+        if single is not None and not single.is_source:
+            extra.append(("single", single))
     return run_table(own, extra, title=f"target {target.name}: {target_text(target)}")
 
 
@@ -55,7 +58,7 @@ def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), 
     keys = {model.candidate.key for _, model in models}
     models += [(label, model) for label, model in extra if model.candidate.key not in keys]
     metrics = metrics_of(result)
-    ratios = {name for _, model in models if not model.is_source for name in model.ratios if is_ratio_metric(name)}
+    ratios = _ratio_metrics(models)
     columns = ["model"]
     for name in metrics:
         columns.append(name)
@@ -63,7 +66,7 @@ def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), 
             columns.append("ratio")
     best_row = None
     if result.best is not None:
-        best_row = 0 if result.best.is_source else 1
+        best_row = int(not result.best.is_source)  # the source model stands first
     return Table(
         columns=(*columns, "chain and its parameters"),
         rows=tuple(_row(label, model, metrics, ratios) for label, model in models),
@@ -71,6 +74,15 @@ def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), 
         right=frozenset(range(1, len(columns))),
         strong=best_row,
     )
+
+
+def _ratio_metrics(models: Sequence[tuple[str, ModelResult]]) -> set[str]:
+    """The metrics that are shown with their ratio to the source model."""
+    names: set[str] = set()
+    for _, model in models:
+        if not model.is_source:
+            names.update(filter(is_ratio_metric, model.ratios))
+    return names
 
 
 def _row(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str]) -> tuple[str, ...]:
@@ -103,8 +115,9 @@ def target_text(target: TargetResult) -> str:
     """A target in words: `CPUExecutionProvider, 2 threads`."""
     settings = target.target
     threads = settings.get("threads", 1)
-    words = [str(settings.get("execution_provider", ""))]
-    words.append(plural(threads, "thread") if isinstance(threads, int) and threads else "threads chosen by the runtime")
+    words = [str(settings.get("execution_provider", "")), "threads chosen by the runtime"]
+    if isinstance(threads, int) and threads:
+        words[1] = plural(threads, "thread")
     if settings.get("python"):
         words.append(f"runtime of {settings['python']}")
     return ", ".join(words)
@@ -112,9 +125,12 @@ def target_text(target: TargetResult) -> str:
 
 def chain_text(model: ModelResult) -> str:
     """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats."""
-    params = params_text(model.point)
-    text = f"{model.chain} [{params}]" if params else model.chain
-    return f"{text} *" if model.flags else text
+    text, params = model.chain, params_text(model.point)
+    if params:
+        text += f" [{params}]"
+    if model.flags:
+        text += " *"
+    return text
 
 
 def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
@@ -138,7 +154,9 @@ def _trials_line(result: RunResult) -> str:
     """`3 trials: 2 ok, 1 refused (stopped at 3 trials)`."""
     total, colon, outcomes = counts_text(result.trials).partition(": ")
     text = f"{plural(int(total), 'trial')}{colon}{outcomes}"
-    return f"{text} ({result.stopped})" if result.stopped else text
+    if result.stopped:
+        text += f" ({result.stopped})"
+    return text
 
 
 def _caveats(result: RunResult) -> list[str]:
@@ -173,7 +191,9 @@ def single_verdict(result: RunResult) -> str:
         return "best single model: none meets the constraints on all targets"
     if single.first.is_source:
         return "best single model: the source; no candidate was measurably better over all targets"
-    value = ratio_text(single.value) if "ratios" in single.how else metric_text(single.metric, single.value.value)
+    value = metric_text(single.metric, single.value.value)
+    if "ratios" in single.how:
+        value = ratio_text(single.value)
     parts = [f"best single model: {single.first.chain}", f"{single.metric} {value} ({single.how})"]
     for name, model in single.targets.items():
         if single.metric in model.ratios:

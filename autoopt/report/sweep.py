@@ -92,13 +92,7 @@ def summary(result: SweepResult) -> list[str]:
         lines.append(f"improvements: {', '.join(result.improvements)}")
     if result.environment_changes:
         lines.append(f"possible cause, the environment changed: {'; '.join(result.environment_changes)}")
-    flags = []
-    for entry in result.models:
-        if entry.compared.other_inputs:
-            lines.append(f"possible cause, {entry.name} has other inputs: {'; '.join(entry.compared.other_inputs)}")
-        if entry.best is not None and entry.best.flags:
-            flags.append(f"* {entry.name}: {one_line('; '.join(entry.best.flags))}")
-    lines += flags
+    lines += _lines_on_models(result.models)
     if not result.regressions:
         lines.append("no regression")
     elif result.accepted:
@@ -106,6 +100,17 @@ def summary(result: SweepResult) -> list[str]:
     if OK not in counts:
         lines.append("no model has a result")
     return lines
+
+
+def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
+    """The models with other inputs than before, then the caveats of the best models."""
+    causes, caveats = [], []
+    for entry in entries:
+        if entry.compared.other_inputs:
+            causes.append(f"possible cause, {entry.name} has other inputs: {'; '.join(entry.compared.other_inputs)}")
+        if entry.best is not None and entry.best.flags:
+            caveats.append(f"* {entry.name}: {one_line('; '.join(entry.best.flags))}")
+    return causes + caveats
 
 
 def sweep_html(result: SweepResult) -> str:
@@ -126,7 +131,9 @@ def sweep_markdown(result: SweepResult) -> str:
 
 def _tables(result: SweepResult) -> list[Table]:
     tables = [models_table(result), changes_table(result)]
-    return [tables[0], *(table for table in tables[1:] if table.rows)]
+    if not tables[1].rows:
+        return tables[:1]
+    return tables
 
 
 def _title(result: SweepResult) -> str:

@@ -42,16 +42,22 @@ def compare_entry(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryCo
     if works and worked:
         changes = _changes(entry, earlier)
         verdict = _verdict(changes, _objectives(entry))
-    elif works or worked:
-        verdict = "works again" if works else "fails"
+    elif works:
+        verdict = "works again"
+    elif worked:
+        verdict = "fails"
     if verdict == "same":
         return EntryComparison(verdict, earlier[0].sweep)
     causes = differences(last.environment, entry.environment)
-    inputs = differences(last.inputs, entry.inputs)
-    if not last.inputs or not entry.inputs:
-        # Entries of older versions, and those of models that failed, do not list their inputs.
-        inputs = []
+    inputs = _input_changes(last, entry)
     return EntryComparison(verdict, earlier[0].sweep, tuple(changes), tuple(causes), tuple(inputs))
+
+
+def _input_changes(before: SweepEntry, after: SweepEntry) -> list[str]:
+    # Entries of older versions, and those of models that failed, do not list their inputs.
+    if not before.inputs or not after.inputs:
+        return []
+    return differences(before.inputs, after.inputs)
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:

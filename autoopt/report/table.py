@@ -49,7 +49,7 @@ def plain(table: Table) -> str:
 
 def _clean(table: Table) -> list[list[str]]:
     """The column names and the rows without control characters."""
-    return [[one_line(cell) for cell in row] for row in (table.columns, *table.rows)]
+    return [list(map(one_line, row)) for row in (table.columns, *table.rows)]
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from autoopt.metrics import METRICS, Estimate
 from autoopt.store.contracts import Store
@@ -21,13 +22,13 @@ def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, object
     trials = store.trials.all(record.id)
     pass_runs: dict[str, object] = {}
     artifacts = {record.model}
-    keys = {key for trial in trials for key in trial.pass_runs}
+    keys = set(chain.from_iterable(trial.pass_runs for trial in trials))
     for key, work in store.results.pass_runs(keys).items():
         artifacts |= {work.input.artifact, (work.output or work.input).artifact}
         output = work.output and work.output.key
         pass_runs[key] = [work.pass_name, dict(work.params), work.input.key, str(work.outcome), output]
     evaluations: dict[str, object] = {}
-    keys = {key for trial in trials for key in trial.evaluations}
+    keys = set(chain.from_iterable(trial.evaluations for trial in trials))
     for key, judged in store.results.evaluations(keys).items():
         metrics = _values(judged.metrics, timed)
         evaluations[key] = [judged.meter, judged.candidate.key, str(judged.outcome), metrics]
@@ -36,7 +37,7 @@ def canonical(store: Store, run: str, *, timed: bool = True) -> dict[str, object
         "status": record.status,
         "model": record.model,
         "plan": record.plan,
-        "chains": [[chain.id, chain.name, chain.points] for chain in store.runs.chains(record.id)],
+        "chains": [[one.id, one.name, one.points] for one in store.runs.chains(record.id)],
         "trials": [_trial(trial, timed) for trial in trials],
         "pass_runs": dict(sorted(pass_runs.items())),
         "evaluations": dict(sorted(evaluations.items())),

@@ -178,23 +178,27 @@ def pack(payload: Mapping[str, object], exchange: Exchange) -> dict[str, object]
 
 def _pack_value(value: object, key: str, exchange: Exchange) -> object:
     if isinstance(value, Mapping):
-        model = value.get("path")
-        if key in MODELS and isinstance(model, str):
-            path = Path(model)
-            return {**value, "path": {"$folder": _put_folder(path.parent, exchange), "pick": path.name}}
-        packed = {}
-        for name, item in value.items():
-            # The names of parameters mean nothing here: inside `params`, all fields count as `params`.
-            item_key = str(name)
-            if key == "params":
-                item_key = key
-            packed[name] = _pack_value(item, item_key, exchange)
-        return packed
+        return _pack_mapping(value, key, exchange)
     if isinstance(value, list | tuple):
         return [_pack_value(item, key, exchange) for item in value]
     if isinstance(value, str) and value.startswith("/") and len(value) < MAX_PATH_CHARS and "\n" not in value:
         return _pack_path(value, key, exchange)
     return value
+
+
+def _pack_mapping(value: Mapping[str, object], key: str, exchange: Exchange) -> dict[str, object]:
+    model = value.get("path")
+    if key in MODELS and isinstance(model, str):
+        path = Path(model)
+        return {**value, "path": {"$folder": _put_folder(path.parent, exchange), "pick": path.name}}
+    packed = {}
+    for name, item in value.items():
+        # The names of parameters mean nothing here: inside `params`, all fields count as `params`.
+        item_key = str(name)
+        if key == "params":
+            item_key = key
+        packed[name] = _pack_value(item, item_key, exchange)
+    return packed
 
 
 def _pack_path(value: str, key: str, exchange: Exchange) -> object:

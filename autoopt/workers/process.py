@@ -202,20 +202,28 @@ class WorkerProcess:
             seconds = time.monotonic() - started
             if timeout is not None and seconds >= timeout:
                 return self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {timeout:g} s", seconds)
-            for fd, _ in events.poll(TICK_SECONDS * 1000):
-                if not self._transfer(fd):
-                    events.unregister(fd)
+            self._transfer_ready(events)
             result = self._next_reply()
             if result is not None or self._replies_closed:
                 return result
             if cancelled():
                 raise Cancelled("cancelled")
-            if memory and self._pid and limits.resident(self._pid) > memory * limits.RESIDENT_SLACK:
+            if memory and self._exceeds(memory):
                 message = f"exceeded its memory limit of {memory >> 20} MiB"
                 return self._stop(Outcome.OUT_OF_MEMORY, message, time.monotonic() - started)
             if not self.alive:
                 self._transfer(self._out)
                 return self._next_reply()
+
+    def _exceeds(self, memory: int) -> bool:
+        """True if the worker is known to use more than `memory` bytes."""
+        return bool(self._pid) and limits.resident(self._pid) > memory * limits.RESIDENT_SLACK
+
+    def _transfer_ready(self, events: select.poll) -> None:
+        """Wait for pipes that are ready, one tick at most, and serve them."""
+        for fd, _ in events.poll(TICK_SECONDS * 1000):
+            if not self._transfer(fd):
+                events.unregister(fd)
 
     def _transfer(self, fd: int) -> bool:
         """Write to or read from a pipe as much as it takes now; False when nothing more will pass through it."""

@@ -73,7 +73,8 @@ def make_goal(request: GoalRequest, data: Mapping[str, Any] | None) -> tuple[Goa
         notes.append(f"no quality constraint given; requiring {_describe(DEFAULT_QUALITY[default_quality])}")
 
     quality = _first_task_metric([*constraints, *objectives], custom) or default_quality
-    names = [criterion.metric for criterion in (*objectives, *constraints)]
+    criteria: list[Objective | Constraint] = [*objectives, *constraints]
+    names = [criterion.metric for criterion in criteria]
     names += ["size", *STEADY_STATE, quality, *request.extra_metrics]
     if default_quality == UNLABELLED_METRIC:
         names += ["max_abs_error", "top1_agreement"]

@@ -65,12 +65,18 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     digest = _store_model(resources, source, where)
     record = store.models.get(digest)
     if record is None:
-        payload = {"path": str(store.artifacts.path(digest))}
-        result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
-        model_name = url_name(name) if is_url(name) else Path(name).name
-        record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where, MODEL_SECONDS))
+        record = _inspect(resources, digest, name, where)
         store.models.add(record)
     return Candidate(digest), Inspection.from_json(record.inspection)
+
+
+def _inspect(resources: Resources, digest: str, name: str, where: str) -> ModelRecord:
+    payload = {"path": str(resources.store.artifacts.path(digest))}
+    result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
+    model_name = Path(name).name
+    if is_url(name):
+        model_name = url_name(name)
+    return ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where, MODEL_SECONDS))
 
 
 def _store_model(resources: Resources, source: str, name: str) -> str:

@@ -54,7 +54,7 @@ def _latency(confirmed: Confirmation) -> dict[str, object]:
     # Without profiles of inputs, a measurement has one unnamed part.
     parts: list[Mapping[str, Details]] = [details.get("profiles") or {"": details} for details in counted]
     first = next(iter(parts[0].values()))
-    machine = first.get("machine") or {}
+    machine = first.get("machine", {})
     stopped: Counter[str] = Counter()
     pairs, repeats, paces = 0, 0.0, []
     for part in parts:

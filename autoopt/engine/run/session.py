@@ -232,9 +232,10 @@ class Session:
             judged: dict[str, Measurements] = {}
             for key, confirmation in confirm(self.ctx, candidates).items():
                 judged[key] = self._judge_again(results[key], confirmation)
+                if judged[key].violation > 0:
+                    broken.append(judged[key])
             self._confirmed |= set(judged)
             _update(trials, judged)
-            broken += [measurements for measurements in judged.values() if measurements.violation > 0]
             if not judged or len(broken) < len(self._confirmed):
                 break
         if broken:

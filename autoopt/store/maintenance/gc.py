@@ -57,8 +57,7 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
     with sql.files.exclusive():
         runs, digests = _collect_rows(sql, dry_run, keep_runs, shared)
         folders = [sql.files.folder(digest) for digest in sorted(digests)]
-        idle_seconds = sql.files.idle_seconds(sql.files.leftovers())
-        leftovers = [path for path, seconds in idle_seconds.items() if seconds >= GRACE]
+        leftovers = _old_leftovers(sql)
         size = _bytes_in([*folders, *leftovers])
         if not dry_run:
             for digest in digests:
@@ -70,6 +69,12 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
         for path in leftovers:
             shutil.rmtree(path, ignore_errors=True)
     return Collected(dry_run, tuple(runs), tuple(sorted(digests)), tuple(path.name for path in leftovers), size)
+
+
+def _old_leftovers(store: SqlStore) -> list[Path]:
+    """Files that interrupted work left behind and nobody has touched for a while."""
+    idle_seconds = store.files.idle_seconds(store.files.leftovers())
+    return [path for path, seconds in idle_seconds.items() if seconds >= GRACE]
 
 
 def _collect_rows(

@@ -180,12 +180,7 @@ def _remove_local_values(table: str, row: Row, runs: Set[str]) -> None:
 
 
 def _read_document(archive: tarfile.TarFile, file: Path) -> _Document:
-    member = archive.next()
-    if member is None or member.name != "rows.json" or not member.isreg() or member.size > MAX_ROWS_BYTES:
-        raise ValueError("it does not begin with rows.json")
-    stream = archive.extractfile(member)
-    assert stream is not None  # it is a regular file
-    document: dict[str, Any] = json.load(stream)
+    document = _read_first_member(archive)
     version, schema, rows = document["format"], document["schema"], document["tables"]
     if version != FORMAT or (schema != HEAD and not is_older(schema)):
         raise InputError(
@@ -198,6 +193,16 @@ def _read_document(archive: tarfile.TarFile, file: Path) -> _Document:
     if set(rows) - set(metadata.tables) or "artifact" not in rows:
         raise ValueError("unknown tables")
     return _Document(str(document["run"]), rows)
+
+
+def _read_first_member(archive: tarfile.TarFile) -> dict[str, Any]:
+    member = archive.next()
+    if member is None or member.name != "rows.json" or not member.isreg() or member.size > MAX_ROWS_BYTES:
+        raise ValueError("it does not begin with rows.json")
+    stream = archive.extractfile(member)
+    assert stream is not None  # it is a regular file
+    document: dict[str, Any] = json.load(stream)
+    return document
 
 
 def _checked(table: str, row: Row, file: Path) -> Row:

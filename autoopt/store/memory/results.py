@@ -33,7 +33,7 @@ class MemoryClaims(Part, ClaimStore):
         record = records.get(key)
         if record is None and kind in ("trial", "run"):
             raise InputError(f"there is no {kind} {key!r} to claim", where=WHERE)
-        if record is not None and _is_done(record, lease) and not (redo and _may_be_redone(record)):
+        if record is not None and _is_done(record, lease, redo):
             return Claim("done", lease.owner)
         if lease.owner != claimant and not is_abandoned(lease.end, lease.owner, now):
             return Claim("held", lease.owner)
@@ -61,7 +61,10 @@ class MemoryClaims(Part, ClaimStore):
         return lease.end is not None and lease.owner == (owner or self._state.owner)
 
 
-def _is_done(record: Claimable, lease: Lease) -> bool:
+def _is_done(record: Claimable, lease: Lease, redo: bool) -> bool:
+    """True if the work has ended; with `redo`, work that may be done again is not."""
+    if redo and _may_be_redone(record):
+        return False
     if isinstance(record, TrialRecord | RunRecord):
         return record.status not in ("pending", "running")
     return lease.end is None
