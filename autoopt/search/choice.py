@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import mul
 
 from autoopt.metrics import Objective
 from autoopt.search.losses import Losses, log_where_positive
-from autoopt.search.pareto import Scored, non_dominated, sort_by_losses
+from autoopt.search.pareto import Scored, front_of, sort_by_losses
 from autoopt.spec.search import Choose
 
 EQUAL = 1e-12
@@ -28,12 +29,12 @@ def choose_best(records: Sequence[Scored], objectives: Sequence[Objective], how:
         raise ValueError("no record has a value of every objective")
     if how == "priority" or len(objectives) == 1:
         return rows[0][1]
-    front = [rows[index] for index in non_dominated([loss for loss, _ in rows])]
+    front = front_of(rows)
     scaled = _scale([loss for loss, _ in front])
     weights = [1.0] * len(objectives)
     if how == "weights":
         weights = [objective.weight for objective in objectives]
-    costs = [sum(w * v for w, v in zip(weights, row, strict=True)) for row in scaled]
+    costs = [sum(map(mul, weights, row)) for row in scaled]
     equals = [index for index, cost in enumerate(costs) if cost <= min(costs) + EQUAL]
     best = min(equals, key=lambda index: (scaled[index], front[index][1].tie))
     return front[best][1]

@@ -13,9 +13,9 @@ Losses: TypeAlias = tuple[float, ...]
 """One number for each objective; less is better."""
 
 
-def losses(feedback: Feedback, objectives: Sequence[Objective]) -> Losses | None:
-    """Return the losses of a trial; None if it failed, or an objective is missing or not finite."""
-    if feedback.failed:
+def losses(feedback: Feedback | None, objectives: Sequence[Objective]) -> Losses | None:
+    """Return the losses of a trial; None if it runs or failed, or an objective is missing or not finite."""
+    if feedback is None or feedback.failed:
         return None
     return losses_of(feedback.values, objectives)
 

@@ -101,13 +101,12 @@ def _stage(group: Group, nodes: Sequence[str]) -> Stage:
 def _nest(levels: Sequence[Sequence[str]], nodes: Sequence[str]) -> Groups:
     """Restrict `levels` to `nodes`, each level in chain order; the innermost also takes the nodes that none names."""
     groups = []
+    innermost = set(nodes)
     for level in levels:
-        group = [node for node in nodes if node in level]
+        group = tuple(node for node in nodes if node in level)
         if group:
             groups.append(group)
-    named = {node for group in groups for node in group}
-    if not groups:
-        groups.append([])
-    innermost = {*groups[-1], *(node for node in nodes if node not in named)}
-    groups[-1] = [node for node in nodes if node in innermost]
-    return tuple(tuple(group) for group in groups)
+            innermost.difference_update(group)
+    if groups:
+        innermost.update(groups.pop())
+    return (*groups, tuple(node for node in nodes if node in innermost))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import lt
 
 from autoopt.metrics import Objective
 from autoopt.search.losses import Losses, losses_of
@@ -47,13 +48,18 @@ def pareto_front(records: Sequence[Scored], objectives: Sequence[Objective]) -> 
     Of records that are equal in all objectives, the front has the one that wins ties. Records that lack an objective
     are left out.
     """
-    rows = sort_by_losses(records, objectives)
-    return [rows[index][1] for index in non_dominated([loss for loss, _ in rows])]
+    return [record for _, record in front_of(sort_by_losses(records, objectives))]
+
+
+def front_of(rows: Sequence[tuple[Losses, Scored]]) -> list[tuple[Losses, Scored]]:
+    """Return the rows whose losses no other row dominates, in the same order."""
+    losses = [loss for loss, _ in rows]
+    return [rows[index] for index in non_dominated(losses)]
 
 
 def hypervolume(rows: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
     """Compute the volume between rows of losses and `reference`, exactly, by slicing along the first objective."""
-    inside = [tuple(row) for row in rows if all(v < r for v, r in zip(row, reference, strict=True))]
+    inside = [tuple(row) for row in rows if all(map(lt, row, reference))]
     if not inside:
         return 0.0
     front = sorted(inside[index] for index in non_dominated(inside))

@@ -98,15 +98,31 @@ def from_rows(
         InputError: A column does not exist, or images do not fit together.
     """
     options = ImageOptions(**(images or {}))
+    inputs, label = _select_columns(rows, name, input_cols, label_col)
+    columns: dict[str, Array] = {}
+    uneven: dict[str, list[Array]] = {}
+    for column in inputs:
+        values = _column(rows[column], name, options)
+        if isinstance(values, list):
+            uneven[column] = values
+        else:
+            columns[column] = values
+    labels = None
+    if label is not None:
+        labels = _labels(rows, label, name, options)
+    return DataSet(columns, labels, uneven, name)
+
+
+def _select_columns(
+    rows: Table, name: str, input_cols: Sequence[str] | None, label_col: str | None
+) -> tuple[list[str], str | None]:
+    """The columns of the inputs, and that of the labels."""
     label = label_col or next((column for column in ("label", "labels") if column in rows.column_names), None)
     inputs = list(input_cols or [column for column in rows.column_names if column != label])
     for column in [*inputs, label or inputs[0]]:
         if column not in rows.column_names:
             raise InputError(f"no column {column!r}", where=name, remedy=f"it has: {', '.join(rows.column_names)}")
-    arrays = {column: _column(rows[column], name, options) for column in inputs}
-    uneven = {column: values for column, values in arrays.items() if isinstance(values, list)}
-    columns = {column: values for column, values in arrays.items() if not isinstance(values, list)}
-    return DataSet(columns, None if label is None else _labels(rows, label, name, options), uneven, name)
+    return inputs, label
 
 
 def _labels(rows: Table, column: str, name: str, options: ImageOptions) -> Array | None:
@@ -123,10 +139,18 @@ def _column(values: Sequence[Any], name: str, options: ImageOptions) -> Array | 
     if any(isinstance(value, str) for value in values):
         return text_array(values)
     if any(hasattr(value, "convert") for value in values):
-        if any(value is None for value in values):
-            raise InputError("rows without an image", where=name)
-        return options.stack((options.pixels_of(value, name) for value in values), name)
-    arrays = [np.asarray(np.nan if value is None else value) for value in values]
+        return _pictures(values, name, options)
+    arrays = []
+    for value in values:
+        if value is None:
+            value = np.nan
+        arrays.append(np.asarray(value))
     if len({array.shape for array in arrays}) > 1:
         return [array[np.newaxis] for array in arrays]
     return np.stack(arrays)
+
+
+def _pictures(values: Sequence[Any], name: str, options: ImageOptions) -> Array:
+    if any(value is None for value in values):
+        raise InputError("rows without an image", where=name)
+    return options.stack((options.pixels_of(value, name) for value in values), name)

@@ -28,20 +28,29 @@ def load(path: str, labels: bool = False, choose: Choose | None = None) -> DataS
     folders = sorted(root.glob("test_data_set_*"), key=_number) or [root]
     if choose is not None:
         folders = [folders[index] for index in choose(len(folders))]
+    inputs = _inputs(folders, path)
+    truth = None
+    if labels:
+        truth = _labels(folders, path)
+    return DataSet({}, truth, inputs, name=path)
+
+
+def _inputs(folders: list[Path], path: str) -> dict[str, list[Array]]:
     items = [_tensors(folder, "input") for folder in folders]
     if not items[0]:
         raise InputError("holds no input_*.pb", where=str(folders[0]))
-    if any(set(item) != set(items[0]) for item in items):
+    if any(item.keys() != items[0].keys() for item in items):
         raise InputError("the data sets have different inputs", where=path)
-    inputs: dict[str, list[Array]] = {name: [] for name in items[0]}
-    for item in items:
-        for name, array in item.items():
-            inputs[name].append(array)
-    return DataSet({}, _labels(folders, path) if labels else None, inputs, name=path)
+    inputs = {}
+    for name in items[0]:
+        inputs[name] = [item[name] for item in items]
+    return inputs
 
 
 def _labels(folders: list[Path], path: str) -> Array:
-    outputs = [array for folder in folders for array in list(_tensors(folder, "output").values())[:1]]
+    outputs: list[Array] = []
+    for folder in folders:
+        outputs += list(_tensors(folder, "output").values())[:1]
     if len(outputs) < len(folders) or len({output.shape for output in outputs}) > 1:
         raise InputError("expected outputs are missing or differ in shape", where=path)
     stacked = np.stack(outputs)

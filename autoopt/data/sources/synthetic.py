@@ -61,10 +61,10 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
             continue
         if spec.dtype is None or not spec.type.startswith("tensor("):
             raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
-        limits = (ranges or {}).get(spec.name)
-        if limits is None and spec.dtype.kind in "iu":
-            limits = [0, (table_lengths.get(spec.name) or 2) - 1]
         shape = sizes.shape(spec)
+        limits = (ranges or {}).get(spec.name)
+        if limits is None:
+            limits = _default_limits(spec.dtype, table_lengths.get(spec.name))
         arrays[spec.name] = [_values(rng, spec.dtype, shape, limits) for _ in range(items)]
     return DataSet({}, None, arrays, name="synthetic")
 
@@ -95,6 +95,13 @@ class _Sizes:
             return self.open_size
         name = str(dimension or "").lower()
         return next((size for part, size in SYMBOL_SIZES.items() if part in name), OTHER_SIZE)
+
+
+def _default_limits(dtype: np.dtype[np.generic], table_length: int | None) -> list[float] | None:
+    """Limits of integers; None for other types."""
+    if dtype.kind not in "iu":
+        return None
+    return [0, (table_length or 2) - 1]
 
 
 def _values(
@@ -154,7 +161,7 @@ def _spec(value: ValueInfoProto) -> InputSpec:
 
 def _table_lengths(graph: GraphProto, inputs: set[str], constants: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """Follow each input through nodes that keep its values to Gather nodes with a constant table."""
-    origins = {name: name for name in inputs}
+    origins = dict(zip(inputs, inputs, strict=True))
     lengths: dict[str, int] = {}
     for node in graph.node:
         if node.op_type in _KEEP_VALUES and node.input and node.input[0] in origins:

@@ -80,14 +80,16 @@ def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, i
         InputError: A column does not exist, or the columns of one input are not all numbers.
     """
     label = label_col or next((name for name in columns if name.lower() in LABELS), None)
+    labels = None
     if label is not None:
         _check_column(columns, label, path)
+        labels = columns[label]
     if input_cols is None:
         input_cols = [name for name in columns if name != label]
     if not isinstance(input_cols, Mapping):
         input_cols = {"input": input_cols}
     inputs = {name: _join(columns, list(names), path) for name, names in input_cols.items()}
-    return DataSet(inputs, None if label is None else columns[label], name=path)
+    return DataSet(inputs, labels, name=path)
 
 
 def _check_column(columns: Mapping[str, Array], name: str, path: str) -> None:

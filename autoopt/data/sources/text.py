@@ -83,12 +83,16 @@ def _read(path: Path, text_col: str, label_col: str) -> tuple[list[str], Array |
         lines = _lines(path)
         if path.suffix.lower() != ".jsonl":
             return lines, None
-        rows = [json.loads(line) for line in lines]
-        texts = [str(row[text_col]) for row in rows]
-        labels = [row[label_col] for row in rows if label_col in row]
+        texts = []
+        labels = []
+        for line in lines:
+            row = json.loads(line)
+            texts.append(str(row[text_col]))
+            if label_col in row:
+                labels.append(row[label_col])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"not readable as lines of text ({error!r})", where=str(path)) from error
-    if len(labels) < len(rows):
+    if len(labels) < len(texts):
         return texts, None
     if all(isinstance(label, int | float) for label in labels):
         return texts, np.array(labels)

@@ -136,8 +136,8 @@ def _encode(value: Value, values: tuple[Value, ...]) -> bool | int | float | str
             booleans = True
         elif isinstance(each, int | float):
             numbers = True
-        elif each is not None and not isinstance(each, str):
+        elif not isinstance(each, str | None):
             plain = False
-    if plain and not (booleans and numbers) and (value is None or isinstance(value, bool | int | float | str)):
+    if plain and not (booleans and numbers) and isinstance(value, bool | int | float | str | None):
         return value
     return json.dumps(value, sort_keys=True)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from autoopt.search.history import History
 from autoopt.search.losses import Losses, feasible, log_where_positive, losses, rank_key
-from autoopt.search.trial import ChainSpace
+from autoopt.search.trial import ChainSpace, Trial
 from autoopt.spec.search import AllocationName
 
 Allocate: TypeAlias = Callable[[History, Sequence[ChainSpace], int], list[str]]
@@ -51,7 +51,7 @@ def successive_halving(history: History, open_chains: Sequence[ChainSpace], budg
 
     K. Jamieson, A. Talwalkar: Non-stochastic best arm identification and hyperparameter optimization, 2016.
     """
-    open_ids = {chain.id for chain in open_chains}
+    open_ids = [chain.id for chain in open_chains]
     alive = [chain.id for chain in history.chains]
     rounds = max(1, math.ceil(math.log2(len(alive))))
     quota = 0
@@ -60,12 +60,12 @@ def successive_halving(history: History, open_chains: Sequence[ChainSpace], budg
         below = [chain for chain in alive if chain in open_ids and len(history.trials_of(chain)) < quota]
         if below:
             return sorted(below, key=lambda chain: len(history.trials_of(chain)))
-        for chain in alive:
-            if any(trial.feedback is None for trial in history.trials_of(chain)[:quota]):
-                return []
+        if _running(history, alive, quota):
+            return []
         alive = _rank(history, alive, quota)[: math.ceil(len(alive) / 2)]
-    last = [chain for chain in alive if chain in open_ids]
-    return last or _rank(history, [chain.id for chain in open_chains], budget)
+    if alive[0] in open_ids:
+        return alive
+    return _rank(history, open_ids, budget)
 
 
 def max_ucb(history: History, open_chains: Sequence[ChainSpace], budget: int) -> list[str]:
@@ -101,11 +101,10 @@ def scaled_rewards(history: History) -> list[float]:
     numbers: list[int] = []
     rows: list[Losses] = []
     for number, trial in enumerate(history.trials):
-        if trial.feedback is not None and feasible(trial.feedback):
-            loss = losses(trial.feedback, history.objectives)
-            if loss is not None:
-                numbers.append(number)
-                rows.append(loss)
+        loss = losses(trial.feedback, history.objectives)
+        if loss is not None and feasible(trial.feedback):
+            numbers.append(number)
+            rows.append(loss)
     weights = [objective.weight for objective in history.objectives]
     total = sum(weights) or 1.0
     rewards = [0.0] * len(history.trials)
@@ -117,6 +116,14 @@ def scaled_rewards(history: History) -> list[float]:
                 part = (high - value) / (high - low)
             rewards[number] += weight * part
     return [reward / total for reward in rewards]
+
+
+def _running(history: History, chains: Sequence[str], first: int) -> bool:
+    """True while one of the `first` trials of a chain has no result."""
+    trials: list[Trial] = []
+    for chain in chains:
+        trials += history.trials_of(chain)[:first]
+    return any(trial.feedback is None for trial in trials)
 
 
 def _rank(history: History, chains: Sequence[str], first: int) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from autoopt.search.history import History
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
@@ -31,6 +32,14 @@ def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list
             rng = Random(f"{seed}:first:{chain.id}")
             points.append((chain.id, chain.space.random_sample(rng)))
     return points
+
+
+def first_untried(points: Sequence[tuple[str, Point]], history: History) -> tuple[str, Point] | None:
+    """Return the first of the points that has no trial yet; None if all have one."""
+    for chain, point in points:
+        if history.find(chain, point) is None:
+            return chain, point
+    return None
 
 
 def diverse_chains(chains: Sequence[ChainSpace], number: int) -> list[ChainSpace]:

@@ -13,7 +13,7 @@ from autoopt.search.history import History
 from autoopt.search.losses import feasible
 from autoopt.search.points import PointTable
 from autoopt.search.samplers.base import Decision, Stop, Suggestion
-from autoopt.search.samplers.initial_points import initial_points
+from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.scalarization import improvement_below, may_stop, single_losses
 from autoopt.search.surrogates.small_gaussian_process import SmallGaussianProcess, log_expected_improvement
@@ -57,41 +57,55 @@ class SmallSurrogateSampler:
         free = sorted(set(range(len(self._table.points))) - set(asked))
         if not free:
             return Stop(f"all {len(self._table.points)} points tried")
-        for chain, point in self._initial:
-            if history.find(chain, point) is None:
-                return Suggestion(chain, point)
+        initial = first_untried(self._initial, history)
+        if initial is not None:
+            return Suggestion(*initial)
         single = single_losses(trials, history.objectives, rng)
         scores = self._scores(free, asked, trials, single.loss)
-        stop_allowed = self._threshold is not None and may_stop(single, trials, len(self._initial))
-        if stop_allowed and improvement_below(self._threshold or 0.0, max(scores), single):
-            return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
+        threshold = self._threshold
+        stop_allowed = may_stop(single, trials, len(self._initial))
+        if threshold is not None and stop_allowed and improvement_below(threshold, max(scores), single):
+            return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
         weighted = [score + self._log_weights[row] for score, row in zip(scores, free, strict=True)]
         return Suggestion(*cheapest([self._table.points[row] for row in free], weighted, history, self._cost, rng))
 
     def _scores(self, free: list[int], asked: list[int], trials: list[Trial], loss: list[float]) -> list[float]:
         """Log of expected improvement times P(feasible) of each free row."""
-        finite = [i for i, value in enumerate(loss) if math.isfinite(value)]
         log_feasible = self._log_feasible(free, asked, trials)
+        finite = [value for value in loss if math.isfinite(value)]
         if len(finite) < 2:
             return log_feasible
-        shift = fmean(loss[i] for i in finite)
-        scale = pstdev([loss[i] for i in finite]) or 1.0
-        rows = [asked[i] for i in finite]
-        y = [(loss[i] - shift) / scale for i in finite]
-        model = SmallGaussianProcess(self._distance)
-        model.fit(rows, y)
-        feasible_y = [value for i, value in zip(finite, y, strict=True) if feasible(trials[i].feedback)]
-        best = min(feasible_y or y)
-        running = [row for row, trial in zip(asked, trials, strict=True) if trial.feedback is None]
-        if running:
-            believed = [model.predict(row)[0] for row in running]
-            model.fit([*rows, *running], [*y, *believed])
-            best = min(best, *believed)
+        shift = fmean(finite)
+        scale = pstdev(finite) or 1.0
+        model, best = self._fit(asked, trials, [(value - shift) / scale for value in loss])
         scores = []
         for row, certainty in zip(free, log_feasible, strict=True):
             mean, deviation = model.predict(row)
             scores.append(log_expected_improvement(mean, deviation, best) + math.log(scale) + certainty)
         return scores
+
+    def _fit(self, asked: list[int], trials: list[Trial], loss: list[float]) -> tuple[SmallGaussianProcess, float]:
+        """Fit the model of the losses. Also return the lowest loss, of the feasible trials if there are any."""
+        rows = []
+        y = []
+        feasible_y = []
+        running = []
+        for row, trial, value in zip(asked, trials, loss, strict=True):
+            if trial.feedback is None:
+                running.append(row)
+            elif math.isfinite(value):
+                rows.append(row)
+                y.append(value)
+                if feasible(trial.feedback):
+                    feasible_y.append(value)
+        model = SmallGaussianProcess(self._distance)
+        model.fit(rows, y)
+        best = min(feasible_y or y)
+        if running:
+            believed = [model.predict(row)[0] for row in running]
+            model.fit([*rows, *running], [*y, *believed])
+            best = min(best, *believed)
+        return model, best
 
     def _log_feasible(self, free: list[int], asked: list[int], trials: list[Trial]) -> list[float]:
         """Log of P(feasible) of each free row; 0 as long as nothing was infeasible."""

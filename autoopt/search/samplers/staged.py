@@ -75,34 +75,29 @@ class StagedSampler:
         trial_count = 0
         for index in range(len(self._create)):
             stage = self._stage(index, starts)
-            parts = stage.sampler.parts
-            if stage.upto is not None and sum(part.space.count for part in parts.values()) <= self._keep:
-                starts = []
-                for name, part in parts.items():
-                    starts += [self._join(stage, name, point) for point in part.space.iterate()]
+            if stage.upto is not None and stage.sampler.count <= self._keep:
+                starts = self._all_points(stage)
                 continue
             trials = self._follow(stage, history)
+            working = [trial for trial in trials if trial.feedback is not None and not trial.feedback.failed]
             share = max(1, math.ceil((self._budget - trial_count) / (len(self._create) - index)))
-            decision = self._next_in_stage(stage, trials, share, rng)
+            decision = self._next_in_stage(stage, trials, bool(working), share, rng)
             if decision is not None:
                 return decision
             objectives = stage.sampler.history.objectives
-            working = [trial for trial in trials if trial.feedback is not None and not trial.feedback.failed]
             working.sort(key=lambda trial: rank_key(trial.feedback, objectives))
             starts = [trial.proposal.point for trial in working[: self._keep]]
             trial_count += len(trials)
         return Stop("all stages done")
 
-    def _next_in_stage(self, stage: _Stage, trials: list[Trial], share: int, rng: Random) -> Decision | None:
+    def _next_in_stage(
+        self, stage: _Stage, trials: list[Trial], worked: bool, share: int, rng: Random
+    ) -> Decision | None:
         """Decide what to try in this stage; None once it is finished."""
         running = any(trial.feedback is None for trial in trials)
-        worked = any(trial.feedback is not None and not trial.feedback.failed for trial in trials)
         needs_more = len(trials) < share or stage.upto is None or not (worked or running)
         if needs_more and not stage.sampler.exhausted:
-            decision = stage.sampler.next(rng)
-            if isinstance(decision, Suggestion):
-                return Suggestion(self._chain.id, self._join(stage, decision.chain, decision.point), stage.upto)
-            return decision
+            return self._ask(stage, rng)
         if stage.upto is None:
             return None
         if running:
@@ -110,6 +105,19 @@ class StagedSampler:
         if not worked:
             return Stop("no partial chain of a stage works")
         return None
+
+    def _ask(self, stage: _Stage, rng: Random) -> Decision:
+        decision = stage.sampler.next(rng)
+        if isinstance(decision, Suggestion):
+            return Suggestion(self._chain.id, self._join(stage, decision.chain, decision.point), stage.upto)
+        return decision
+
+    def _all_points(self, stage: _Stage) -> list[Point]:
+        """List all partial chains of a stage."""
+        points = []
+        for name, part in stage.sampler.parts.items():
+            points += [self._join(stage, name, point) for point in part.space.iterate()]
+        return points
 
     def _stage(self, index: int, starts: list[Point]) -> _Stage:
         if index == len(self._stages):

@@ -23,12 +23,8 @@ def restrict_chain(chain: ChainSpace, nodes: Sequence[str], fixed: Point, name: 
     Cuts that concern other nodes than `nodes` and those in `fixed` do not apply here: they apply where those nodes are
     searched.
     """
-    cuts: list[Point] = []
-    for cut in chain.space.cuts:
-        elsewhere = {node: values for node, values in cut.items() if node not in nodes and values}
-        if matches(fixed, elsewhere):
-            cuts.append({node: values for node, values in cut.items() if node in nodes and values})
-    space = SearchSpace({node: chain.space.nodes[node] for node in nodes}, tuple(cuts))
+    cuts = _restrict_cuts(chain.space.cuts, nodes, fixed)
+    space = SearchSpace({node: chain.space.nodes[node] for node in nodes}, cuts)
     # A first pass that no chain has keeps equal points of parts with different starts apart.
     start = (f"start {name}", "start")
     passes = [(node, pass_name) for node, pass_name in chain.passes if node in nodes]
@@ -38,6 +34,16 @@ def restrict_chain(chain: ChainSpace, nodes: Sequence[str], fixed: Point, name: 
         if space.allows(part):
             prior.append(part)
     return ChainSpace(name, (start, *passes), space, prior=tuple(prior))
+
+
+def _restrict_cuts(cuts: Sequence[Point], nodes: Sequence[str], fixed: Point) -> tuple[Point, ...]:
+    """Restrict the cuts that can match a point with the `fixed` settings to `nodes`."""
+    restricted = []
+    for cut in cuts:
+        elsewhere = {node: values for node, values in cut.items() if node not in nodes}
+        if matches(fixed, elsewhere):
+            restricted.append(restrict_point(cut, nodes))
+    return tuple(restricted)
 
 
 class SubspaceSampler:
@@ -57,9 +63,14 @@ class SubspaceSampler:
                 self.history.tell(number, feedback)
 
     @property
+    def count(self) -> int:
+        """Number of points of all parts."""
+        return sum(part.space.count for part in self.parts.values())
+
+    @property
     def exhausted(self) -> bool:
         """True once every point of every part was asked."""
-        return len(self.history.trials) >= sum(part.space.count for part in self.parts.values())
+        return len(self.history.trials) >= self.count
 
     def next(self, rng: Random) -> Decision:
         """Return the next thing to try, in terms of the parts."""

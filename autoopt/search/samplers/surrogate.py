@@ -11,7 +11,7 @@ from autoopt.search.history import History
 from autoopt.search.losses import feasible, rank_key
 from autoopt.search.points import POOL, PointTable, random_sample, sample, total_points
 from autoopt.search.samplers.base import Decision, Sampler, SamplerInputs, Stop, Suggestion
-from autoopt.search.samplers.initial_points import initial_points
+from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
@@ -70,9 +70,9 @@ class SurrogateSampler:
         asked = sum(len(history.trials_of(chain.id)) for chain in self._chains)
         if asked >= self._total:
             return Stop(f"all {self._total} points tried")
-        for chain, point in self._initial:
-            if history.find(chain, point) is None:
-                return Suggestion(chain, point)
+        initial = first_untried(self._initial, history)
+        if initial is not None:
+            return Suggestion(*initial)
         if asked >= MIN_INITIAL:
             return self._best_scored(history, rng)
         while True:
@@ -85,7 +85,9 @@ class SurrogateSampler:
 
         from autoopt.search.surrogates.models import Observations, expect
 
-        trials = [trial for chain in self._chains for trial in history.trials_of(chain.id)]
+        trials: list[Trial] = []
+        for chain in self._chains:
+            trials += history.trials_of(chain.id)
         trials.sort(key=lambda trial: trial.proposal.number)
         points, rows, asked_rows = self._candidates(trials, history, rng)
         single = single_losses(trials, history.objectives, rng)

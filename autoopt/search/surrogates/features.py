@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.search.trial import ChainSpace
@@ -104,29 +104,34 @@ def _encode(parts: Mapping[Part, Settings]) -> tuple[int, dict[Part, Cells]]:
     for settings in parts.values():
         for name, (identity, value) in settings.items():
             values.setdefault(name, {})[identity] = value
-    scales = {name: _scale(list(distinct.values())) for name, distinct in values.items()}
+    scales = {name: _scale(distinct) for name, distinct in values.items()}
     columns: dict[Hashable, int] = {}
     cells: dict[Part, Cells] = {}
     for part, settings in parts.items():
         row: Cells = {columns.setdefault(part[0], len(columns)): 1.0}
-        for name, (identity, value) in settings.items():
+        for name, (identity, _) in settings.items():
             if len(values[name]) == 1:
                 continue
             scale = scales[name]
-            if scale is not None and isinstance(value, int | float):
-                row[columns.setdefault(name, len(columns))] = scale(value)
+            if scale is not None:
+                row[columns.setdefault(name, len(columns))] = scale[identity]
             if scale is None or len(values[name]) <= MANY_VALUES:
                 row[columns.setdefault((name, identity), len(columns))] = VALUE_WEIGHT
         cells[part] = row
     return len(columns), cells
 
 
-def _scale(values: list[Value]) -> Callable[[float], float] | None:
-    """Return a map of a numeric setting to 0..1, by the logarithm if its values span factors; None if not numeric."""
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) != len(values) or len(numbers) < 3:
+def _scale(values: Mapping[Hashable, Value]) -> dict[Hashable, float] | None:
+    """Map a numeric setting to 0..1, by the logarithm if its values span factors; None if it is not numeric."""
+    numbers: dict[Hashable, float] = {}
+    for identity, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        numbers[identity] = float(value)
+    if len(numbers) < 3:
         return None
-    low, high = min(numbers), max(numbers)
+    low, high = min(numbers.values()), max(numbers.values())
     if low > 0 and high / low >= 8:
-        return lambda v: (math.log(v) - math.log(low)) / (math.log(high) - math.log(low))
-    return lambda v: (float(v) - low) / (high - low)
+        span = math.log(high) - math.log(low)
+        return {identity: (math.log(number) - math.log(low)) / span for identity, number in numbers.items()}
+    return {identity: (number - low) / (high - low) for identity, number in numbers.items()}

@@ -35,28 +35,37 @@ def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective], rng:
     numbers: list[int] = []
     raw: list[Losses] = []
     for number, trial in enumerate(trials):
-        if trial.feedback is not None:
-            loss = losses(trial.feedback, objectives)
-            if loss is not None:
-                numbers.append(number)
-                raw.append(loss)
+        loss = losses(trial.feedback, objectives)
+        if loss is not None:
+            numbers.append(number)
+            raw.append(loss)
     single = [math.nan] * len(trials)
     if not raw:
         return Single(single)
     rows = log_where_positive(raw)
-    feasible_rows = [row for number, row in zip(numbers, rows, strict=True) if feasible(trials[number].feedback)]
-    reference = feasible_rows or rows
-    if len(objectives) == 1:
-        for number, row in zip(numbers, rows, strict=True):
-            single[number] = row[0]
-        if min(raw) > (0.0,):
-            return Single(single)  # differences of logarithms are relative already
-        return Single(single, abs(min(reference)[0]) or 1.0)
+    reference = [row for number, row in zip(numbers, rows, strict=True) if feasible(trials[number].feedback)] or rows
+    unit = 1.0
+    if len(objectives) > 1:
+        combined = _combine(rows, reference, draw_weights(objectives, rng))
+    else:
+        combined = [row[0] for row in rows]
+        unit = _unit(raw, reference)
+    for number, value in zip(numbers, combined, strict=True):
+        single[number] = value
+    return Single(single, unit)
+
+
+def _unit(raw: Sequence[Losses], reference: Sequence[Losses]) -> float:
+    """Return the difference of losses that stands for 100 %."""
+    if min(raw) > (0.0,):
+        return 1.0  # differences of logarithms are relative already
+    return abs(min(reference)[0]) or 1.0
+
+
+def _combine(rows: Sequence[Losses], reference: Sequence[Losses], weights: Sequence[float]) -> list[float]:
+    """Combine each row, on the scale of the extents of the `reference` rows."""
     spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
-    weights = draw_weights(objectives, rng)
-    for number, row in zip(numbers, rows, strict=True):
-        single[number] = tchebycheff(row, spans, weights)
-    return Single(single)
+    return [tchebycheff(row, spans, weights) for row in rows]
 
 
 def draw_weights(objectives: Sequence[Objective], rng: Random) -> list[float]:
