@@ -85,9 +85,9 @@ class TorchExport(Pass):
             module = source.module()
         leaves = torch.utils._pytree.tree_leaves
         expected = leaves(module(*inputs))
-        tensors = [leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor)]
+        tensors = list(filter(torch.is_tensor, leaves(inputs)))
         names = [value.name for value in parse(path).graph.input]
-        if len(names) != len(tensors) or not all(isinstance(leaf, torch.Tensor) for leaf in expected):
+        if len(names) != len(tensors) or not all(map(torch.is_tensor, expected)):
             return  # the signature has more than tensors, so inputs cannot be matched by position
         feeds = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, tensors, strict=True)}
         arrays = [tensor.detach().cpu().numpy() for tensor in expected]
@@ -102,26 +102,34 @@ class TorchExport(Pass):
         Raises:
             Refused: not exactly one source is given, or it holds more than a model.
         """
-        from autoopt.model.mlflow import is_packaged, packaged_model
         from autoopt.passes.convert.torch_archive import load_program
 
         sources = [name for name in ("model", "exported_program", "mlflow_model") if getattr(self, name)]
         if len(sources) > 1:
             raise Refused(f"{' and '.join(sources)} exclude each other")
-        if self.exported_program:
-            program = Path(self.exported_program)
-        elif self.mlflow_model:
-            program = packaged_model(Path(self.mlflow_model))
-        elif not sources and is_packaged(model):
-            program = packaged_model(model)
-        elif not sources and model.suffix == ".pt2":
-            program = model
-        else:
+        program = self._program_file(model)
+        if program is None:
             return self._load_from_script()
         if program.suffix != ".pt2":
             raise Refused(f"{program.name} is not an exported program (.pt2)")
         loaded = load_program(program, self.context.work)
         return loaded, _inputs_of(loaded)
+
+    def _program_file(self, model: Path) -> Path | None:
+        """The file of the exported program; None if the user script makes the model."""
+        from autoopt.model.mlflow import is_packaged, packaged_model
+
+        if self.exported_program:
+            return Path(self.exported_program)
+        if self.mlflow_model:
+            return packaged_model(Path(self.mlflow_model))
+        if self.model:
+            return None
+        if is_packaged(model):
+            return packaged_model(model)
+        if model.suffix == ".pt2":
+            return model
+        return None
 
     def _load_from_script(self) -> tuple[Source, Tensors]:
         import torch
@@ -141,13 +149,7 @@ class TorchExport(Pass):
             inputs = inputs or own_inputs
         if not isinstance(source, torch.nn.Module):
             raise Refused(f"model must return a torch.nn.Module or an exported program, not {type(source).__name__}")
-        if inputs is None:
-            raise Refused("example_inputs is required: a function of the user script that returns a tuple of tensors")
-        if callable(inputs):
-            inputs = inputs()
-        if not isinstance(inputs, (tuple, list)):
-            inputs = (inputs,)
-        return source.eval(), tuple(inputs)
+        return source.eval(), _as_tuple(inputs)
 
     def _open_batch(self, inputs: Tensors) -> dict[str, object]:
         """Options of the exporter that leave the first dimension of every input open."""
@@ -158,6 +160,16 @@ class TorchExport(Pass):
             return {"dynamic_shapes": tuple({0: batch} for _ in inputs)}
         names = self.input_names or [f"input_{position}" for position in range(len(inputs))]
         return {"input_names": names, "dynamic_axes": {name: {0: "batch"} for name in names}}
+
+
+def _as_tuple(inputs: Any) -> Tensors:  # noqa: ANN401  an object of the user script
+    if inputs is None:
+        raise Refused("example_inputs is required: a function of the user script that returns a tuple of tensors")
+    if callable(inputs):
+        inputs = inputs()
+    if not isinstance(inputs, (tuple, list)):
+        inputs = (inputs,)
+    return tuple(inputs)
 
 
 def _inputs_of(program: torch.export.ExportedProgram) -> Tensors:

@@ -205,27 +205,26 @@ class PassExecutor:
     def _accept(self, run: _PassRun, info: PassInfo, folder: Path) -> None:
         """Take over what a good run left: reports, session options and the new model."""
         context = run.context
-        new_reports = {
-            name: report for name, report in context.reports.items() if name not in self.reports or name == info.name
-        }
+        earlier = self.reports.keys() - {info.name}
+        new_reports = {name: report for name, report in context.reports.items() if name not in earlier}
         self._update_reply(reports=new_reports)
-        options_changed = context.session_options != self.session_options
-        if options_changed:
+        outcome = Outcome.UNCHANGED
+        if context.session_options != self.session_options:
             from autoopt.model.session import check_session_options
 
             check_session_options(context.session_options, self.accelerator.execution_provider)
+            outcome = Outcome.OK
         replaced = False
         if run.result.model is not None and not info.analysis and not info.session_only:
             replaced = self._replace_model(run.result.model, run.pass_, folder)
         if not self._reply.outcome.good:
             return
         self.session_options = dict(context.session_options)
-        outcome = Outcome.UNCHANGED
-        if replaced or options_changed:
+        if replaced:
             outcome = Outcome.OK
-        self._update_reply(outcome=outcome, session_options=dict(context.session_options))
-        if not replaced:
+        else:
             self.reports.update(context.reports)
+        self._update_reply(outcome=outcome, session_options=dict(context.session_options))
 
     def _replace_model(self, result: ModelProto | Path, pass_: Pass, folder: Path) -> bool:
         """Make `result` the current model; False if it equals the current one or fails the checks."""

@@ -50,13 +50,10 @@ def rename_ambiguous_weights(model: ModelProto) -> None:
 
     The quantizer copies a shared bias `b` to `b2` without checking if the graph already has a `b2`.
     """
-    names = {name for node in model.graph.node for name in (*node.input, *node.output)}
-    prefixes: set[str] = set()
-    for name in names:
-        while name and name[-1].isdigit():
-            name = name[:-1]
-            prefixes.add(name)
-    ambiguous = prefixes - {value.name for value in (*model.graph.input, *model.graph.output)}
+    names: set[str] = set()
+    for node in model.graph.node:
+        names.update(node.input, node.output)
+    ambiguous = _prefixes(names) - {value.name for value in (*model.graph.input, *model.graph.output)}
     renamed = {}
     for tensor in model.graph.initializer:
         if tensor.name in ambiguous:
@@ -69,6 +66,16 @@ def rename_ambiguous_weights(model: ModelProto) -> None:
         for index, name in enumerate(node.input):
             if name in renamed:
                 node.input[index] = renamed[name]
+
+
+def _prefixes(names: set[str]) -> set[str]:
+    """What remains of `names` without one or more of the digits at their end."""
+    prefixes: set[str] = set()
+    for name in names:
+        while name and name[-1].isdigit():
+            name = name[:-1]
+            prefixes.add(name)
+    return prefixes
 
 
 def _unused_name(name: str, names: set[str]) -> str:

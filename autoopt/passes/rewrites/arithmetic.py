@@ -115,9 +115,7 @@ class HalfReduceMean(Rule):
         if not axes and attribute(context.root, "noop_with_empty_axes", 0):
             return "it has no effect"
         self._axes = axes or list(range(dims))
-        count = 1
-        for axis in self._axes:
-            count *= static_dim(x, axis) or 0
+        count = _element_count(x, self._axes)
         if count == 0:
             return "a reduced dimension is open"
         self._factor = ir.Tensor(np.asarray(1.0 / count, dtype=np.float16))
@@ -127,6 +125,14 @@ class HalfReduceMean(Rule):
     def rewrite(self, op: Tape, x: ir.Value) -> ir.Value:
         scaled = op.Mul(x, op.Constant(value=self._factor))
         return op.ReduceSum(scaled, op.Constant(value=int64_tensor(self._axes)), keepdims=self._keepdims)
+
+
+def _element_count(x: ir.Value, axes: list[int]) -> int:
+    """The number of elements along `axes`; 0 if the size of one is unknown."""
+    count = 1
+    for axis in axes:
+        count *= static_dim(x, axis) or 0
+    return count
 
 
 def _reduced_axes(node: ir.Node) -> list[int] | None:
@@ -153,13 +159,16 @@ class BatchNormToMulAdd(Rule):
         # In training mode the statistics are those of the batch, and running ones are further outputs.
         if attribute(node, "training_mode", 0) or sum(bool(output.uses()) for output in node.outputs) > 1:
             return "it is in training mode"
-        arrays = [constant(value) for value in (scale, statistics["bias"], statistics["mean"], statistics["var"])]
-        if any(array is None for array in arrays):
-            return "its statistics are not fixed"
+        arrays: list[np.ndarray] = []
+        for value in (scale, statistics["bias"], statistics["mean"], statistics["var"]):
+            array = constant(value)
+            if array is None:
+                return "its statistics are not fixed"
+            arrays.append(np.asarray(array, dtype=np.float64))
         dims = rank(x)
         if dims is None or dims < 2:
             return "the rank is unknown"
-        weight, bias, mean, variance = (np.asarray(array, dtype=np.float64) for array in arrays)
+        weight, bias, mean, variance = arrays
         variance = variance + attribute(node, "epsilon", 1e-5)
         if (variance <= 0).any():
             return "a variance is not positive"

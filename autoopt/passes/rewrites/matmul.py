@@ -11,6 +11,8 @@ import onnx_ir as ir
 from autoopt.passes.rewrites.rule import Rule, attribute, constant, is_float, rank, scalar, static_dim, tensor_like
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from autoopt.passes.rewrites.rule import Builder, Match, Pattern, Tape
 
 
@@ -42,14 +44,9 @@ class RotateHalfToMatMul(Rule):
         last = (-1, dims - 1)
         if attribute(context.root, "axis", 0) not in last:
             return "the parts are not joined along the last axis"
+        if not _are_halves(values, size, last):
+            return "the slices are not the two halves"
         half = size // 2
-        middle = (half, half - size)  # as a positive or a negative index
-        if not _is_slice(values["back"], last, middle) or not _is_slice(values["front"], last, (0, -size)):
-            return "the slices are not the two halves"
-        back_end, front_end = scalar(values["e1"]), scalar(values["e2"])
-        # Ends beyond the dimension are common: exporters write "to the end" as the largest integer.
-        if back_end is None or back_end < size or front_end not in middle:
-            return "the slices are not the two halves"
         rotation = np.zeros((size, size))
         rotation[half:, :half], rotation[:half, half:] = -np.eye(half), np.eye(half)
         self._rotation = tensor_like(x, rotation)
@@ -57,6 +54,16 @@ class RotateHalfToMatMul(Rule):
 
     def rewrite(self, op: Tape, **values: ir.Value) -> ir.Value:
         return op.MatMul(values["x"], op.Constant(value=self._rotation))
+
+
+def _are_halves(values: Mapping[str, ir.Value], size: int, axes: tuple[int, ...]) -> bool:
+    """Tell if `back` and `front` are the two halves of a dimension of `size` elements."""
+    middle = (size // 2, size // 2 - size)  # as a positive or a negative index
+    back_end, front_end = scalar(values["e1"]), scalar(values["e2"])
+    # Ends beyond the dimension are common: exporters write "to the end" as the largest integer.
+    if back_end is None or back_end < size or front_end not in middle:
+        return False
+    return _is_slice(values["back"], axes, middle) and _is_slice(values["front"], axes, (0, -size))
 
 
 def _is_slice(value: ir.Value, axes: tuple[int, ...], starts: tuple[int, ...]) -> bool:

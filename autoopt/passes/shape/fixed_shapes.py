@@ -36,11 +36,7 @@ class FixInputShape(Pass):
         for name in self.shapes:
             if name not in inputs:
                 raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")
-        for name, shape in self.shapes.items():
-            try:
-                make_input_shape_fixed(model.graph, name, shape)
-            except ValueError as error:
-                raise Refused(f"input {name!r} cannot have the shape {shape}: {error}") from error
+        self._set_shapes(model)
         for name, value in inputs.items():
             if name not in self.shapes and value.type.HasField("tensor_type"):
                 dims = value.type.tensor_type.shape.dim
@@ -48,6 +44,16 @@ class FixInputShape(Pass):
         if _signature(model) == before:
             return None
         return infer_fixed_shapes(model)
+
+    def _set_shapes(self, model: ModelProto) -> None:
+        """Give the inputs named in `shapes` their shapes, in place."""
+        from onnxruntime.tools.onnx_model_utils import make_input_shape_fixed
+
+        for name, shape in self.shapes.items():
+            try:
+                make_input_shape_fixed(model.graph, name, shape)
+            except ValueError as error:
+                raise Refused(f"input {name!r} cannot have the shape {shape}: {error}") from error
 
 
 class FixDimParam(Pass):

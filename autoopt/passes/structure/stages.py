@@ -121,7 +121,7 @@ def find_cuts(model: ModelProto, stages: int) -> list[list[str]]:
     crossing = _crossing_values(graph)
     typed = {value.name for value in (*graph.value_info, *graph.input) if value.type.tensor_type.HasField("shape")}
     tolerance = max(1, total // (4 * stages))
-    places: list[int] = []
+    cuts: list[list[str]] = []
     lowest = 1
     for number in range(1, stages):
         ideal = total * number // stages
@@ -131,22 +131,23 @@ def find_cuts(model: ModelProto, stages: int) -> list[list[str]]:
         usable = [place for place in nearby if crossing[place] and typed.issuperset(crossing[place])]
         if not usable:
             raise Refused(f"no place near node {ideal} where values of known type and shape cross; set `cuts`")
-        places.append(min((len(crossing[place]), abs(place - ideal), place) for place in usable)[2])
-        lowest = places[-1] + 1
-    return [crossing[place] for place in places]
+        best = min(usable, key=lambda place: (len(crossing[place]), abs(place - ideal)))
+        cuts.append(crossing[best])
+        lowest = best + 1
+    return cuts
 
 
 def _crossing_values(graph: GraphProto) -> list[list[str]]:
     """For each place before a node, the values made before it and read at or after it, in order."""
-    last_reader: dict[str, int] = {value.name: len(graph.node) for value in graph.output}
+    outputs = {value.name for value in graph.output}
+    last_reader = dict.fromkeys(outputs, len(graph.node))
     for index, node in enumerate(graph.node):
         for name in _values_read(node):
             last_reader[name] = max(last_reader.get(name, 0), index)
-    outputs = {value.name for value in graph.output}
     alive: list[str] = []
     places: list[list[str]] = []
     for index, node in enumerate(graph.node):
-        places.append([name for name in alive if last_reader.get(name, -1) >= index and name not in outputs])
+        places.append([name for name in alive if name not in outputs])
         alive = [name for name in (*alive, *node.output) if name and last_reader.get(name, -1) > index]
     places.append([])
     return places

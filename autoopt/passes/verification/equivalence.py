@@ -126,19 +126,24 @@ def compare(
         unrunnable = "not run"
     feeds = _map_feeds(before, model, pass_)
     if feeds is None:
-        reference.run()
-        reason = "the signature changed"
-        if before.failure:
-            reason, unrunnable = f"input model: {before.failure}", "not run"
-        if reference.outputs is None:
-            return Equivalence(unrunnable, tolerance, f"{reason}; output model: {reference.failure}"), reference
-        return Equivalence("only run", tolerance, reason), reference
+        return _run_alone(before, reference, tolerance, unrunnable), reference
     try:
         reference.record(feeds)
     except Exception as error:  # the runtime rejects the new model
         reason = f"the runtime rejects the new model: {describe_error(error)}"
         return Equivalence(unrunnable, tolerance, reason), reference
     return compare_outputs(before.outputs or [], reference.outputs or [], tolerance), reference
+
+
+def _run_alone(before: Reference, reference: Reference, tolerance: Tolerance, unrunnable: Status) -> Equivalence:
+    """Run the new model where no inputs of the old one fit it; `unrunnable` is the status if that fails."""
+    reference.run()
+    reason = "the signature changed"
+    if before.failure:
+        reason, unrunnable = f"input model: {before.failure}", "not run"
+    if reference.outputs is None:
+        return Equivalence(unrunnable, tolerance, f"{reason}; output model: {reference.failure}")
+    return Equivalence("only run", tolerance, reason)
 
 
 def _map_feeds(before: Reference, model: ModelProto, pass_: Pass) -> dict[str, np.ndarray] | None:

@@ -108,15 +108,17 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], kinds
     """
     is_main = not outer
     names = dict(outer)
+    inputs: set[str] = set()
     for number, value in enumerate(graph.input):
+        inputs.add(value.name)
         names[value.name] = f"{len(outer)}:in{number}"
         if is_main:
             names[value.name] = value.name
         _update(digest, names[value.name], value.type.SerializeToString(deterministic=True))
-    inputs = {value.name for value in graph.input}
-    tensor_digests = []
+    tensor_names, tensor_digests = [], []
     for tensor in graph.initializer:
         tensor_digest = _digest_tensor(tensor)
+        tensor_names.append(tensor.name)
         tensor_digests.append(tensor_digest)
         prefix = ""
         if tensor.name in inputs:
@@ -133,7 +135,7 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], kinds
     if "types" in kinds:
         _update(digest, sorted((v.name, v.type.SerializeToString(deterministic=True)) for v in graph.value_info))
     if "names" in kinds:
-        _update(digest, graph.name, sorted(tensor.name for tensor in graph.initializer))
+        _update(digest, graph.name, sorted(tensor_names))
 
 
 def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str], kinds: frozenset[str]) -> None:

@@ -9,7 +9,7 @@ from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 SIZES: Final = ((2, 8), (1, 8), (1, 1), (2, 2), (1, 64), (1, 224))
 """Sizes tried for open dimensions, in order: (the first dimension of an input, all its other ones)."""
@@ -120,25 +120,38 @@ def _index_limits(model: ModelProto) -> dict[str, int]:
 
     Follows inputs through casts and reshapes.
     """
-    tables = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    origins: dict[str, str] = {value.name: value.name for value in model.graph.input}
+    tables, origins = _constant_shapes(model.graph), _origins(model.graph)
     limits: dict[str, int] = {}
     any_byte = _byte_inputs(model)
     for node in model.graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            tables[node.output[0]] = tuple(node.attribute[0].t.dims)
         first = next(iter(node.input), "")
-        if node.op_type in _TRANSPARENT_OPS and first in origins:
-            origins[node.output[0]] = origins[first]
-        elif node.op_type == "Gather" and first in tables and node.input[1] in origins:
+        if node.op_type == "Gather" and first in tables and node.input[1] in origins:
             source = origins[node.input[1]]
-            rows = _rows(node, tables[first])
+            rows = max(1, _rows(node, tables[first]))
             limits[source] = min(limits.get(source, rows), rows)
         elif node.op_type in _ANY_BYTE_OPS and first in origins:
             any_byte.add(origins[first])
     for name in any_byte:
         limits.setdefault(name, BYTE_VALUES)
-    return {name: max(1, rows) for name, rows in limits.items()}
+    return limits
+
+
+def _constant_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
+    """Shapes of the constants by name: initializers and outputs of Constant nodes."""
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            shapes[node.output[0]] = tuple(node.attribute[0].t.dims)
+    return shapes
+
+
+def _origins(graph: GraphProto) -> dict[str, str]:
+    """Value -> the input of the graph that it comes from through operators that hand on their first input."""
+    origins = {value.name: value.name for value in graph.input}
+    for node in graph.node:
+        if node.op_type in _TRANSPARENT_OPS and node.input and node.input[0] in origins:
+            origins[node.output[0]] = origins[node.input[0]]
+    return origins
 
 
 def _rows(gather: NodeProto, dims: tuple[int, ...]) -> int:
