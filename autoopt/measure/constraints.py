@@ -100,16 +100,23 @@ def _bounds(
         yield _Bound(f"min {constraint.min}", "value", candidate, constraint.min, is_upper=False)
     if constraint.max is not None:
         yield _Bound(f"max {constraint.max}", "value", candidate, constraint.max, is_upper=True)
-    if ratio is None and source is not None and source.value > 0:
-        base = source.value
-        ratio = Estimate(candidate.value / base, candidate.low / base, candidate.high / base)
-    if ratio is not None and constraint.min_ratio is not None:
-        yield _Bound(f"min_ratio {constraint.min_ratio}", "ratio", ratio, constraint.min_ratio, is_upper=False)
-    if ratio is not None and constraint.max_ratio is not None:
-        yield _Bound(f"max_ratio {constraint.max_ratio}", "ratio", ratio, constraint.max_ratio, is_upper=True)
+    if ratio is None:
+        ratio = _unpaired_ratio(candidate, source)
+    if ratio is not None:
+        if constraint.min_ratio is not None:
+            yield _Bound(f"min_ratio {constraint.min_ratio}", "ratio", ratio, constraint.min_ratio, is_upper=False)
+        if constraint.max_ratio is not None:
+            yield _Bound(f"max_ratio {constraint.max_ratio}", "ratio", ratio, constraint.max_ratio, is_upper=True)
     if source is not None and constraint.max_drop is not None:
         drop = drop or _unpaired_drop(metric.direction, candidate, source)
         yield _Bound(f"max_drop {constraint.max_drop}", "drop", drop, constraint.max_drop, is_upper=True)
+
+
+def _unpaired_ratio(candidate: Estimate, source: Estimate | None) -> Estimate | None:
+    """Compute candidate / source from separate values; None without a positive value of the source."""
+    if source is not None and source.value > 0:
+        return Estimate(candidate.value / source.value, candidate.low / source.value, candidate.high / source.value)
+    return None
 
 
 def _unpaired_drop(direction: Direction, candidate: Estimate, source: Estimate) -> Estimate:

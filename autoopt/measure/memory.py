@@ -45,13 +45,10 @@ def measure(request: MeasureRequest) -> MeasureReply:
         SystemFailure: the process failed; the message quotes its last line.
         Exception: onnxruntime's, where it refuses the candidate.
     """
-    parts = {"": request}
-    if request.settings.profiles:
-        parts = {str(profile.name): request_for(request, profile) for profile in read_profiles(request)}
     feeds: list[list[Feed]] = []
     sizes: dict[str, JsonValue] = {}
     source_refusal = ""
-    for name, part in parts.items():
+    for name, part in _parts(request).items():
         part, refusal = sized(part)
         size = part.settings.batch_size
         data = evaluation_data(part)
@@ -75,6 +72,13 @@ def measure(request: MeasureRequest) -> MeasureReply:
             except SystemFailure as error:  # The source does not run: the candidate has no ratios then.
                 source_refusal = str(error)
     return MeasureReply(metrics, source_metrics, details={**details, "source_refused": source_refusal})
+
+
+def _parts(request: MeasureRequest) -> dict[str, MeasureRequest]:
+    """Make one request per profile, by name; without profiles, the request itself."""
+    if not request.settings.profiles:
+        return {"": request}
+    return {str(profile.name): request_for(request, profile) for profile in read_profiles(request)}
 
 
 def _measure_model(request: MeasureRequest, model: ModelFile, feeds: Path) -> dict[str, Estimate]:

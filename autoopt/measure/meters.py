@@ -119,21 +119,21 @@ def meters_for(metrics: Iterable[str], custom: Collection[str] = ()) -> tuple[Me
     Raises:
         InputError: no meter measures one of the metrics.
     """
-    names = list(dict.fromkeys(metrics))
-    script_metrics = tuple(name for name in names if name in custom)
-    names = [name for name in names if name not in custom]
+    script_metrics = []
+    built_in = []
+    for name in dict.fromkeys(metrics):
+        if name in custom:
+            script_metrics.append(name)
+        elif any(meter.measures(name) for meter in METERS):
+            built_in.append(name)
+        else:
+            raise InputError(f"nothing measures {name!r}")
     meters = []
-    measurable = set()
     for meter in METERS:
-        selected = [name for name in names if meter.measures(name)]
-        measurable.update(selected)
+        selected = [name for name in built_in if meter.measures(name)]
         if selected:
             meters.append(replace(meter, metrics=tuple(dict.fromkeys([*meter.metrics, *selected]))))
-    for name in names:
-        if name not in measurable:
-            raise InputError(f"nothing measures {name!r}")
     if script_metrics:
-        # Before the exclusive meters, which are the expensive ones.
-        position = sum(not meter.exclusive for meter in meters)
-        meters.insert(position, replace(CUSTOM, metrics=script_metrics))
-    return tuple(meters)
+        meters.append(replace(CUSTOM, metrics=tuple(script_metrics)))
+    # Exclusive meters are the expensive ones.
+    return tuple(sorted(meters, key=lambda meter: meter.exclusive))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -106,14 +106,7 @@ class SearchSpace:
                 continue  # matches no point of this chain
             # A cut without values matches every point, so it spans the whole chain.
             indexes = [position[node] for node in touched] or [0, len(position) - 1]
-            merged = _Span(min(indexes), max(indexes), (cut,))
-            separate = []
-            for span in spans:
-                if span.overlaps(merged):
-                    merged = merged.union(span)
-                else:
-                    separate.append(span)
-            spans = sorted([*separate, merged], key=lambda span: span.first)
+            spans = _merge(spans, _Span(min(indexes), max(indexes), (cut,)))
         nodes = tuple(self.nodes.items())
         return tuple(_Block.of(nodes[span.first : span.last + 1], span.cuts) for span in spans)
 
@@ -140,6 +133,17 @@ class _Span:
 
     def union(self, other: _Span) -> _Span:
         return _Span(min(self.first, other.first), max(self.last, other.last), (*self.cuts, *other.cuts))
+
+
+def _merge(spans: Sequence[_Span], added: _Span) -> list[_Span]:
+    """Unite a span with those that it overlaps, in order of position."""
+    separate = []
+    for span in spans:
+        if span.overlaps(added):
+            added = added.union(span)
+        else:
+            separate.append(span)
+    return sorted([*separate, added], key=lambda span: span.first)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,20 @@ def _read_range(value: Mapping[str, object]) -> SearchParameter:
     log = value.get("log", False)
     if not isinstance(log, bool):
         raise FieldError(f"must be true or false, not {log!r}", place=("log",))
+    integers, numbers = _read_numbers(value)
+    count = integers.get("count")
+    if "count" in numbers and count is None:
+        raise FieldError("must be a whole number", place=("count",))
+    try:
+        if count is None and len(integers) == len(numbers):
+            return Integer(integers["low"], integers["high"], step=integers.get("step"), log=log)
+        return Float(numbers["low"], numbers["high"], step=numbers.get("step"), count=count, log=log)
+    except ValueError as error:
+        raise FieldError(str(error)) from error
+
+
+def _read_numbers(value: Mapping[str, object]) -> tuple[dict[str, int], dict[str, float]]:
+    """Read the numbers of a range: the whole ones, and all."""
     integers: dict[str, int] = {}
     numbers: dict[str, float] = {}
     for key, number in value.items():
@@ -88,12 +102,4 @@ def _read_range(value: Mapping[str, object]) -> SearchParameter:
         numbers[key] = number
         if isinstance(number, int):
             integers[key] = number
-    count = integers.get("count")
-    if "count" in numbers and count is None:
-        raise FieldError("must be a whole number", place=("count",))
-    try:
-        if count is None and len(integers) == len(numbers):
-            return Integer(integers["low"], integers["high"], step=integers.get("step"), log=log)
-        return Float(numbers["low"], numbers["high"], step=numbers.get("step"), count=count, log=log)
-    except ValueError as error:
-        raise FieldError(str(error)) from error
+    return integers, numbers

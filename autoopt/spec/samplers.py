@@ -58,17 +58,24 @@ def find_sampler(name: str) -> SamplerInfo:
     Raises:
         FieldError: no such sampler, or it needs a package that is not installed.
     """
-    wanted = name.lower().replace("_", "").replace("-", "")
-    exact = [sampler for sampler in SAMPLERS if sampler.name == name]
-    optuna = [sampler for sampler in SAMPLERS if sampler.name.endswith("Sampler") and short_name(sampler) == wanted]
-    matches = exact or optuna
-    if not matches:
+    sampler = _match(name)
+    if sampler is None:
         names = [short_name(sampler) for sampler in SAMPLERS]
         every = dict.fromkeys([*names, *(sampler.name for sampler in SAMPLERS)])
         hint = did_you_mean(name, every) or f"known: {', '.join(dict.fromkeys(names))}"
         raise FieldError(f"unknown sampler {name!r}", remedy=hint)
-    sampler = matches[0]
     if sampler.requires and find_spec(sampler.requires) is None:
         reason = f"sampler {name!r} needs the package {sampler.requires}, which is not installed"
         raise FieldError(reason, remedy=f"pip install {sampler.requires}")
     return sampler
+
+
+def _match(name: str) -> SamplerInfo | None:
+    for sampler in SAMPLERS:
+        if sampler.name == name:
+            return sampler
+    simple_name = name.lower().replace("_", "").replace("-", "")
+    for sampler in SAMPLERS:
+        if sampler.name.endswith("Sampler") and short_name(sampler) == simple_name:
+            return sampler
+    return None

@@ -70,7 +70,7 @@ def _problem(details: ErrorDetails) -> Problem:
     if kind == "missing":
         return Problem(_MISSING, place, "is required")
     if kind == "literal_error":
-        known = [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
+        known = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         reason = f"must be one of {', '.join(known)}, not {_show(value)}"
         return Problem(_WRONG, place, reason, did_you_mean(str(value), known))
     if kind in _BOUNDS:

@@ -108,25 +108,31 @@ class ZooSpec(FileModel):
         entries: list[ZooEntry] = []
         errors: list[ConfigError] = []
         for index, model in self.lines(tag):
-            path = self.path(model.path)
             try:
-                files = self._files(index, model)
+                entries += self._expand(index, model, seen)
             except ConfigError as error:
                 errors.append(error)
+                path = self.path(model.path)
                 entries.append(ZooEntry(model.name or name_of(path), path, model, str(error)))
-                continue
-            for file in files:
-                if file != path and file in seen:
-                    continue
-                seen.add(file)
-                name = name_of(file)
-                if model.name and len(files) == 1:
-                    name = model.name
-                entries.append(ZooEntry(name, file, model))
         if not entries:
             raise self.error((), f"no model has the tag {tag!r}")
         if len(errors) == len(entries):
             raise errors[0]
+        return entries
+
+    def _expand(self, index: int, model: ZooModel, seen: set[str]) -> list[ZooEntry]:
+        """Return the models of one line whose files are not in `seen`, and add these files to it."""
+        path = self.path(model.path)
+        files = self._files(index, model)
+        entries = []
+        for file in files:
+            if file != path and file in seen:
+                continue
+            seen.add(file)
+            name = name_of(file)
+            if model.name and len(files) == 1:
+                name = model.name
+            entries.append(ZooEntry(name, file, model))
         return entries
 
     def _files(self, index: int, model: ZooModel) -> list[str]:

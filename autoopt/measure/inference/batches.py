@@ -85,7 +85,7 @@ def items(data: DataSet, number: int, size: int) -> Feed:
     Raises:
         InputError: the items of the batch differ in shape.
     """
-    if any(len(arrays[0]) == size for arrays in data.uneven.values() if np.ndim(arrays[0])):
+    if any(np.shape(arrays[0])[:1] == (size,) for arrays in data.uneven.values()):
         size = 1  # Complete arrays: each of them is a batch already.
     start = (number * size) % max(1, len(data) - size + 1)
     indices = np.arange(start, start + size) % len(data)
@@ -108,7 +108,9 @@ def batch(runner: ModelRunner, data: DataSet, number: int, size: int) -> Feed:
     """
     feed = runner.feed(items(data, number, size))
     for spec in runner.inputs:
-        taken_size = _other_size(spec.shape, feed.get(spec.name), size)
+        if spec.shape is None or spec.name not in feed:
+            continue
+        taken_size = _other_size(spec.shape, feed[spec.name], size)
         if taken_size is not None:
             noun = "item" if taken_size == 1 else "items"
             text = f"the model takes {taken_size} {noun} at a time (input {spec.name!r}), not {size}"
@@ -116,16 +118,15 @@ def batch(runner: ModelRunner, data: DataSet, number: int, size: int) -> Feed:
     return feed
 
 
-def _other_size(shape: Sequence[Dimension] | None, array: object, size: int) -> int | None:
+def _other_size(shape: Sequence[Dimension], array: np.ndarray, size: int) -> int | None:
     """Return the number of items that an input of that shape takes, if `array` has another number; else None."""
-    if not isinstance(array, np.ndarray) or shape is None or not array.ndim:
-        return None
-    if size == 1 and len(array) != 1:
+    if not array.ndim or (size == 1 and len(array) != 1):
         return None
     if array.ndim == len(shape) + 1 and size > 1:
         return 1
-    if array.ndim != len(shape) or not isinstance(shape[0], int):
+    if array.ndim != len(shape):
         return None
-    if shape[0] <= 0 or shape[0] == len(array):
-        return None
-    return shape[0]
+    fixed = shape[0]
+    if isinstance(fixed, int) and 0 < fixed != len(array):
+        return fixed
+    return None

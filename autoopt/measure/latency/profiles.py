@@ -66,13 +66,16 @@ def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
         InputError: a profile has an unknown field, or names something that the source model does not have.
     """
     inputs, _ = read_inputs((request.source or request.candidate).path)
-    input_names = [spec.name for spec in inputs]
-    symbols = sorted({size for spec in inputs for size in spec.shape or () if isinstance(size, str)})
+    input_names = []
+    symbols: set[str] = set()
+    for spec in inputs:
+        input_names.append(spec.name)
+        symbols.update(size for size in spec.shape or () if isinstance(size, str))
     profiles: dict[str, Profile] = {}
     for number, entry in enumerate(request.settings.profiles):
         where = f"profiles[{number}]"
         _check_names(entry, ("name", "dimensions", "shapes", "ranges", "weight"), "setting", where)
-        _check_names(entry.get("dimensions", {}), symbols, "symbolic dimension", f"{where}.dimensions")
+        _check_names(entry.get("dimensions", {}), sorted(symbols), "symbolic dimension", f"{where}.dimensions")
         _check_names(entry.get("shapes", {}), input_names, "input", f"{where}.shapes")
         _check_names(entry.get("ranges", {}), input_names, "input", f"{where}.ranges")
         try:

@@ -34,17 +34,19 @@ def compare_output(metric: str, candidate: Sequence[object], source: Sequence[ob
     if not all(s.dtype.kind in NUMBERS for _, s in pairs):
         if metric != "top1_agreement":
             return None
-        return _agreement([float(c.shape == s.shape and bool(np.all(c == s))) for c, s in pairs])
+        return _agreement([float(np.array_equal(c, s)) for c, s in pairs])
     if not all(c.shape == s.shape and c.dtype.kind in NUMBERS for c, s in pairs):
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
+    return _compare_numbers(metric, pairs)
+
+
+def _compare_numbers(metric: str, pairs: Pairs) -> Estimate | None:
+    """Compute a metric of outputs that are numbers of the same shapes."""
     if metric == "kl" and not all(s.ndim and s.shape[-1] != 1 for _, s in pairs):
         return None
     if metric == "relative_l2":
         return _relative_l2(pairs)
-    return _over_items(metric, [PER_ITEM[metric](c, s) for c, s in pairs])
-
-
-def _over_items(metric: str, values: Sequence[float]) -> Estimate:
+    values = [PER_ITEM[metric](c, s) for c, s in pairs]
     if metric == "max_abs_error":
         return Estimate.exact(max(values))
     if metric == "top1_agreement":

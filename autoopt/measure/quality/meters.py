@@ -42,9 +42,10 @@ def fidelity(request: MeasureRequest) -> MeasureReply:
     names = ModelRunner.open(request.candidate, request).outputs
     if len(items[0]) != len(source_items[0]):
         raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
-    per_output: dict[str, dict[str, Estimate]] = {name: {} for name in names}
+    per_output: dict[str, dict[str, Estimate]] = {}
     metrics: dict[str, Estimate] = {}
     for index, name in enumerate(names):
+        per_output[name] = {}
         values = [plain(item[index]) for item in items]
         source_values = [plain(item[index]) for item in source_items]
         for metric in request.metrics:

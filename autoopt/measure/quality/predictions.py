@@ -88,10 +88,7 @@ def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> lis
     post_process = post_processor(request.data) if request.data else None
     if post_process is not None:
         return [stack_or_list([post_process(item) for item in items])]  # type: ignore[arg-type]  # also lists and maps
-    columns = []
-    for index in range(len(items[0])):
-        values = [plain(item[index]) for item in items]
-        columns.append(stack_or_list(values))
+    columns = [stack_or_list(list(map(plain, values))) for values in zip(*items, strict=True)]
     chosen = request.settings.task_output
     if chosen is None:
         return columns
