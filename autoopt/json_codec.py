@@ -11,7 +11,7 @@ import enum
 import functools
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import PurePath
 from typing import Any, Literal, TypeAlias, TypeVar, Union
 
@@ -22,6 +22,8 @@ _ANY_JSON = Union[bool, int, float, str, Sequence[object], Mapping[str, object],
 """`JsonValue` as type hints resolve it."""
 
 T = TypeVar("T")
+Reader: TypeAlias = Callable[[Any, str], object]
+"""Reads a JSON value as some type; the text is the place of the value, for errors."""
 _JSON_SCALARS = frozenset({bool, int, float, str, types.NoneType})
 
 
@@ -41,16 +43,14 @@ def to_json(value: object) -> Any:  # noqa: ANN401  the caller knows what it pas
         return value
     if isinstance(value, str | PurePath):
         return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: to_json(getattr(value, name)) for name in _field_types(type(value))}
+    kind: type = type(value)
+    if dataclasses.is_dataclass(kind):
+        return {name: to_json(getattr(value, name)) for name in _field_types(kind)}
     if isinstance(value, enum.Enum):
         return to_json(value.value)
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, bytes) or not isinstance(value, Collection):
-        raise TypeError(f"{type(value).__name__} has no JSON form")
-    items = [to_json(item) for item in value]
-    return sorted(items) if isinstance(value, Set) else items
+    return _collection_to_json(value)
 
 
 def from_json(kind: type[T], value: object) -> T:
@@ -61,7 +61,7 @@ def from_json(kind: type[T], value: object) -> T:
     Raises:
         JsonTypeError: a value of the wrong type, or a missing field without a default.
     """
-    return typing.cast(T, _read(kind, value, ""))
+    return typing.cast(T, _reader(kind)(value, ""))
 
 
 @functools.cache
@@ -72,45 +72,76 @@ def _field_types(kind: type) -> dict[str, object]:
     return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
 
 
-def _read(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401  a type hint may be any object
+@functools.cache
+def _field_readers(kind: type) -> dict[str, Reader]:
+    """Readers of the init fields of a dataclass."""
+    return {name: _reader(field_type) for name, field_type in _field_types(kind).items()}
+
+
+def _collection_to_json(value: object) -> list[Any]:
+    if isinstance(value, bytes) or not isinstance(value, Collection):
+        raise TypeError(f"{type(value).__name__} has no JSON form")
+    items = [to_json(item) for item in value]
+    if isinstance(value, Set):
+        items.sort()
+    return items
+
+
+def _reader(kind: Any) -> Reader:  # noqa: ANN401  a type hint may be any object
+    """Choose the function that reads values of a type."""
+    # Not cached: types that differ only in the order of their alternatives are equal, but are read differently.
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind in (Any, object, _ANY_JSON):
-        return value
+        return _read_anything
     if origin in (Union, types.UnionType):
-        return _read_union(arguments, value, place)
+        return _union_reader(arguments)
     if origin is Literal:
-        _expect(value in arguments, f"one of {', '.join(map(repr, arguments))}", place)
-        return value
+        return functools.partial(_read_literal, arguments)
     if origin is not None:
-        return _read_collection(origin, arguments, value, place)
+        return _collection_reader(origin, arguments)
     if dataclasses.is_dataclass(kind):
-        return _read_dataclass(kind, value, place)
-    return _read_scalar(kind, value, place)
+        return functools.partial(_read_dataclass, kind)
+    return functools.partial(_read_scalar, kind)
 
 
-def _read_union(alternatives: tuple[object, ...], value: object, place: str) -> object:
-    """The first alternative that fits."""
+def _read_anything(value: object, place: str) -> object:
+    return value
+
+
+def _union_reader(alternatives: tuple[object, ...]) -> Reader:
     if _JSON_SCALARS.issubset(alternatives):  # JsonValue: a union that refers to itself, so everything fits
-        return value
+        return _read_anything
+    readers = [_reader(alternative) for alternative in alternatives if alternative is not types.NoneType]
+    return functools.partial(_read_union, readers, types.NoneType in alternatives)
+
+
+def _read_union(readers: Sequence[Reader], optional: bool, value: object, place: str) -> object:
+    """The first alternative that fits."""
+    if optional and value is None:
+        return None
     problem = ""
-    for alternative in alternatives:
+    for read in readers:
         try:
-            return _read(alternative, value, place)
+            return read(value, place)
         except JsonTypeError as error:
-            # The reason why the record did not fit says more than "expected null".
-            problem = problem if alternative is types.NoneType else str(error)
+            problem = str(error)
     raise JsonTypeError(problem)
+
+
+def _read_literal(choices: tuple[object, ...], value: object, place: str) -> object:
+    if value not in choices:
+        raise _mismatch(f"one of {', '.join(map(repr, choices))}", place)
+    return value
 
 
 def _read_scalar(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401
     if kind is float:
-        _expect(isinstance(value, int | float) and not isinstance(value, bool), "a number", place)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise _mismatch("a number", place)
         return float(value)
-    if kind is types.NoneType:
-        _expect(value is None, "null", place)
-        return None
     if kind in (str, int, bool):
-        _expect(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)), kind.__name__, place)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise _mismatch(kind.__name__, place)
         return value
     try:
         return kind(value)
@@ -118,44 +149,57 @@ def _read_scalar(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401
         raise JsonTypeError(f"{place or 'value'}: expected {kind.__name__}: {error}") from None
 
 
-def _read_collection(origin: type, arguments: tuple[object, ...], value: object, place: str) -> object:
+def _collection_reader(origin: type, arguments: tuple[object, ...]) -> Reader:
     if issubclass(origin, Mapping):
-        _expect(isinstance(value, Mapping), "an object", place)
-        entries = typing.cast(Mapping[str, object], value)
-        return {key: _read(arguments[1], item, _join(place, key)) for key, item in entries.items()}
-    _expect(isinstance(value, Collection) and not isinstance(value, str | Mapping), "a list", place)
-    items = list(typing.cast(Collection[object], value))
+        return functools.partial(_read_mapping, _reader(arguments[1]))
     if origin is tuple and arguments[-1] is not Ellipsis:
-        _expect(len(items) == len(arguments), f"{len(arguments)} items", place)
-        element_types = list(arguments)
-    else:
-        element_types = [arguments[0]] * len(items)
-    elements = [
-        _read(kind, item, _join(place, str(index)))
-        for index, (kind, item) in enumerate(zip(element_types, items, strict=True))
-    ]
-    if issubclass(origin, Set):
-        return frozenset(elements)
+        return functools.partial(_read_fixed_tuple, [_reader(argument) for argument in arguments])
+    make: type = tuple
     if origin is list:
-        return elements
-    return tuple(elements)
+        make = list
+    elif issubclass(origin, Set):
+        make = frozenset
+    return functools.partial(_read_sequence, make, _reader(arguments[0]))
+
+
+def _read_mapping(read: Reader, value: object, place: str) -> object:
+    if not isinstance(value, Mapping):
+        raise _mismatch("an object", place)
+    return {key: read(item, _join(place, key)) for key, item in value.items()}
+
+
+def _read_fixed_tuple(readers: Sequence[Reader], value: object, place: str) -> object:
+    items = _items(value, place)
+    if len(items) != len(readers):
+        raise _mismatch(f"{len(readers)} items", place)
+    return tuple(read(items[index], _join(place, str(index))) for index, read in enumerate(readers))
+
+
+def _read_sequence(make: type, read: Reader, value: object, place: str) -> object:
+    return make(read(item, _join(place, str(index))) for index, item in enumerate(_items(value, place)))
+
+
+def _items(value: object, place: str) -> list[object]:
+    if not isinstance(value, Collection) or isinstance(value, str | Mapping):
+        raise _mismatch("a list", place)
+    return list(value)
 
 
 def _read_dataclass(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401
     if isinstance(value, kind):
         return value
-    _expect(isinstance(value, Mapping), f"an object ({kind.__name__})", place)
-    known = _field_types(kind)
-    values = {name: _read(known[name], item, _join(place, name)) for name, item in value.items() if name in known}
+    if not isinstance(value, Mapping):
+        raise _mismatch(f"an object ({kind.__name__})", place)
+    readers = _field_readers(kind)
+    values = {name: readers[name](item, _join(place, name)) for name, item in value.items() if name in readers}
     try:
         return kind(**values)
     except TypeError as error:
         raise JsonTypeError(f"{place or kind.__name__}: {error}") from None
 
 
-def _expect(fits: bool, expected: str, place: str) -> None:
-    if not fits:
-        raise JsonTypeError(f"{place or 'value'}: expected {expected}")
+def _mismatch(expected: str, place: str) -> JsonTypeError:
+    return JsonTypeError(f"{place or 'value'}: expected {expected}")
 
 
 def _join(place: str, name: str) -> str:
