@@ -83,7 +83,9 @@ def _verdict(metric: str, before: Estimate | None, after: Estimate | None) -> Ve
         return "same"
     known = known_metric(metric)
     minimize = known is None or known.direction == "minimize"
-    return "better" if (after.value < before.value) == minimize else "worse"
+    if (after.value < before.value) == minimize:
+        return "better"
+    return "worse"
 
 
 def _estimate(model: ModelResult | None, metric: str, as_ratio: bool) -> Estimate | None:
@@ -93,7 +95,9 @@ def _estimate(model: ModelResult | None, metric: str, as_ratio: bool) -> Estimat
         return model.ratios.get(metric)
     if metric in model.intervals:
         return model.intervals[metric]
-    return Estimate.exact(model.metrics[metric]) if metric in model.metrics else None
+    if metric in model.metrics:
+        return Estimate.exact(model.metrics[metric])
+    return None
 
 
 def write_comparison(comparison: Comparison, stream: TextIO) -> None:
@@ -107,7 +111,10 @@ def write_comparison(comparison: Comparison, stream: TextIO) -> None:
         lines.append("note: the runs started from different source models")
     lines.append(f"first:  {comparison.first_chain or 'no model'}")
     lines.append(f"second: {comparison.second_chain or 'no model'}")
-    lines.append("regressed" if comparison.regressed else "no regression")
+    if comparison.regressed:
+        lines.append("regressed")
+    else:
+        lines.append("no regression")
     write_lines(lines, stream)
 
 

@@ -22,7 +22,9 @@ QUALITY_KINDS: tuple[Kind, ...] = ("task", "fidelity", "custom")
 def kind(metric: str) -> Kind:
     """The kind of a metric by its name; unknown names are `custom`."""
     known = known_metric(metric)
-    return "custom" if known is None else known.kind
+    if known is None:
+        return "custom"
+    return known.kind
 
 
 def is_quality(metric: str) -> bool:
@@ -47,14 +49,14 @@ def metrics_of(result: RunResult) -> tuple[str, ...]:
     headlines = headline_metrics(result.objectives, result.constraints)
     others = [name for name in measured if kind(name) not in ("latency", "memory")]
     others.sort(key=is_quality)
-    if not any(kind(name) == "latency" for name in headlines):
+    if "latency" not in map(kind, headlines):
         others.insert(0, MEDIAN_LATENCY)
     return tuple(name for name in dict.fromkeys((*headlines, *others)) if name in measured)
 
 
 def trial_figures(result: TrialResult, headlines: Iterable[str]) -> list[str]:
     """The figures of a trial: its headlines, then the size and the first quality metric."""
-    quality = [name for name in result.metrics if is_quality(name)][:1]
+    quality = list(filter(is_quality, result.metrics))[:1]
     return figures(dict.fromkeys((*headlines, "size", *quality)), values_of(result.metrics), result.ratios)
 
 
@@ -86,8 +88,12 @@ def rounded_figure(metric: str, values: Mapping[str, float], ratios: Mapping[str
     """A metric's figure as a number, for tables that people sort; empty if it was not measured."""
     if is_ratio_metric(metric):
         ratio = ratios.get(metric)
-        return "" if ratio is None else round(ratio.value, 4)
-    return round(values[metric], 4) if metric in values else ""
+        if ratio is None:
+            return ""
+        return round(ratio.value, 4)
+    if metric in values:
+        return round(values[metric], 4)
+    return ""
 
 
 def figure_title(metric: str) -> str:

@@ -85,11 +85,15 @@ def counts_text(counts: Mapping[str, int]) -> str:
     """
     infeasible = counts.get("infeasible", 0)
     others = {name: count for name, count in counts.items() if name not in ("total", "ok", "infeasible")}
-    verb = "breaks" if infeasible == 1 else "break"
+    verb = "break"
+    if infeasible == 1:
+        verb = "breaks"
     named = {"ok": counts.get("ok", 0) - infeasible, **others, f"{verb} a constraint": infeasible}
     parts = [f"{count} {one_line(name)}" for name, count in named.items() if count]
     total = str(counts.get("total", sum(named.values())))
-    return f"{total}: {', '.join(parts)}" if parts else total
+    if parts:
+        return f"{total}: {', '.join(parts)}"
+    return total
 
 
 def seconds_text(seconds: Mapping[str, float]) -> str:
@@ -103,19 +107,25 @@ def seconds_text(seconds: Mapping[str, float]) -> str:
     parts = [", ".join(stages)] if stages else []
     if workers:
         parts.append(f"in workers: {', '.join(workers)}")
-    return f"{total:.1f} s ({'; '.join(parts)})" if parts else f"{total:.1f} s"
+    if parts:
+        return f"{total:.1f} s ({'; '.join(parts)})"
+    return f"{total:.1f} s"
 
 
 def clock_text(seconds: float) -> str:
     """A duration as on a clock: `0:16`, `1:02:03`."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02}"
 
 
 def plural(count: int, noun: str) -> str:
     """A count with its noun: `1 trial`, `3 trials`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}s"
 
 
 def short(identity: str) -> str:

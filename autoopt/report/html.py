@@ -79,7 +79,7 @@ def html_report(
 
 def page(title: str, parts: Sequence[str]) -> str:
     """A whole page of these parts; empty ones are left out."""
-    body = "\n".join(part for part in parts if part)
+    body = "\n".join(filter(None, parts))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -94,7 +94,9 @@ def table_html(table: Table) -> str:
     rows = []
     for number, cells in enumerate(table.rows):
         rows.append(_row_html(table, cells, "td", ' class="strong"' if number == table.strong else ""))
-    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    caption = ""
+    if table.title:
+        caption = f"<caption>{escape(table.title)}</caption>"
     body = "\n".join(rows)
     return f'<div class="scroll"><table>{caption}<thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
@@ -144,12 +146,16 @@ def _legend() -> str:
 
 
 def _section(title: str, body: str) -> str:
-    return f"<h2>{title}</h2>\n{body}" if body else ""
+    if body:
+        return f"<h2>{title}</h2>\n{body}"
+    return ""
 
 
 def _row_html(table: Table, cells: Sequence[str], tag: str, attributes: str = "") -> str:
     parts = []
     for number, cell in enumerate(cells):
-        style = " class=right" if number in table.right else ""
+        style = ""
+        if number in table.right:
+            style = " class=right"
         parts.append(f"<{tag}{style}>{escape(one_line(cell))}</{tag}>")
     return f"<tr{attributes}>{''.join(parts)}</tr>"

@@ -43,7 +43,9 @@ def _step_line(place: str, step: Mapping[str, Any]) -> str:
     seconds = float(step.get("seconds") or 0)
     line = f"  {place} {name}  {change}  {step.get('outcome', '')}, {seconds:.2f} s"
     params = _params(step)
-    return f"{line}  {params}" if params else line
+    if params:
+        return f"{line}  {params}"
+    return line
 
 
 def _params(step: Mapping[str, Any]) -> str:

@@ -24,7 +24,9 @@ def best_so_far(trials: Sequence[Trial], objective: Objective) -> Plot:
         estimate = _trial_estimate(trial, objective.metric)
         if estimate is None:
             continue
-        style = "good" if trial.feasible else "bad"
+        style = "bad"
+        if trial.feasible:
+            style = "good"
         marks.append(Mark(trial.number, estimate.value, style, _hover(trial, objective.metric, estimate)))
         if trial.feasible and (best is None or is_better(estimate.value, best, objective)):
             best = estimate.value
@@ -43,7 +45,7 @@ def is_better(value: float, best: float, objective: Objective) -> bool:
 def trade_offs(result: RunResult, trials: Sequence[Trial]) -> dict[str, Plot]:
     """Plots of the first objective against the others, the constraints, the size and quality, by metric."""
     objective = first_objective(result).metric
-    quality = [name for name in metrics_of(result) if is_quality(name)][:QUALITY_PLOTS]
+    quality = list(filter(is_quality, metrics_of(result)))[:QUALITY_PLOTS]
     others = dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size", *quality])
     return {name: trade_off(result, trials, name) for name in others if name != objective}
 
@@ -71,7 +73,9 @@ def trade_off(result: RunResult, trials: Sequence[Trial], metric: str) -> Plot:
 def _trial_estimate(trial: Trial, metric: str) -> Estimate | None:
     """The ratio of a latency, size or memory, the value of any other metric; None if it was not measured."""
     result = trial.result
-    return result.ratios.get(metric) if is_ratio_metric(metric) else result.metrics.get(metric)
+    if is_ratio_metric(metric):
+        return result.ratios.get(metric)
+    return result.metrics.get(metric)
 
 
 def _model_estimate(model: ModelResult, metric: str) -> Estimate | None:

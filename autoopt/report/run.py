@@ -88,13 +88,16 @@ def _ratio_metrics(models: Sequence[tuple[str, ModelResult]]) -> set[str]:
 def _row(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str]) -> tuple[str, ...]:
     cells = [_label(label, model)]
     for name in metrics:
-        cells.append(metric_text(name, model.metrics[name]) if name in model.metrics else "-")
-        if name not in ratios:
-            continue
+        value, ratio = "-", "-"
+        if name in model.metrics:
+            value = metric_text(name, model.metrics[name])
         if model.is_source:
-            cells.append(ratio_text(Estimate.exact(1.0)))
-        else:
-            cells.append(ratio_text(model.ratios[name]) if name in model.ratios else "-")
+            ratio = ratio_text(Estimate.exact(1.0))
+        elif name in model.ratios:
+            ratio = ratio_text(model.ratios[name])
+        cells.append(value)
+        if name in ratios:
+            cells.append(ratio)
     return (*cells, chain_text(model))
 
 

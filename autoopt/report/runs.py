@@ -30,13 +30,14 @@ class RunRow:
 def runs_table(runs: Sequence[RunRow]) -> Table:
     """One row for each run, with the figure of its first objective."""
     columns = ("run", "started", "model", "dag", "status", "trials", "objective", "best chain")
-    return Table(columns, tuple(_row(run) for run in runs))
+    return Table(columns, tuple(map(_row, runs)))
 
 
 def _row(run: RunRow) -> tuple[str, ...]:
     trials = objective = chain = "-"
     if run.result is not None:
-        trials = counts_text(run.result.trials) if run.result.trials else "-"
+        if run.result.trials:
+            trials = counts_text(run.result.trials)
         best = run.result.best
         if best is not None:
             objective = ", ".join(model_figures(best, [first_objective(run.result).metric])) or "-"

@@ -131,5 +131,7 @@ def _mark(axis: _Axes, mark: Mark) -> str:
     if mark.low is not None and mark.high is not None and mark.high > mark.low:
         ends = f'x1="{axis.x(mark.low):.1f}" x2="{axis.x(mark.high):.1f}"'
         bar = f'<line class="{mark.style} bar" {ends} y1="{y:.1f}" y2="{y:.1f}"/>'
-    title = f"<title>{escape(mark.label)}</title>" if mark.label else ""
+    title = ""
+    if mark.label:
+        title = f"<title>{escape(mark.label)}</title>"
     return f'<g>{bar}<circle class="{mark.style}" cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle></g>'

@@ -28,7 +28,7 @@ def write_sweep(result: SweepResult, stream: TextIO) -> None:
 def models_table(result: SweepResult) -> Table:
     """One row for each model: its status, its best model with its figures, and how that compares with earlier."""
     metrics = sweep_metrics(result.models)
-    titles = [figure_title(name) for name in metrics]
+    titles = map(figure_title, metrics)
     columns = ("model", "tags", "status", "best model", *titles, "since last good")
     rows = tuple(_row(entry, metrics) for entry in result.models)
     return Table(columns, rows, title=_title(result))
@@ -53,8 +53,8 @@ def sweep_metrics(entries: Sequence[SweepEntry]) -> tuple[str, ...]:
         if entry.result is not None:
             headlines += headline_metrics(entry.result.objectives, entry.result.constraints)
         if entry.best is not None:
-            quality += [name for name in entry.best.metrics if is_quality(name)]
-    if any(is_quality(name) for name in headlines):
+            quality += filter(is_quality, entry.best.metrics)
+    if any(map(is_quality, headlines)):
         quality = []
     return tuple(dict.fromkeys([*headlines, "size", *quality[:1]]))
 
@@ -126,7 +126,7 @@ def sweep_html(result: SweepResult) -> str:
 
 def sweep_markdown(result: SweepResult) -> str:
     """The sweep as Markdown, for artifacts of flow runs."""
-    return "\n\n".join([*summary(result), *(_markdown(table) for table in _tables(result))])
+    return "\n\n".join([*summary(result), *map(_markdown, _tables(result))])
 
 
 def _tables(result: SweepResult) -> list[Table]:

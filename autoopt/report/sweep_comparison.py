@@ -106,7 +106,9 @@ def _source_changes(metric: str, result: RunResult, nights: Sequence[RunResult])
     if low <= now.high and now.low <= high:
         return []
     increased = now.low > high
-    verdict = "worse" if increased == (METRICS[metric].direction == "minimize") else "better"
+    verdict = "better"
+    if increased == (METRICS[metric].direction == "minimize"):
+        verdict = "worse"
     return [MetricChange("source model", metric, Estimate(before[0].value, low, high), now, False, verdict)]
 
 
@@ -118,7 +120,9 @@ def _source_estimate(result: RunResult, metric: str) -> Estimate | None:
         return None
     estimate = baseline.intervals.get(metric, Estimate.exact(value))
     finite = all(map(math.isfinite, (estimate.value, estimate.low, estimate.high)))
-    return estimate if finite else None
+    if finite:
+        return estimate
+    return None
 
 
 def _objectives(entry: SweepEntry) -> tuple[str, ...]:

@@ -42,8 +42,9 @@ def plain(table: Table) -> str:
     """The table as text: one line for each row, columns aligned, nothing wrapped or cut."""
     rows = _clean(table)
     widths = _widths(rows)
-    lines = [one_line(table.title)] if table.title else []
-    lines += [_aligned(table, row, widths) for row in rows]
+    lines = [_aligned(table, row, widths) for row in rows]
+    if table.title:
+        lines.insert(0, one_line(table.title))
     return "\n".join(lines) + "\n"
 
 
@@ -60,7 +61,10 @@ def _aligned(table: Table, row: Sequence[str], widths: Sequence[int]) -> str:
     cells = []
     for number, cell in enumerate(row):
         width = widths[number]
-        cells.append(cell.rjust(width) if number in table.right else cell.ljust(width))
+        if number in table.right:
+            cells.append(cell.rjust(width))
+        else:
+            cells.append(cell.ljust(width))
     return "  ".join(cells).rstrip()
 
 
@@ -134,4 +138,6 @@ def _print_title(table: Table, console: Console) -> None:
 
 def write_lines(lines: Sequence[str], stream: TextIO) -> None:
     """Write lines, each cleaned of control characters; spaces stay."""
-    stream.writelines("".join(c if c.isprintable() else "?" for c in line) + "\n" for line in lines)
+    for line in lines:
+        clean = "".join(c if c.isprintable() else "?" for c in line)
+        stream.write(f"{clean}\n")

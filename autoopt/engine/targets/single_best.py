@@ -193,13 +193,16 @@ def mean(values: Sequence[Estimate]) -> Estimate:
 
     Its interval follows from those of the values, which are assumed to be independent.
     """
-    count = len(values)
     if any(estimate.low <= 0 for estimate in values):
-        middle = sum(estimate.value for estimate in values) / count
-        below = math.hypot(*(estimate.value - estimate.low for estimate in values)) / count
-        above = math.hypot(*(estimate.high - estimate.value for estimate in values)) / count
-        return Estimate(middle, middle - below, middle + above)
-    middle = math.exp(sum(math.log(estimate.value) for estimate in values) / count)
-    below = math.hypot(*(math.log(estimate.value / estimate.low) for estimate in values)) / count
-    above = math.hypot(*(math.log(estimate.high / estimate.value) for estimate in values)) / count
-    return Estimate(middle, middle * math.exp(-below), middle * math.exp(above))
+        return _arithmetic_mean(values)
+    logarithms = [Estimate(math.log(e.value), math.log(e.low), math.log(e.high)) for e in values]
+    middle = _arithmetic_mean(logarithms)
+    return Estimate(math.exp(middle.value), math.exp(middle.low), math.exp(middle.high))
+
+
+def _arithmetic_mean(values: Sequence[Estimate]) -> Estimate:
+    count = len(values)
+    middle = sum(estimate.value for estimate in values) / count
+    below = math.hypot(*(estimate.value - estimate.low for estimate in values)) / count
+    above = math.hypot(*(estimate.high - estimate.value for estimate in values)) / count
+    return Estimate(middle, middle - below, middle + above)
