@@ -104,8 +104,10 @@ class DataConfig:
         if isinstance(value, str | Path):
             value = {"path": str(value)}
         if isinstance(value, Mapping):
-            names = {kind: {"type": value[kind]} for kind in BUILT_IN if isinstance(value.get(kind), str)}
-            value = {**value, **names}
+            value = dict(value)
+            for kind in BUILT_IN:
+                if isinstance(value.get(kind), str):
+                    value[kind] = {"type": value[kind]}
         return _validated(value)
 
     def components(self) -> Iterator[tuple[Kind, ComponentConfig]]:

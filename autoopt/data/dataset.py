@@ -49,10 +49,11 @@ class DataSet:
 
     def take(self, indices: Array) -> DataSet:
         """The items at `indices`, in that order."""
-        columns = {name: array[indices] if array.ndim else array for name, array in self.columns.items()}
-        labels = None if self.labels is None else self.labels[indices]
+        labels = None
+        if self.labels is not None:
+            labels = self.labels[indices]
         uneven = {name: list(map(arrays.__getitem__, indices)) for name, arrays in self.uneven.items()}
-        return DataSet(columns, labels, uneven, self.name)
+        return DataSet(self._select(indices), labels, uneven, self.name)
 
     def feeds(self, batch_size: int = 1, limit: int | None = None) -> Iterator[tuple[Feed, Array | None]]:
         """Batches with their labels.
@@ -65,9 +66,21 @@ class DataSet:
         step = 1 if self.uneven else max(1, batch_size)
         for start in range(0, count, step):
             items = slice(start, min(start + step, count))
-            feed = {name: array[items] if array.ndim else array for name, array in self.columns.items()}
-            feed |= {name: arrays[start] for name, arrays in self.uneven.items()}
-            yield feed, None if self.labels is None else self.labels[items]
+            feed = self._select(items)
+            for name, arrays in self.uneven.items():
+                feed[name] = arrays[start]
+            labels = None
+            if self.labels is not None:
+                labels = self.labels[items]
+            yield feed, labels
+
+    def _select(self, items: Array | slice) -> Feed:
+        """The columns at these items; 0-d arrays as they are."""
+        columns = dict(self.columns)
+        for name, array in columns.items():
+            if array.ndim:
+                columns[name] = array[items]
+        return columns
 
 
 def plain_labels(labels: Array) -> Array:

@@ -16,10 +16,13 @@ class History:
     def __init__(self, chains: Sequence[ChainSpace], objectives: Sequence[Objective]) -> None:
         self.chains = tuple(chains)
         self.objectives = tuple(objectives)
-        self.by_id = {chain.id: chain for chain in self.chains}
+        self.by_id: dict[str, ChainSpace] = {}
         self.trials: list[Trial] = []
         self._first_number: dict[str, int] = {}
-        self._numbers_of: dict[str, list[int]] = {chain.id: [] for chain in self.chains}
+        self._numbers_of: dict[str, list[int]] = {}
+        for chain in self.chains:
+            self.by_id[chain.id] = chain
+            self._numbers_of[chain.id] = []
 
     def key(self, chain: str, point: Point, upto: str | None = None) -> str:
         """Identify the work of a proposal, whatever its chain."""

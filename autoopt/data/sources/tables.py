@@ -98,10 +98,13 @@ def _check_column(columns: Mapping[str, Array], name: str, path: str) -> None:
 
 
 def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
+    arrays = []
+    texts = []
     for name in names:
         _check_column(columns, name, path)
-    arrays = [columns[name] for name in names]
-    texts = [name for name in names if columns[name].dtype.kind == "O"]
+        arrays.append(columns[name])
+        if columns[name].dtype.kind == "O":
+            texts.append(name)
     if len(arrays) == 1:
         return arrays[0] if arrays[0].ndim > 1 or texts else arrays[0].reshape(-1, 1)
     if 0 < len(texts) < len(arrays):

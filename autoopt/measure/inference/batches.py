@@ -89,13 +89,13 @@ def items(data: DataSet, number: int, size: int) -> Feed:
         size = 1  # Complete arrays: each of them is a batch already.
     start = (number * size) % max(1, len(data) - size + 1)
     indices = np.arange(start, start + size) % len(data)
-    first, *others = (feed for feed, _ in data.take(indices).feeds(size))
-    feed = dict(first)
-    for name, array in first.items():
-        arrays = [array, *(other[name] for other in others)]
+    feeds = [feed for feed, _ in data.take(indices).feeds(size)]
+    feed = feeds[0]
+    for name, array in feed.items():
+        arrays = [each[name] for each in feeds]
         if any(other.shape != array.shape for other in arrays):
             raise InputError(f"items that differ in shape do not form a batch of {size}", where=data.name)
-        if others and array.ndim:
+        if len(feeds) > 1 and array.ndim:
             feed[name] = np.concatenate(arrays)
     return feed
 

@@ -94,9 +94,11 @@ class NestedSampler:
         for trial in trials:
             self._outer_point(restrict_point(trial.proposal.point, self._groups[0])).trials.append(trial)
         for outer in self._points:
-            points = [restrict_point(trial.proposal.point, self._inner_nodes) for trial in outer.trials]
-            feedback = [trial.feedback for trial in outer.trials]
-            outer.inner.follow([(INNER, point, result) for point, result in zip(points, feedback, strict=True)])
+            inner_trials = []
+            for trial in outer.trials:
+                point = restrict_point(trial.proposal.point, self._inner_nodes)
+                inner_trials.append((INNER, point, trial.feedback))
+            outer.inner.follow(inner_trials)
         self._outer.follow([(OUTER, outer.point, _worth(outer.trials, self._objectives)) for outer in self._points])
 
     def _outer_point(self, point: Point) -> _OuterPoint:

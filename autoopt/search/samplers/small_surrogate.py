@@ -42,8 +42,11 @@ class SmallSurrogateSampler:
         self._table = PointTable(chains)
         self._initial = initial_points(chains, len(self._table.points), seed)
         by_id = {chain.id: chain for chain in chains}
-        self._tokens = [_tokens(by_id[chain], point) for chain, point in self._table.points]
-        self._log_weights = [math.log(max(by_id[chain].weight, 1e-6)) for chain, _ in self._table.points]
+        self._tokens: list[frozenset[str]] = []
+        self._log_weights: list[float] = []
+        for chain, point in self._table.points:
+            self._tokens.append(_tokens(by_id[chain], point))
+            self._log_weights.append(math.log(max(by_id[chain].weight, 1e-6)))
 
     def next(self, history: History, rng: Random) -> Decision:
         """Suggest an initial point, or the point of the highest score."""
@@ -66,8 +69,12 @@ class SmallSurrogateSampler:
         stop_allowed = may_stop(single, trials, len(self._initial))
         if threshold is not None and stop_allowed and improvement_below(threshold, max(scores), single):
             return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
-        weighted = [score + self._log_weights[row] for score, row in zip(scores, free, strict=True)]
-        return Suggestion(*cheapest([self._table.points[row] for row in free], weighted, history, self._cost, rng))
+        points = []
+        weighted = []
+        for score, row in zip(scores, free, strict=True):
+            points.append(self._table.points[row])
+            weighted.append(score + self._log_weights[row])
+        return Suggestion(*cheapest(points, weighted, history, self._cost, rng))
 
     def _scores(self, free: list[int], asked: list[int], trials: list[Trial], loss: list[float]) -> list[float]:
         """Log of expected improvement times P(feasible) of each free row."""

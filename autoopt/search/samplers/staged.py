@@ -122,13 +122,14 @@ class StagedSampler:
     def _stage(self, index: int, starts: list[Point]) -> _Stage:
         if index == len(self._stages):
             nodes, create = self._create[index]
-            parts = [restrict_chain(self._chain, nodes, point, str(name)) for name, point in enumerate(starts)]
+            start_of = {str(number): point for number, point in enumerate(starts)}
+            parts = [restrict_chain(self._chain, nodes, point, name) for name, point in start_of.items()]
             upto, objectives = None, self._objectives
             if index < len(self._create) - 1:
                 upto = nodes[-1]
                 objectives = self._node_objectives.get(upto, objectives)
             sampler = SubspaceSampler(parts, objectives, create(parts))
-            self._stages.append(_Stage(nodes, upto, {str(name): point for name, point in enumerate(starts)}, sampler))
+            self._stages.append(_Stage(nodes, upto, start_of, sampler))
         return self._stages[index]
 
     def _join(self, stage: _Stage, part: str, point: Point) -> Point:

@@ -114,8 +114,8 @@ class SurrogateSampler:
         """Return new points, their rows of features, and the rows of the asked points."""
         if self._total > POOL:
             best = sorted(trials, key=lambda trial: rank_key(trial.feedback, history.objectives))[:BEST]
-            new = sample(self._chains, history, [_point_of(trial) for trial in best], rng)
-            rows = self._features.rows([*new, *(_point_of(trial) for trial in trials)])
+            new = sample(self._chains, history, list(map(_point_of, best)), rng)
+            rows = self._features.rows([*new, *map(_point_of, trials)])
             return new, rows[: len(new)], rows[len(new) :]
         if self._table is None or self._rows is None:
             self._table = PointTable(self._chains)

@@ -40,9 +40,13 @@ class Features:
     """
 
     def __init__(self, chains: Sequence[ChainSpace]) -> None:
-        self._index = {chain.id: index for index, chain in enumerate(chains)}
-        self._chains = {chain.id: chain for chain in chains}
-        self._slots = {chain.id: _slots(chain) for chain in chains}
+        self._index: dict[str, int] = {}
+        self._chains: dict[str, ChainSpace] = {}
+        self._slots: dict[str, list[str]] = {}
+        for index, chain in enumerate(chains):
+            self._index[chain.id] = index
+            self._chains[chain.id] = chain
+            self._slots[chain.id] = _slots(chain)
         self._cache: dict[tuple[str, str, Hashable], tuple[Part, Settings]] = {}
 
     def rows(self, points: Sequence[tuple[str, Point]]) -> NDArray[np.float64]:
