@@ -1,5 +1,6 @@
 """A store with one finished run in it, and the command line called in this process."""
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,3 +126,13 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
         )
         store.runs.finish(run.id, "finished", result)
     return result
+
+
+@pytest.fixture(autouse=True)
+def logger_as_before() -> Iterator[None]:
+    """Undo what `--verbose` and `--debug` set, because commands run in the tests' own process."""
+    logger = logging.getLogger("autoopt")
+    level, handlers, propagate = logger.level, list(logger.handlers), logger.propagate
+    yield
+    logger.handlers, logger.propagate = handlers, propagate
+    logger.setLevel(level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,6 @@ import pytest
 from builders import mlp, write
 
 from autoopt.cli.logs import show_logs
-
-
-@pytest.fixture(autouse=True)
-def root_logger() -> Iterator[logging.Logger]:
-    """The logger `autoopt`, as it was afterwards."""
-    logger = logging.getLogger("autoopt")
-    before = (logger.level, list(logger.handlers), logger.propagate)
-    yield logger
-    logger.level, logger.handlers, logger.propagate = before
-    logger.setLevel(before[0])
 
 
 def test_verbose_shows_information_and_no_details(capsys: pytest.CaptureFixture[str]) -> None:
