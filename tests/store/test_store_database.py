@@ -20,7 +20,10 @@ CANARY = "c4nary:Pa55/w@rd"
 QUOTED = "c4nary%3APa55%2Fw%40rd"
 
 
-@pytest.mark.parametrize("url", ["", "nonsense", "mysql://root@host/db", "sqlite://", "sqlite:///:memory:", "file.db"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "nonsense", "mysql://root@host/db", "sqlite://", "sqlite:///:memory:", "file.db", "postgresql://me@[::1/db"],
+)
 def test_a_wrong_address_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(InputError, match="write sqlite:////"):
         read_url(url)

@@ -45,7 +45,7 @@ def read_url(url: str) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
         raise InputError("the database address cannot be read", remedy=_EXAMPLES) from None
     backend = parsed.get_backend_name()
     if backend in ("postgresql", "postgres"):
