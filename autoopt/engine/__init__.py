@@ -2,6 +2,6 @@
 
 `prepare.prepare` is the entry point: it resolves what the request names (`inputs`, `planning`) and opens a run for one
 target (`run`) or several (`targets`). `work` holds the two units of reuse, pass runs and evaluations, and what they
-need. `sweeps` runs the models of a zoo; `tools` are single operations beside runs. Rooms import downwards only:
+need. `sweeps` runs the models of a zoo; `tools` are single operations beside runs. Its packages import downwards only:
 sweeps, tools > prepare > targets > run > inputs > planning > work. Read `run/session.py` first.
 """

@@ -1,4 +1,4 @@
-"""Results of trials, runs and sweeps: frozen records that the engine writes and every other room reads.
+"""Results of trials, runs and sweeps: frozen records that the engine writes and every other package reads.
 
 Start with `run.py`: `RunResult` is the document that `autoopt run --json` prints. `upgrades.py` reads older documents.
 """

@@ -1,4 +1,4 @@
-"""Models and proposals for tests of the proposal room."""
+"""Models and proposals for tests of proposals."""
 
 from __future__ import annotations
 

@@ -28,20 +28,31 @@ NOT_HERE = {"packing_mode"}
 """Passes whose pattern no micro-model has: packing needs a whole encoder with its mask and embeddings."""
 
 
-def started(seed: int, out: Path) -> subprocess.Popen[bytes]:
+def started(seed: int, out: Path, passes: list[str]) -> subprocess.Popen[bytes]:
     env = {**os.environ, "PYTHONHASHSEED": str(seed)}
     log = out.with_suffix(".log").open("wb")
     return subprocess.Popen(
-        [sys.executable, HERE / "sweep.py", out, *PASSES], env=env, cwd=HERE, stderr=log, stdout=log
+        [sys.executable, HERE / "sweep.py", out, *passes], env=env, cwd=HERE, stderr=log, stdout=log
     )
 
 
+def selected_passes(items: list[pytest.Item]) -> list[str]:
+    """The passes whose tests were selected, as with `-k simplify`; all of them if the tests name none."""
+    names = {
+        item.callspec.params["name"]
+        for item in items
+        if isinstance(item, pytest.Function) and item.path == Path(__file__) and hasattr(item, "callspec")
+    }
+    return [name for name in PASSES if name in names or not names]
+
+
 @pytest.fixture(scope="session")
-def sweeps(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
-    """The results of all passes, twice: in two processes that hash texts differently."""
+def sweeps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    """The results of the selected passes, twice: in two processes that hash texts differently."""
     folder = tmp_path_factory.mktemp("sweep")
     outs = [folder / f"{seed}.jsonl" for seed in (1, 2)]
-    processes = [started(seed, out) for seed, out in zip((1, 2), outs, strict=True)]
+    passes = selected_passes(request.session.items)
+    processes = [started(seed, out, passes) for seed, out in zip((1, 2), outs, strict=True)]
     codes = [process.wait(timeout=800) for process in processes]
     assert codes == [0, 0], outs[0].with_suffix(".log").read_text()[-2000:]
     return [[json.loads(line) for line in out.read_text().splitlines()] for out in outs]

@@ -10,20 +10,27 @@ from search_cases import BOTH, LATENCY, MIDDLE, SIX, best_value, chain, drive, f
 
 from autoopt.errors import InputError
 from autoopt.search import Feedback, SearchConfig, Trial, create_study
+from autoopt.spec.samplers import DEFAULT_SAMPLER, SAMPLERS, short_name
 
+OWN = tuple(info.name for info in SAMPLERS if info.module != "optuna_sampler" and "per-chain" in info.strategies)
 PER_CHAIN = {
     f"{sampler}, {allocation}": SearchConfig(strategy="per-chain", sampler=sampler, allocation=allocation)
-    for sampler in ("exhaustive", "random", "tpe", "surrogate", "NSGAIISampler")
+    for sampler in (*OWN, "tpe", "NSGAIISampler")
     for allocation in ("sequential", "round_robin", "successive_halving", "max_ucb")
 }
 ORDERED = {
     f"{sampler}, {order}": SearchConfig(strategy="per-chain", sampler=sampler, order=order, keep=keep)
-    for sampler in ("exhaustive", "random", "tpe", "surrogate")
+    for sampler in (*OWN, "tpe")
     for order, keep in (("pass-by-pass", 1), ("pass-by-pass", 2))
+}
+UNIFIED = {
+    f"unified {short_name(info)}": SearchConfig(sampler=info.name)
+    for info in SAMPLERS
+    if "unified" in info.strategies and info.name != DEFAULT_SAMPLER["unified"]
 }
 ALL = {
     "unified": SearchConfig(),
-    "unified tpe": SearchConfig(sampler="tpe"),
+    **UNIFIED,
     **PER_CHAIN,
     **ORDERED,
 }

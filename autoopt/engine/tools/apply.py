@@ -22,7 +22,7 @@ from autoopt.target import Accelerator
 from autoopt.workers import CallResult, WorkerPool, gated_call
 
 Model = TypeVar("Model")
-"""An onnx.ModelProto, which this room does not import."""
+"""An onnx.ModelProto, which this package does not import."""
 PASS_SECONDS = 600.0
 """Time limit of one pass."""
 

@@ -3,5 +3,5 @@
 Read `base.py` first: a sampler is one method, `next`. `exhaustive`, `uniform`, `small_surrogate`, `surrogate` and
 `optuna_sampler` search the points of a space; `per_chain` (with `allocation`), `staged` and `nested` combine others.
 
-To add a sampler, write a module with a `create` function and list it in `autoopt/spec/samplers.py`.
+To add a sampler, write a module with a `create` function and add one line to `autoopt/spec/samplers.py`.
 """

@@ -50,12 +50,14 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class SamplerInputs:
-    """Arguments of a sampler module's `create`. `budget`: the number of trials it can count on."""
+    """Arguments of a sampler module's `create`."""
 
     config: SearchConfig
     chains: tuple[ChainSpace, ...]
+    """Under `unified` all chains; under `per-chain` the one chain, or part of a chain, to search."""
     objectives: tuple[Objective, ...]
     budget: int
+    """Number of trials that the sampler can count on."""
     cost: Cost | None = None
 
 
