@@ -29,7 +29,9 @@ class Answer:
     @property
     def presets(self) -> dict[str, JsonValue]:
         """The parameters that the name stands for."""
-        return {} if self.example else dict(self.params)
+        if self.example:
+            return {}
+        return dict(self.params)
 
     @property
     def hint(self) -> str:
@@ -44,7 +46,10 @@ class Answer:
         text = " or ".join(self.passes)
         if self.params:
             values = ", ".join(f"{name}: {json.dumps(value)}" for name, value in self.params.items())
-            text += f" with, for example, {values}" if self.example else f" with {values}"
+            if self.example:
+                text += f" with, for example, {values}"
+            else:
+                text += f" with {values}"
         if self.remark:
             text += f" ({self.remark})"
         return text
@@ -81,7 +86,9 @@ def answer(name: str) -> Answer:
 def _parse(line: str, product: str) -> Answer:
     """Read one line of a table; `compat_table` describes the format."""
     name, passes, params, remark = (f"{line} ".split(" | ") + [""])[:4]
-    names = () if passes.strip() == "-" else tuple(map(str.strip, passes.split(" or ")))
+    names: tuple[str, ...] = ()
+    if passes.strip() != "-":
+        names = tuple(map(str.strip, passes.split(" or ")))
     params = params.strip().replace("NAME", name)
     values = json.loads(params.removeprefix("e.g.") or "{}")
     return Answer(name, product, names, values, remark.strip(), example=params.startswith("e.g."))

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 
-from autoopt.registry.pass_info import REQUIRED, Default, Param, ParameterInfo, PassInfo, Unit
+from autoopt.registry.pass_info import REQUIRED, Category, Default, Param, ParameterInfo, PassInfo, Unit
 from autoopt.space.parameters import SearchParameter
 from autoopt.target import Accelerator
 
-PassCode: TypeAlias = Callable[..., Any]
+PassCode: TypeAlias = Callable[..., object]
 """A subclass of `Pass`, or a function `(model, **parameters) -> model`."""
 
 _LISTS: Final = ("requires", "conflicts", "accelerators", "needs_ops", "libraries", "aliases")
@@ -59,7 +59,9 @@ def _family(module: str) -> str:
 def _missing_library(libraries: tuple[str, ...], extra: str) -> str:
     for library in libraries:
         if not _installed(library):
-            package = f"'autoopt[{extra}]'" if extra else library
+            package = library
+            if extra:
+                package = f"'autoopt[{extra}]'"
             return f"{library} is not installed; pip install {package}"
     return ""
 
@@ -94,7 +96,9 @@ def _function_parameters(code: PassCode) -> tuple[ParameterInfo, ...]:
     _model, *arguments = inspect.signature(code).parameters.values()
     parameters = []
     for argument in arguments:
-        default = REQUIRED if argument.default is argument.empty else argument.default
+        default: Default = REQUIRED
+        if argument.default is not argument.empty:
+            default = argument.default
         parameters.append(_parameter(argument.name, hints.get(argument.name, Any), default))
     return tuple(parameters)
 
@@ -103,14 +107,17 @@ def _parameter(name: str, hint: object, default: Default) -> ParameterInfo:
     if typing.get_origin(hint) is not Annotated:
         return ParameterInfo(name, hint, default)
     annotation, *extras = typing.get_args(hint)
-    details: dict[str, Any] = {}
-    for extra in extras:
+    search: SearchParameter | None = None
+    description, unit = "", ""
+    category: Category = "value"
+    # From the last to the first: of two extras of one kind, the first counts.
+    for extra in reversed(extras):
         if isinstance(extra, SearchParameter):
-            details.setdefault("search", extra)
+            search = extra
         elif isinstance(extra, str):
-            details.setdefault("description", extra)
+            description = extra
         elif isinstance(extra, Unit):
-            details.setdefault("unit", extra.name)
+            unit = extra.name
         elif isinstance(extra, Param):
-            details.setdefault("category", extra.category)
-    return ParameterInfo(name, annotation, default, **details)
+            category = extra.category
+    return ParameterInfo(name, annotation, default, search, description, unit, category)

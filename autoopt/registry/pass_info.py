@@ -59,7 +59,7 @@ class ParameterInfo:
     """One parameter of a pass."""
 
     name: str
-    annotation: Any
+    annotation: object
     """A type hint; whatever `typing` allows there."""
     default: Default
     search: SearchParameter | None = None
@@ -83,7 +83,7 @@ class ParameterInfo:
                 return None
             return "must be the name of a function or class in the user script"
         try:
-            TypeAdapter(self.annotation).validate_python(value, strict=True)
+            TypeAdapter(cast(type, self.annotation)).validate_python(value, strict=True)
         except ValidationError as error:
             if typing.get_origin(self.annotation) is not Literal:
                 return f"must be {self.type}, not {value!r} ({one_line(error.errors()[0]['msg'])})"
@@ -132,7 +132,7 @@ class PassInfo:
     missing: str = ""
     """Empty, or the reason why the pass is not available here, with the command that installs it."""
     aliases: tuple[str, ...] = ()
-    presets: Mapping[str, Any] = field(default_factory=dict)
+    presets: Mapping[str, JsonValue] = field(default_factory=dict)
     """Parameters that the name in use stands for, if it is an alias; values that the user sets take precedence."""
     origin: str = "built-in"
     """`built-in`, `plug-in DISTRIBUTION`, or the path of the user script."""
@@ -180,12 +180,17 @@ def info_from_json(data: JsonObject) -> PassInfo:
 
 
 def _parameter_to_json(parameter: ParameterInfo) -> dict[str, JsonValue]:
-    default, search = parameter.default, parameter.search
+    default: JsonValue = None
+    if not isinstance(parameter.default, Required):
+        default = definition_to_json(parameter.default)
+    search: JsonValue = None
+    if parameter.search is not None:
+        search = definition_to_json(parameter.search)
     return {
         "name": parameter.name,
         "annotation": _annotation_to_json(parameter.annotation),
-        "default": None if isinstance(default, Required) else definition_to_json(default),
-        "search": None if search is None else definition_to_json(search),
+        "default": default,
+        "search": search,
         "description": parameter.description,
         "unit": parameter.unit,
         "category": parameter.category,
@@ -193,12 +198,17 @@ def _parameter_to_json(parameter: ParameterInfo) -> dict[str, JsonValue]:
 
 
 def _parameter_from_json(data: JsonObject) -> ParameterInfo:
-    default, search = cast("JsonObject | None", data["default"]), cast("JsonObject | None", data["search"])
+    default: Default = REQUIRED
+    if data["default"] is not None:
+        default = cast(Default, definition_from_json(cast(JsonObject, data["default"])))
+    search: SearchParameter | None = None
+    if data["search"] is not None:
+        search = cast(SearchParameter, definition_from_json(cast(JsonObject, data["search"])))
     return ParameterInfo(
         name=cast(str, data["name"]),
         annotation=_annotation_from_json(data["annotation"]),
-        default=REQUIRED if default is None else cast(Default, definition_from_json(default)),
-        search=None if search is None else cast(SearchParameter, definition_from_json(search)),
+        default=default,
+        search=search,
         description=cast(str, data["description"]),
         unit=cast(str, data["unit"]),
         category=cast(Category, data["category"]),
@@ -228,22 +238,24 @@ def _type_name(annotation: object) -> str:
     return getattr(annotation, "__name__", "Any")
 
 
-def _annotation_to_json(annotation: object) -> JsonValue:
-    """A type hint as JSON; hints beyond JSON types become `Any`, which accepts everything."""
+def _annotation_to_json(annotation: object = Any) -> JsonValue:
+    """A type hint as JSON; a missing one and hints beyond JSON types become `Any`, which accepts everything."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return {"literal": list(arguments)}
     if origin in (Union, types.UnionType):
         return {"union": list(map(_annotation_to_json, arguments))}
     if origin in (list, tuple) or annotation is list:
-        return {"list": _annotation_to_json(arguments[0] if arguments else Any)}
+        return {"list": _annotation_to_json(*arguments[:1])}
     if origin is dict or annotation is dict:
-        return {"dict": _annotation_to_json(arguments[1] if arguments else Any)}
+        return {"dict": _annotation_to_json(*arguments[1:])}
     name = _type_name(annotation)
-    return name if name in _PLAIN_TYPES else "Any"
+    if name not in _PLAIN_TYPES:
+        return "Any"
+    return name
 
 
-def _annotation_from_json(data: JsonValue) -> Any:  # noqa: ANN401  a type hint has no common type
+def _annotation_from_json(data: JsonValue) -> object:
     if isinstance(data, str):
         return _PLAIN_TYPES[data]
     ((kind, content),) = cast(JsonObject, data).items()
@@ -252,4 +264,6 @@ def _annotation_from_json(data: JsonValue) -> Any:  # noqa: ANN401  a type hint 
     if kind == "union":
         return functools.reduce(operator.or_, map(_annotation_from_json, cast("list[JsonValue]", content)))
     element = _annotation_from_json(content)
-    return list[element] if kind == "list" else dict[str, element]  # type: ignore[valid-type]  # a type made at run time
+    if kind == "list":
+        return list[element]  # type: ignore[valid-type]  # a type made at run time
+    return dict[str, element]  # type: ignore[valid-type]  # a type made at run time

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from autoopt.errors import InputError, did_you_mean, one_line
 from autoopt.registry.built_in import BUILT_IN
@@ -18,7 +18,7 @@ from autoopt.registry.describe import PassCode, describe
 from autoopt.registry.pass_info import PassInfo, info_to_json
 from autoopt.target import Accelerator
 
-Code = TypeVar("Code", bound=Callable[..., Any])
+Code = TypeVar("Code", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ class Registry:
         Raises:
             InputError: the name is taken, or the object is not a pass.
         """
-        if not callable(getattr(code, "run", None) if inspect.isclass(code) else code):
+        function: object = code
+        if inspect.isclass(code):
+            function = getattr(code, "run", None)
+        if not callable(function):
             raise InputError(f"pass {name!r} ({origin}) is neither a Pass nor a function")
         if (name in self.dotted or name in self.loaded) and self.loaded.get(name) is not code:
             raise InputError(f"pass {name!r} is registered twice ({self.origins.get(name, 'built-in')} and {origin})")

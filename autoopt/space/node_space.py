@@ -67,7 +67,10 @@ class NodeSpace:
         """
         index, matched = 0, 0
         for names, positions in self._positions:
-            part = {name: value for name, value in point.items() if name in names}
+            part: NodePoint = {}
+            for name, value in point.items():
+                if name in names:
+                    part[name] = value
             position = positions.get(value_key(part))
             if position is None:
                 raise InputError(f"not a point of this space: {dict(point)}")
@@ -179,16 +182,19 @@ class NodeSpace:
                 else:
                     separate.append(group)
             groups = [*separate, merged]
-        position = {name: index for index, name in enumerate(self.search)}
-        groups.sort(key=lambda group: min(map(position.__getitem__, group)))
-        return tuple(tuple(self._group_points(group)) for group in groups)
+        names = list(self.search)
+        groups.sort(key=lambda group: min(map(names.index, group)))
+        return tuple(map(tuple, map(self._group_points, groups)))
 
     def _searched_parents(self, name: str) -> set[str]:
         """Searched parameters on which `name` depends, also through defaults that are not searched."""
         self.order  # noqa: B018  raises on a cycle, which would recurse for ever here
         searched: set[str] = set()
         for parent in self._parents.get(name, ()):
-            searched |= {parent} if parent in self.search else self._searched_parents(parent)
+            if parent in self.search:
+                searched.add(parent)
+            else:
+                searched |= self._searched_parents(parent)
         return searched
 
     def _group_points(self, group: set[str]) -> Iterator[NodePoint]:
@@ -240,7 +246,9 @@ class NodeSpace:
         if name in self.fixed:
             return self.fixed[name]
         default = self.defaults.get(name)
-        return default.choose(config) if isinstance(default, ConditionalDefault) else default
+        if isinstance(default, ConditionalDefault):
+            return default.choose(config)
+        return default
 
     def _label(self, name: str, config: Mapping[str, Value]) -> str:
         parameter = self.search[name]

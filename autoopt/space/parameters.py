@@ -45,8 +45,10 @@ class SearchParameter:
 
     def restrict(self, allows: Callable[[Value], bool]) -> Branch:
         """The parameter with only the values that `allows` accepts; `INVALID` if it accepts none."""
-        values = [value for value in self.values() if allows(value)]
-        return Categorical(values) if values else INVALID
+        values = list(filter(allows, self.values()))
+        if not values:
+            return INVALID
+        return Categorical(values)
 
     def __len__(self) -> int:
         return len(self.values())
@@ -202,13 +204,17 @@ class ByParents(Generic[T]):
     """A choice by the values of one or several parent parameters of the same pass."""
 
     def __init__(self, parents: str | Sequence[str], support: Mapping[Any, T], default: T) -> None:
-        self.parents = (parents,) if isinstance(parents, str) else tuple(parents)
+        if isinstance(parents, str):
+            parents = (parents,)
+        self.parents = tuple(parents)
         if not self.parents:
             raise ValueError("needs at least one parent")
         cases: list[tuple[tuple[Value, ...], T]] = []
         self._by_key: dict[Hashable, T] = {}
         for case, branch in support.items():
-            values = case if isinstance(case, tuple) else (case,)
+            values = case
+            if not isinstance(case, tuple):
+                values = (case,)
             if len(values) != len(self.parents):
                 raise ValueError(f"support key {case!r} must have {len(self.parents)} value(s), one per parent")
             cases.append((values, branch))
@@ -218,7 +224,7 @@ class ByParents(Generic[T]):
 
     def choose(self, config: Mapping[str, Value]) -> T:
         """The branch for the parents' values in `config`."""
-        return self._by_key.get(value_key([config.get(parent) for parent in self.parents]), self.default)
+        return self._by_key.get(value_key(list(map(config.get, self.parents))), self.default)
 
     @property
     def branches(self) -> tuple[T, ...]:

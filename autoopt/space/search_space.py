@@ -191,7 +191,9 @@ class _Block:
         return {node: point for node, point in reversed(parts) if point}
 
     def __getitem__(self, index: int) -> Point:
-        return self.raw_point(index if self.valid is None else self.valid[index])
+        if self.valid is not None:
+            index = self.valid[index]
+        return self.raw_point(index)
 
     def index(self, point: Mapping[str, Mapping[str, Value]]) -> int | None:
         """The reverse of `[]`; None for a point that is cut."""
