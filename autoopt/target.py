@@ -1,4 +1,6 @@
-"""Where a model runs: device, execution provider (EP), runtime and threads. `autoopt.json_codec` writes their JSON."""
+"""The place where a model runs: device, execution provider (EP), runtime and threads.
+
+`autoopt.json_codec` writes their JSON."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class MeasureReply:
 
     @property
     def drops(self) -> dict[str, Estimate]:
-        """How much worse the candidate is than the source on the same items, by metric; positive is worse."""
+        """Paired drops by metric: the source against the candidate on the same items; positive is worse."""
         drops = self.details.get("drops") or {}
         return json_codec.from_json(dict[str, Estimate], drops)
 

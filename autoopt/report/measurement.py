@@ -14,7 +14,7 @@ PROFILE_METRICS = ("latency_p50", "latency_p90")
 
 
 def measured_lines(model: ModelResult | None) -> list[str]:
-    """How the model was measured, and which of several outputs differs most from the source's.
+    """Describe how the model was measured, and name the output that differs most from the source's.
 
     Empty for the source model, and if nothing was recorded.
     """

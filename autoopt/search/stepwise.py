@@ -14,7 +14,7 @@ from autoopt.spec.search import SearchConfig
 
 @dataclass(frozen=True)
 class Step:
-    """What to do next: run the nodes in `todo`, in order, on the model `start`.
+    """The next step: run the nodes in `todo`, in order, on the model `start`.
 
     `done` lists the nodes whose result `start` is, with the same settings; empty where `start` is the source model.
     """

@@ -37,7 +37,7 @@ def names_model(dag: object) -> bool:
 
 @dataclass(frozen=True)
 class ProposalOptions:
-    """What to propose for. None follows from the rest: the CPU, every precision that the target supports."""
+    """Options of a proposal. None means the default: the CPU, every precision that the target supports."""
 
     device: str | None = None
     execution_provider: str | None = None

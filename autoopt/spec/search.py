@@ -1,4 +1,4 @@
-"""How to search: one schema for `search:` in dag.yaml, for the command line and for Python."""
+"""The search settings: one schema for `search:` in dag.yaml, for the command line and for Python."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class AppliedPass:
 
 @dataclass(frozen=True)
 class PassSettings:
-    """What a pass needs besides the model and its parameters."""
+    """Needs of a pass besides the model and its parameters."""
 
     data: object = None
     """Configuration of the calibration data, or its path."""
@@ -156,7 +156,7 @@ def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
 
 
 def _step_of(name: str, called: CallResult) -> StepReply:
-    """What the worker returned for the pass; raises PassFailed if it did not succeed."""
+    """Return the worker's reply for the pass; raises PassFailed if it did not succeed."""
     if called.value is None:
         raise PassFailed(name, called.outcome, called.message)
     step = PassReply.from_json(called.value).steps[0]

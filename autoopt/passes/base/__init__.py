@@ -1,4 +1,4 @@
-"""What a pass author works with: the `Pass` class, its lifecycle and its configuration.
+"""The framework for pass authors: the `Pass` class, its lifecycle and its configuration.
 
 Read `optimization_pass` first. `contract` holds what a pass returns, raises and may use; `lifecycle` runs a pass once;
 `config` completes and checks its parameters; `build` makes a pass object from a registered class or function;

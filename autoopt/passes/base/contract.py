@@ -1,4 +1,4 @@
-"""What a pass returns, raises and may use: `Retry`, `Refused` and `PassContext`."""
+"""Values that a pass returns, raises and may use: `Retry`, `Refused` and `PassContext`."""
 
 from __future__ import annotations
 

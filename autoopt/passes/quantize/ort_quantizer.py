@@ -69,7 +69,7 @@ def rename_ambiguous_weights(model: ModelProto) -> None:
 
 
 def _prefixes(names: set[str]) -> set[str]:
-    """What remains of `names` without one or more of the digits at their end."""
+    """The stems of `names`, without one or more of the digits at their end."""
     prefixes: set[str] = set()
     for name in names:
         while name and name[-1].isdigit():

@@ -138,7 +138,7 @@ class SmallSurrogateSampler:
 
 
 def _tokens(chain: ChainSpace, point: Point) -> frozenset[str]:
-    """What a point has in common with others: its passes, its nodes and its settings."""
+    """Features that a point shares with others: its passes, its nodes and its settings."""
     tokens = {name for _, name in chain.passes} | set(chain.nodes)
     for node, values in point.items():
         for name, value in values.items():

@@ -35,7 +35,7 @@ WHERE: Final = "memory:"
 
 @dataclass
 class Lease:
-    """Who claimed or finished a piece of work; without an `end`, nobody is working on it."""
+    """The owner of a claimed or finished piece of work; without an `end`, nobody is working on it."""
 
     owner: str | None = None
     end: float | None = None
