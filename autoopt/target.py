@@ -1,6 +1,7 @@
 """The place where a model runs: device, execution provider (EP), runtime and threads.
 
-`autoopt.json_codec` writes their JSON."""
+`autoopt.json_codec` writes their JSON.
+"""
 
 from __future__ import annotations
 
