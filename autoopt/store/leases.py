@@ -64,4 +64,4 @@ def abandon_run(store: Store, run: str, error: BaseException) -> str:
         store.runs.finish(run, status, {"error": str(error)})
     if status == "failed":
         return ""
-    return f"run {run} was cancelled; 'autoopt resume {run}' goes on with it"
+    return f"run {run} was cancelled; continue it with 'autoopt resume {run}'"

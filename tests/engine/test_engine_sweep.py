@@ -117,7 +117,7 @@ def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
         [run] = store.runs.all()
     assert run.status == "cancelled"
     assert said[-2:] == [
-        f"run {run.id} was cancelled; 'autoopt resume {run.id}' goes on with it",
+        f"run {run.id} was cancelled; continue it with 'autoopt resume {run.id}'",
         "sweep cancelled; resume it with --resume",
     ]
     monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))

@@ -1,4 +1,4 @@
-"""Runs passes over the micro-models and writes what became of each as JSON lines: `python sweep.py OUT [PASS ...]`.
+"""Runs passes over the micro-models and writes the outcomes as JSON lines: `python sweep.py OUT [PASS ...]`.
 
 A process of its own: the contract suite runs it twice with different hash seeds, and a native crash costs one result.
 """
