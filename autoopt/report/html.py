@@ -103,7 +103,9 @@ def table_html(table: Table) -> str:
 
 def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
     """Every trial: its chain and point, its outcome, its figures; the run's objectives and constraints come first."""
-    quality = [name for trial in trials for name in trial.result.metrics if is_quality(name)]
+    quality: list[str] = []
+    for trial in trials:
+        quality += filter(is_quality, trial.result.metrics)
     metrics = list(dict.fromkeys([*headline_metrics(run.objectives, run.constraints), "size", *quality]))
     rows = []
     for trial in trials:

@@ -48,8 +48,13 @@ def render(plot: Plot) -> str:
     """The plot as an `<svg>` element; an empty string where there is nothing to draw."""
     if not plot.marks and not plot.steps:
         return ""
-    xs = [v for m in plot.marks for v in (m.x, m.low, m.high) if v is not None] + [x for x, _ in plot.steps]
-    ys = [m.y for m in plot.marks] + [y for _, y in plot.steps]
+    xs, ys = [], []
+    for mark in plot.marks:
+        xs += [x for x in (mark.x, mark.low, mark.high) if x is not None]
+        ys.append(mark.y)
+    for x, y in plot.steps:
+        xs.append(x)
+        ys.append(y)
     axis = _Axes(_span(xs), _span(ys))
     name = escape(f"{plot.y_title} over {plot.x_title}")
     parts = [

@@ -106,7 +106,8 @@ class Targets:
         return part.session
 
     def _result(self, joined: JoinedTargets) -> RunResult:
-        targets = []
+        targets: list[TargetResult] = []
+        notes: list[str] = []
         trials: Counter[str] = Counter()
         pass_runs = evaluations = WorkCounts()
         for part in self.parts:
@@ -115,12 +116,12 @@ class Targets:
             target = part.target.target().content
             del target["name"]
             targets.append(TargetResult(part.name, target, replace(part.result, best=best), made_on))
+            notes += [f"{part.name}: {note}" for note in part.result.notes]
             trials.update(part.result.trials)
             pass_runs += part.result.pass_runs
             evaluations += part.open_session.ctx.attempt.counts.of("evaluations")
         results = [target.result for target in targets]
         single = joined.single
-        notes = [f"{target.name}: {note}" for target in targets for note in target.result.notes]
         return RunResult(
             run=self.record.id,
             status=NO_SINGLE if single is None else "finished",

@@ -72,10 +72,12 @@ def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
     Raises:
         InputError: no part has a chain.
     """
-    runnable = [part for part in parts if part.inputs.problem.plan.chain_count]
-    notes = [
-        f"target {p.name} is left out: {p.inputs.why_pruned}" for p in parts if not p.inputs.problem.plan.chain_count
-    ]
+    runnable, notes = [], []
+    for part in parts:
+        if part.inputs.problem.plan.chain_count:
+            runnable.append(part)
+        else:
+            notes.append(f"target {part.name} is left out: {part.inputs.why_pruned}")
     if not runnable:
         raise InputError(f"every chain is pruned ({'; '.join(notes)})", where=parts[0].inputs.spec.source.file)
     return runnable, notes
