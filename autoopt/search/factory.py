@@ -23,7 +23,7 @@ from autoopt.spec.samplers import find_sampler
 from autoopt.spec.search import SearchConfig
 
 UNTIMED: Final = 10
-"""Trials of a stage when only time limits the search, which a sampler does not see; the last stage goes on."""
+"""Trials per stage if only time limits the search, which a sampler does not see; the last stage is unlimited."""
 
 
 def create_study(
