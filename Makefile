@@ -43,3 +43,4 @@ soak: install  ## the long variants
 
 clean:  ## remove everything these targets created
 	rm -rf $(VENV) out .autoopt htmlcov .coverage*
+	find autoopt flows tests -name __pycache__ -prune -exec rm -r {} +

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.data.in_memory import Data, data_file
+from autoopt.engine.inputs.goal import GoalOptions
+from autoopt.engine.inputs.request import Remeasure, RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.export import check_out
+from autoopt.engine.run.opening import refuse_imported
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.targets.preparation import is_outdated
-from autoopt.errors import InputError, SystemFailure
+from autoopt.engine.work.hosts import Opener
+from autoopt.engine.work.problem import Limits
+from autoopt.errors import InputError, SystemFailure, did_you_mean
+from autoopt.json_codec import JsonValue
+from autoopt.model.in_memory import Model, Serializable, model_file
 from autoopt.observer import SILENT, CallbackObserver, Observer
+from autoopt.report.progress import Progress, in_notebook
 from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.spec import DagSpec
+from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import HostSpec
 from autoopt.store import RunRecord, Store, open_store
+from autoopt.store.leases import end_run
+from autoopt.stored_runs import Run
 from autoopt.workers.hosts import Host
 
 Engine = Literal["prefect", "inline"]
@@ -27,27 +40,67 @@ Config: TypeAlias = str | Path | Mapping[str, object]
 """A file, or its content."""
 
 
+class RunOptions(TypedDict, total=False):
+    """Further options of `run`: options of the search, and the fields of `RunRequest` with the same names."""
+
+    trials: int
+    """Maximum number of trials."""
+    minutes: float
+    """Maximum time of the run."""
+    strategy: str
+    sampler: str
+    seed: int
+    minimize: Literal["latency", "size", "memory"]
+    metric: str
+    """The quality metric that is limited."""
+    max_drop: float
+    """The drop in it that is accepted."""
+    goal: GoalOptions
+    """The last three as one."""
+    search: Mapping[str, object]
+    """Further fields of the DAG's `search` section."""
+    calibration: Data
+    data_root: str | Path
+    home: Path
+    db_url: str
+    workers: int
+    limits: Limits
+    measurement: Mapping[str, JsonValue]
+    retry_failed: bool
+    fresh: bool
+    remeasure: Remeasure
+    proposal_options: ProposalOptions
+    target: str
+    observer: Observer
+    opener: Opener
+
+
+SEARCH_OPTIONS = ("trials", "minutes", "strategy", "sampler", "seed")
+GOAL_OPTIONS = ("minimize", "metric", "max_drop")
+
+
 def run(
-    dag: Config | DagSpec,
+    dag: Config | DagSpec | Serializable,
     *,
-    model: str | Path | None = None,
-    data: Config | None = None,
+    model: Model | None = None,
+    data: Data | None = None,
     out: str | Path | None = "out",
     engine: Engine = "inline",
     listener: Callable[..., None] | None = None,
-    **options: Any,  # noqa: ANN401  fields of RunRequest, which has their types
-) -> RunResult:
+    **options: Unpack[RunOptions],
+) -> Run:
     """Find the best model: plan, search, measure, record; write it to `out` with its recipe.
 
     Args:
-        dag: path of a dag.yaml or JSON file, a mapping, or a `DagSpec`.
-        model: path or URL of the source model; overrides the DAG's.
-        data: evaluation data (path or data configuration); overrides the DAG's.
-        out: folder for `model.onnx`, `session.json` and `recipe.json`, which are those of the best single model if
-            there are several targets, with the best for each in `targets/<name>/`; None writes nothing.
+        dag: path of a dag.yaml or JSON file, a mapping, or a `DagSpec`; or a model, for which a DAG is proposed.
+        model: path or URL of the source model, or an `onnx.ModelProto`; overrides the DAG's.
+        data: evaluation data (path, data configuration, arrays by name, or a data frame); overrides the DAG's.
+        out: folder for the package of the best model (`model.onnx`, `session.json`, `run.py`, `recipe.json`, ...); if
+            there are several targets, of the best single model, with the best for each in `targets/<name>/`. None
+            writes nothing.
         engine: `inline` runs trials in threads, `prefect` as flow runs.
         listener: plain function that receives events as `listener(event, **values)`; an `observer` has typed hooks.
-        options: further fields of `RunRequest` (`workers`, `search`, `limits`, `home`, `observer`, ...).
+        options: see `RunOptions`. In a notebook, the default observer shows the progress.
 
     Returns:
         The result; its `best` is None if no model meets the constraints.
@@ -55,10 +108,43 @@ def run(
     Raises:
         InputError: what the user gave is wrong.
         SystemFailure: the machine, the database or Prefect failed.
+        TypeError: an option that does not exist.
     """
+    _check_names(options)
+    home, db_url = options.get("home"), options.get("db_url")
+    fields: dict[str, Any] = dict(options)
+    search = {name: fields.pop(name) for name in SEARCH_OPTIONS if name in options}
+    goal = {name: fields.pop(name) for name in GOAL_OPTIONS if name in options}
+    if search:
+        fields["search"] = {**options.get("search", {}), **search}
+    if goal:
+        fields["goal"] = replace(options.get("goal", GoalOptions()), **goal)
+    folder = home or settings().home
+    if "calibration" in options:
+        fields["calibration"] = data_file(options["calibration"], folder)
+    source = None if model is None else model_file(model, folder)
+    evaluation = None if data is None else data_file(data, folder)
+    graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
     if listener is not None:
-        options["observer"] = CallbackObserver(listener)
-    return execute(RunRequest(dag=dag, model=model, data=data, **options), out=out, engine=engine)
+        fields["observer"] = CallbackObserver(listener)
+    with ExitStack() as stack:
+        if "observer" not in fields and in_notebook():
+            fields["observer"] = stack.enter_context(Progress(sys.stdout, live=True))
+        request = replace(RunRequest(dag=graph, model=source, data=evaluation), **fields)
+        return Run.of(execute(request, out=out, engine=engine), home, db_url)
+
+
+def _check_names(options: Mapping[str, object]) -> None:
+    """Refuse options that `run` does not have.
+
+    Raises:
+        TypeError: names the first of them, and what was probably meant.
+    """
+    known = RunOptions.__annotations__
+    for name in options:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"it takes {', '.join(sorted(known))}"
+            raise TypeError(f"run() has no option {name!r}; {hint}")
 
 
 def resume(  # noqa: PLR0913  the options of `autoopt resume`
@@ -70,7 +156,7 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
     listener: Callable[..., None] | None = None,
     home: Path | None = None,
     data_root: str | Path | None = None,
-) -> list[RunResult]:
+) -> list[Run]:
     """Continue one run, or all interrupted runs that no process is executing.
 
     Finished work is not repeated, and the budget of minutes continues from where it was. If all interrupted runs are
@@ -103,21 +189,23 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
             if data_root is not None:
                 request = replace(request, data_root=data_root)
             try:
-                results.append(execute(request, out=out, engine=engine))
+                results.append(Run.of(execute(request, out=out, engine=engine), home))
             except InputError as error:
                 if run:
                     raise
                 # The other runs can still be resumed.
-                store.runs.finish(record.id, "failed", {"error": str(error)})
+                end_run(store, record.id, "failed", str(error))
                 observer.on_note(str(error))
     return results
 
 
 def _resumable(store: Store, run: str | None) -> list[RunRecord]:
     if run is None:
-        interrupted = [record for record in store.runs.all(status="running") if record.parent is None]
+        running = store.runs.all(status="running")
+        interrupted = [record for record in running if record.parent is None and not record.imported]
         return [record for record in interrupted if store.claims.acquire("run", record.id)]
     record = store.runs.get(run)
+    refuse_imported(record)
     if record.status == "finished" and not is_outdated(record, store):
         raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
     return [record]
@@ -129,7 +217,12 @@ def execute(request: RunRequest, *, out: str | Path | None = "out", engine: Engi
     if out is not None:
         check_out(Path(out))
     with prepare(request) as session:
-        result = session.execute(lambda one: _search(one, engine))
+        try:
+            result = session.execute(lambda one: _search(one, engine))
+        except KeyboardInterrupt:
+            if out is not None:
+                session.export_incumbent(Path(out))
+            raise
         return result if out is None else session.export(result, Path(out))
 
 

@@ -7,12 +7,26 @@ interpreters may have nothing else.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 EXIT_INTERRUPTED = 130
 """Exit code of a process that was ended by a signal."""
+SYNONYMS = {
+    "max_degradation": "max_drop",
+    "tolerance": "max_drop",
+    "acc": "accuracy",
+    "top1": "accuracy",
+    "latency": "latency_p50",
+    "max_samples": "trials",
+    "max_trials": "trials",
+    "n_trials": "trials",
+    "num_trials": "trials",
+    "timeout": "minutes",
+    "max_time": "minutes",
+}
+"""Words of other tools -> autoopt's; they are hints only where autoopt's word is possible."""
 MAX_FIELD_CHARS = 2000
 """Longer fields of an `ErrorRecord` are cut: native libraries put whole graphs into their messages."""
 
@@ -41,9 +55,13 @@ class InputError(AutooptError):
 
 
 class ConfigError(InputError):
-    """A configuration file is wrong at one place; reads `file:line: field: what; remedy`."""
+    """A configuration file is wrong at one place; reads `file:line: field: what; remedy`.
+
+    `others` are the file's further mistakes, each an error of its own.
+    """
 
     def __init__(self, what: str, *, file: str, line: int = 1, field: str = "", remedy: str = "") -> None:
+        self.others: tuple[ConfigError, ...] = ()
         self.file = file
         self.line = line
         self.field = field
@@ -51,6 +69,14 @@ class ConfigError(InputError):
         if field:
             where += f": {field}"
         super().__init__(what, where=where, remedy=remedy)
+
+
+def joined(errors: Sequence[ConfigError]) -> ConfigError:
+    """The first of these errors with all the others, in the order of their lines, each once."""
+    unique = {str(error): error for error in errors}
+    first, *others = sorted(unique.values(), key=lambda error: error.line)
+    first.others = tuple(others)
+    return first
 
 
 class SystemFailure(AutooptError):
@@ -134,7 +160,10 @@ def one_line(text: str) -> str:
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """`did you mean 'x'?` for the candidate nearest to `word`, or an empty string."""
-    near = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    candidates = list(candidates)
+    if SYNONYMS.get(word) in candidates:
+        return f"did you mean {SYNONYMS[word]!r}?"
+    near = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else ""
 
 

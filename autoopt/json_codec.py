@@ -45,7 +45,7 @@ def to_json(value: object) -> Any:  # noqa: ANN401  the caller knows what it pas
         return str(value)
     kind: type = type(value)
     if dataclasses.is_dataclass(kind):
-        return {name: to_json(getattr(value, name)) for name in _field_types(kind)}
+        return {key: to_json(getattr(value, name)) for key, (name, _) in _field_types(kind).items()}
     if isinstance(value, enum.Enum):
         return to_json(value.value)
     if isinstance(value, Mapping):
@@ -65,17 +65,20 @@ def from_json(kind: type[T], value: object) -> T:
 
 
 @functools.cache
-def _field_types(kind: type) -> dict[str, object]:
-    """Init fields of a dataclass with their resolved types."""
+def _field_types(kind: type) -> dict[str, tuple[str, object]]:
+    """Names and resolved types of the init fields of a dataclass, by JSON key.
+
+    The key is the field's name, unless its metadata has another: `field(metadata={"json": "pass"})`.
+    """
     # JsonValue refers to itself, and its name is not known in the module of the dataclass.
     hints = typing.get_type_hints(kind, localns={"JsonValue": object})
-    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
+    return {f.metadata.get("json", f.name): (f.name, hints[f.name]) for f in dataclasses.fields(kind) if f.init}
 
 
 @functools.cache
-def _field_readers(kind: type) -> dict[str, Reader]:
-    """Readers of the init fields of a dataclass."""
-    return {name: _reader(field_type) for name, field_type in _field_types(kind).items()}
+def _field_readers(kind: type) -> dict[str, tuple[str, Reader]]:
+    """Names and readers of the init fields of a dataclass, by JSON key."""
+    return {key: (name, _reader(field_type)) for key, (name, field_type) in _field_types(kind).items()}
 
 
 def _collection_to_json(value: object) -> list[Any]:
@@ -191,7 +194,11 @@ def _read_dataclass(kind: Any, value: Any, place: str) -> object:  # noqa: ANN40
     if not isinstance(value, Mapping):
         raise _mismatch(f"an object ({kind.__name__})", place)
     readers = _field_readers(kind)
-    values = {name: readers[name](item, _join(place, name)) for name, item in value.items() if name in readers}
+    values = {}
+    for key, item in value.items():
+        if key in readers:
+            name, read = readers[key]
+            values[name] = read(item, _join(place, key))
     try:
         return kind(**values)
     except TypeError as error:

@@ -38,6 +38,9 @@ def _top_accuracy(count: int) -> Metric:
     return _task(name, "fraction", "maximize", "classification:top_accuracy", summary, count=count)
 
 
+AGREEMENT: Final = "agreement"
+"""The quality metric of a run without labels."""
+
 _BUILT_IN = (
     Metric("latency_p50", "ms", "minimize", "latency", "median time of one inference"),
     Metric("latency_p90", "ms", "minimize", "latency", "90th percentile of the time of one inference"),
@@ -58,14 +61,22 @@ _BUILT_IN = (
     _task("mae", "label unit", "minimize", "regression:absolute_error", "mean absolute error"),
     _task("map", "fraction", "maximize", "detection:mean_precision", "mean average precision; of boxes as in COCO"),
     _task("map50", "fraction", "maximize", "detection:box_precision", "mAP of boxes that overlap by half", at=0.5),
+    _task("exact_match", "fraction", "maximize", "sequences:exact_match", "share of sequences that are all right"),
+    _task("cer", "fraction", "minimize", "sequences:character_error_rate", "character error rate: edits over labels"),
     _task("wer", "fraction", "minimize", "sequences:word_error_rate", "word error rate: edits over words of labels"),
     _task("perplexity", "1", "minimize", "sequences:perplexity", "exp of the mean negative log likelihood of labels"),
     _task("psnr", "dB", "maximize", "regression:signal_to_noise", "peak signal-to-noise ratio, labels in 0..1"),
+    _task("miou", "fraction", "maximize", "segmentation:mean_iou", "mean intersection over union of the classes"),
+    _task("recall_at_1", "fraction", "maximize", "embeddings:recall_at_1", "share of nearest items of the same label"),
+    _task("spearman", "1", "maximize", "embeddings:spearman", "rank correlation of similarities with the labels"),
+    _task("si_sdr", "dB", "maximize", "signals:si_sdr", "scale-invariant signal-to-distortion ratio"),
+    _task("frame_f1", "fraction", "maximize", "signals:frame_f1", "F1 of positive frames, such as speech"),
+    Metric(AGREEMENT, "fraction", "maximize", "fidelity", "agreement with the source's decisions, mean of outputs"),
     Metric("cosine", "1", "maximize", "fidelity", "cosine similarity to the source model's outputs, worst output"),
     Metric("relative_l2", "1", "minimize", "fidelity", "L2 distance to the source outputs by their norm, worst output"),
     Metric("max_abs_error", "output unit", "minimize", "fidelity", "largest absolute difference to the source outputs"),
     Metric("kl", "nats", "minimize", "fidelity", "Kullback-Leibler divergence from the source model's probabilities"),
-    Metric("top1_agreement", "fraction", "maximize", "fidelity", "share of items with the source model's top class"),
+    Metric("top1_agreement", "fraction", "maximize", "fidelity", "share of the source model's top classes"),
 )
 METRICS: Final[Mapping[str, Metric]] = {m.name: m for m in _BUILT_IN}
 
@@ -112,6 +123,11 @@ class Estimate:
     @staticmethod
     def exact(value: float) -> Estimate:
         return Estimate(value, value, value)
+
+    @property
+    def decided(self) -> bool:
+        """False for a positive value that is not known within a factor of 2."""
+        return self.value <= 0 or 0 < self.high <= 2 * self.low
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.outcome import Outcome
@@ -67,59 +68,15 @@ class ObserverGroup(Observer):
     """Passes every hook on to several observers, in order."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        for hook in vars(Observer):
+            if hook.startswith("on_"):
+                receivers = [getattr(observer, hook) for observer in observers]
+                setattr(self, hook, partial(_call_each, receivers))
 
-    def on_note(self, text: str) -> None:
-        for observer in self._observers:
-            observer.on_note(text)
 
-    def on_phase(self, name: str) -> None:
-        for observer in self._observers:
-            observer.on_phase(name)
-
-    def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
-        for observer in self._observers:
-            observer.on_baseline(metrics)
-
-    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
-        for observer in self._observers:
-            observer.on_search_start(objectives, constraints, trials)
-
-    def on_trial_start(self, number: int, chain: str, point: Point) -> None:
-        for observer in self._observers:
-            observer.on_trial_start(number, chain, point)
-
-    def on_trial_end(self, trial: Trial, best: float | None) -> None:
-        for observer in self._observers:
-            observer.on_trial_end(trial, best)
-
-    def on_pass_start(self, nodes: Sequence[str]) -> None:
-        for observer in self._observers:
-            observer.on_pass_start(nodes)
-
-    def on_pass_end(self, node: str, outcome: Outcome, seconds: float, message: str) -> None:
-        for observer in self._observers:
-            observer.on_pass_end(node, outcome, seconds, message)
-
-    def on_measure_start(self, meter: str) -> None:
-        for observer in self._observers:
-            observer.on_measure_start(meter)
-
-    def on_measure_end(self, meter: str, outcome: Outcome, seconds: float) -> None:
-        for observer in self._observers:
-            observer.on_measure_end(meter, outcome, seconds)
-
-    def on_sweep_start(self, models: Sequence[str]) -> None:
-        for observer in self._observers:
-            observer.on_sweep_start(models)
-
-    def on_model_start(self, name: str) -> None:
-        for observer in self._observers:
-            observer.on_model_start(name)
-
-    def on_model_end(self, entry: SweepEntry) -> None:
-        for observer in self._observers:
-            observer.on_model_end(entry)
+def _call_each(receivers: Sequence[Callable[..., None]], *values: object) -> None:
+    for receive in receivers:
+        receive(*values)
 
 
 class CallbackObserver(Observer):

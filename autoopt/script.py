@@ -4,33 +4,113 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from autoopt.errors import AutooptError, InputError, one_line
 
+SCRIPT_FOLDERS = "AUTOOPT_SCRIPTS"
+"""Variable: the only folders whose scripts may run, separated as in PATH. If it is not set, any script may run."""
+MODULE_PREFIX = "autoopt_user_"
+"""Start of the names of the modules that scripts are executed as."""
 _loaded: dict[tuple[Path, str], ModuleType] = {}
 """Modules by path and digest of the content."""
 
 
-def load_script(path: str | Path) -> ModuleType:
-    """Execute the Python file at `path`; its decorators register passes, metrics and data components.
+@contextmanager
+def only_allowed_scripts() -> Iterator[None]:
+    """Run only scripts in the folders of AUTOOPT_SCRIPTS, none if it is not set: for work that others ask for.
 
-    The same content at the same path is executed once per process.
+    Processes that are started inside inherit this.
+    """
+    before = os.environ.get(SCRIPT_FOLDERS)
+    os.environ.setdefault(SCRIPT_FOLDERS, "")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SCRIPT_FOLDERS]
+
+
+def check_allowed(path: str | Path) -> None:
+    """Check that a script or an interpreter may run: it is in an allowed folder, or equals a script there.
 
     Raises:
-        InputError: no such file, or an exception while it ran.
+        InputError: it may not.
+    """
+    allowed = os.environ.get(SCRIPT_FOLDERS)
+    if allowed is None:
+        return
+    folders = [Path(folder).resolve() for folder in allowed.split(os.pathsep) if folder]
+    file = Path(os.path.abspath(path))
+    file = file.parent.resolve() / file.name  # the interpreter of a virtual environment is itself a link
+    if "://" not in str(path) and any(file.is_relative_to(folder) for folder in folders):
+        return
+    # A script from another machine arrives in a folder for temporary files.
+    if file.suffix == ".py" and file.is_file() and any(_holds_copy(folder, file.read_bytes()) for folder in folders):
+        return
+    remedy = "name its folder with 'autoopt serve --scripts DIR', or in AUTOOPT_SCRIPTS of another worker"
+    raise InputError("this worker may run only scripts in allowed folders", where=str(path), remedy=remedy)
+
+
+def _holds_copy(folder: Path, content: bytes) -> bool:
+    for script in folder.rglob("*.py"):
+        if script.is_file() and script.stat().st_size == len(content) and script.read_bytes() == content:
+            return True
+    return False
+
+
+class _UncachedLoader(SourceFileLoader):
+    """Compiles the source each time: Python's cache takes a file of the same size and second for unchanged."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def line_in(file: str | Path, error: BaseException) -> str:
+    """`file:line` of the last line in `file` that an exception passed; the file alone if it passed none."""
+    line = None
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        line = error.lineno
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == str(file):
+            line = frame.lineno
+    return str(file) if line is None else f"{file}:{line}"
+
+
+def script_line(error: BaseException) -> str:
+    """`file:line` of the last line of a user script that an exception passed; empty if it passed none."""
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").startswith(MODULE_PREFIX):
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place
+
+
+def load_script(path: str | Path, *, again: bool = False) -> ModuleType:
+    """Execute the Python file at `path`; its decorators register passes, metrics and data components.
+
+    The same content at the same path is executed once per process, unless `again` is true.
+
+    Raises:
+        InputError: no such file, it may not run here, or an exception while it ran.
     """
     file = Path(path).expanduser().absolute()
     if not file.is_file():
         raise InputError("no such user script", where=str(file))
+    check_allowed(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    if (file, digest) in _loaded:
+    if (file, digest) in _loaded and not again:
         return _loaded[file, digest]
-    name = f"autoopt_user_{digest[:16]}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
+    name = f"{MODULE_PREFIX}{digest[:16]}"
+    spec = importlib.util.spec_from_file_location(name, file, loader=_UncachedLoader(name, str(file)))
+    if spec is None or spec.loader is None or file.suffix != ".py":
         raise InputError("not a Python file", where=str(file))
     module = importlib.util.module_from_spec(spec)
     # Registered before it runs: dataclasses and pickle look their module up there.
@@ -40,6 +120,6 @@ def load_script(path: str | Path) -> ModuleType:
     except AutooptError:
         raise
     except Exception as error:
-        raise InputError(one_line(f"{type(error).__name__}: {error}"), where=str(file)) from error
+        raise InputError(one_line(f"{type(error).__name__}: {error}"), where=line_in(file, error)) from error
     _loaded[file, digest] = module
     return module

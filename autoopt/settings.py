@@ -69,6 +69,11 @@ _CHAINED = re.compile(r"::(?=[a-zA-Z][a-zA-Z0-9+.-]*(?:://|::))")
 """Separates the parts of an fsspec address: `simplecache::zip://inner::https://host/file`."""
 _PROTOCOL = re.compile(r"[a-zA-Z0-9+.-]+")
 _MIN_SECRET_CHARS = 3
+_SCHEMES_WITH_USERS = frozenset(
+    {"postgresql", "postgres", "ssh", "sftp", "ftp", "smb", "hdfs", "abfs", "abfss", "wasbs"}
+)
+"""Schemes whose addresses name a user or container before the `@`; elsewhere it may be an access token."""
+_SEPARATORS = re.compile(r"[@/:?#]")
 
 
 def without_password(url: str) -> str:
@@ -95,7 +100,10 @@ def _part_without_password(part: str) -> str:
         return "***"
     if "://" not in part or not parts.scheme:
         return "***"
-    if "@" not in parts.netloc and _has_broken_port(part, parts.netloc):
+    rest = part.partition("://")[2].removeprefix(parts.netloc)
+    if (parts.password is not None and "@" in rest) or (
+        "@" not in parts.netloc and _has_broken_port(part, parts.netloc)
+    ):
         # A password with `/`, `?` or `#` in it ends the host early; the rest of the address may be its second half.
         return f"{parts.scheme}://***"
     # Database drivers take passwords in the query, too, and signed URLs have their signature there.
@@ -108,7 +116,7 @@ def _host_without_password(parts: SplitResult) -> str:
     host = parts.netloc.rpartition("@")[2]
     if parts.password is not None:
         return f"{parts.username or ''}:***@{host}"
-    if parts.username and parts.scheme in ("http", "https"):
+    if parts.username and parts.scheme.partition("+")[0] not in _SCHEMES_WITH_USERS:
         return f"***@{host}"
     return parts.netloc
 
@@ -127,11 +135,13 @@ def _secrets(url: str) -> set[str]:
         user, at, _ = address.rpartition("@")
         if at:
             name, colon, password = user.partition(":")
-            secrets.add(password if colon else name)
+            secret = password if colon else name
+            secrets.add(secret)
+            secrets.update(_SEPARATORS.split(secret))  # libraries take a part of it for a host or a port
         query = address.partition("?")[2]
         secrets.add(query)
         for pair in query.split("&"):
             secrets.add(pair.partition("=")[2])
     for secret in list(secrets):
-        secrets |= {unquote(secret), quote(unquote(secret), safe="")}
+        secrets |= {unquote(secret), quote(unquote(secret), safe=""), quote(secret, safe="")}
     return {secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS}

@@ -12,11 +12,13 @@ from autoopt.json_codec import JsonValue, to_json
 
 DEFAULT_EP: Final = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "npu": "QNNExecutionProvider"}
 """Execution provider by device, where the user names none."""
+ALL_THREADS: Final = 0
+"""As many intra-op threads as the runtime takes by itself: one for each physical core."""
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """The hardware facts that pass parameters may depend on."""
+    """The facts of a target that pass parameters may depend on."""
 
     device: str = "cpu"
     execution_provider: str = "CPUExecutionProvider"
@@ -24,6 +26,13 @@ class Accelerator:
     """Device memory in bytes; None if unknown."""
     isa: frozenset[str] = frozenset()
     """Instruction set features in lower case, as the kernel names them: `avx512_vnni`, `amx_int8`."""
+    threads: tuple[int, ...] = ()
+    """Numbers of intra-op threads to choose from; empty if the target fixes it."""
+
+    @property
+    def thread_values(self) -> list[int | None]:
+        """Values of the session option for these threads: None leaves it at the target's default, all of them."""
+        return [threads or None for threads in self.threads]
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Target:
     device: str = "cpu"
     execution_provider: str = "CPUExecutionProvider"
     threads: int = 1
-    """Intra-op threads; 0 leaves the choice to the runtime."""
+    """Intra-op threads; 0 leaves the choice to the runtime, as for a target that lists several."""
     memory: int | None = None
     """Device memory in bytes; None if unknown."""
     python: str = ""

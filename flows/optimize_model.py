@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
@@ -20,11 +18,11 @@ def _name() -> str:
 
 @flow(name="optimize_model", flow_run_name=_name)
 def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form that starts it
-    dag: str | dict[str, Any],
+    dag: str | dict[str, object],
     model: str | None = None,
-    data: str | dict[str, Any] | None = None,
-    calibration: str | dict[str, Any] | None = None,
-    search: dict[str, Any] | None = None,
+    data: str | dict[str, object] | None = None,
+    calibration: str | dict[str, object] | None = None,
+    search: dict[str, object] | None = None,
     out: str | None = None,
     workers: int = 2,
     retry_failed: bool = False,

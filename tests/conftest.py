@@ -1,29 +1,98 @@
-"""What holds for all tests."""
+"""Set-up of all tests."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from autoopt.settings import settings
 
+SLOWEST = (
+    "orchestrate/test_orchestrate_serve.py",
+    "orchestrate/test_orchestrate_recovery.py",
+    "workers/test_hosts.py",
+    "passes/test_torch_export.py",
+    "passes/test_quantize_nncf.py",
+    "orchestrate/test_orchestrate_targets.py",
+    "orchestrate/test_orchestrate_machines.py",
+    "orchestrate/test_orchestrate_compose.py",
+    "orchestrate/test_orchestrate_flows.py",
+    "passes/test_passes_contract.py",
+    "reliability/test_killed.py",
+    "reliability/test_disk.py",
+    "engine/test_engine_resume.py",
+    "engine/test_engine_sweep.py",
+    "engine/test_engine_confirm.py",
+    "reliability/test_keeping.py",
+    "cli/test_cli_run.py",
+    "cli/test_cli_init.py",
+)
+"""Files that start first, the slowest first, so that no process is left with one of them when the others have ended."""
+
+
+MEMORY = Path("/dev/shm")
+ENOUGH_MEMORY = 8 << 30
+"""Free bytes; an interpreter with torch takes one GB."""
+
+
+def _use_memory_for_temporary_files() -> None:
+    """Keep temporary files in memory where there is enough: disks are slow to sync and delete many."""
+    if "TMPDIR" in os.environ or not MEMORY.is_dir():
+        return
+    found = os.statvfs(MEMORY)
+    if found.f_bavail * found.f_frsize >= ENOUGH_MEMORY and not found.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # to be read again
+
 
 def pytest_configure() -> None:
-    """Processes that tests start end by the usual signals, also where whoever started these tests ignores them."""
+    """Restore the default signal handlers, and let Python cache bytecode, for these tests and the processes they start.
+
+    The parent may ignore signals. Containers often set PYTHONDONTWRITEBYTECODE, but tests start hundreds of
+    interpreters, and compiling autoopt takes half of the start of each.
+    """
+    _use_memory_for_temporary_files()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move the slowest files to the front."""
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(SLOWEST)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def gate() -> Iterator[None]:
-    """A measurement gate for each process of tests: what is measured here need not be true, only be measured."""
+    """Give each test process its own measurement gate: the tests do not depend on what is measured."""
     with tempfile.TemporaryDirectory(prefix="gate-") as folder:
         os.environ["AUTOOPT_GATE"] = folder
         settings.cache_clear()
         yield
         del os.environ["AUTOOPT_GATE"]
+
+
+@pytest.fixture(scope="session")
+def workers_end() -> Iterator[None]:
+    """End the kept workers after the last test."""
+    yield
+    from kept_workers import end_workers
+
+    end_workers()
+
+
+@pytest.fixture
+def kept_workers(workers_end: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each run of this process take over the worker processes of the run before it."""
+    from kept_workers import keep_workers
+
+    keep_workers(monkeypatch)

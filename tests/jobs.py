@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from typing import Any
@@ -82,6 +83,18 @@ def signalled(payload: Json) -> Json:
 
 def die(payload: Json) -> Json:
     os.abort()
+
+
+def litter(payload: Json) -> Json:
+    """Leaves a temporary file behind, and its name in the file `place`."""
+    file, name = tempfile.mkstemp()
+    os.close(file)
+    with open(payload["place"], "w", encoding="utf-8") as place:
+        place.write(name)
+    if payload["end"] == "dies":
+        os.abort()
+    threading.Event().wait()
+    return {}
 
 
 def exit_now(payload: Json) -> Json:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
+
+from prefect_server import ended, free_port, prepared, running_server
 
 from autoopt.spec.targets import HostSpec
 
 POOL = "elsewhere"
-START_SECONDS = 120.0
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -26,6 +25,7 @@ def environment(folder: Path) -> dict[str, str]:
         "AUTOOPT_HOME": str(folder / "worker"),
         "AUTOOPT_GATE": str(folder / "tmp"),
         "TMPDIR": str(folder / "tmp"),
+        "AUTOOPT_SCRIPTS": str(folder),
     }
     return {**kept, **own, "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 
@@ -34,9 +34,8 @@ def environment(folder: Path) -> dict[str, str]:
 def bare_server(folder: Path, port: int) -> Iterator[dict[str, str]]:
     """A server with what it keeps in `folder`; gives the environment in which it is known."""
     env = {**environment(folder), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with _running([*command, "--no-ui"], env, folder / "server.log") as process:
-        _wait(f"http://127.0.0.1:{port}/api/health", process, folder / "server.log")
+    prepared(Path(env["PREFECT_HOME"]))
+    with running_server(env, port, folder / "server.log"):
         yield env
 
 
@@ -54,8 +53,10 @@ def worker(folder: Path, env: Mapping[str, str]) -> Iterator[None]:
     """A worker of the pool; its flow runs end with it."""
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--type", "process"]
     often = {**env, "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    with _running(command, often, folder / "worker.log"):
-        yield
+    with (folder / "worker.log").open("wb") as log:
+        process = subprocess.Popen(command, env=often, stdout=log, stderr=log, start_new_session=True)
+        with ended(process):
+            yield
 
 
 @contextmanager
@@ -86,38 +87,3 @@ def pool_of_processes(folder: Path) -> Iterator[object]:
             yield host
         finally:
             host.close()
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
-@contextmanager
-def _running(command: list[str], env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=dict(env), stdout=out, stderr=out, start_new_session=True)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            with urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.3)
-    raise AssertionError(log.read_text()[-2000:])

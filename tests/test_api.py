@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import mlp, write
 
 import autoopt
 from autoopt import api
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.errors import InputError
 from autoopt.observer import Observer
+from autoopt.results import RunResult
 from autoopt.settings import settings
 from autoopt.store import open_store
 
@@ -22,6 +28,9 @@ DAG = {
     "objectives": [{"metric": "size"}],
     "constraints": [],
 }
+
+
+pytestmark = pytest.mark.usefixtures("kept_workers")
 
 
 class Stop(Observer):
@@ -85,3 +94,51 @@ def test_a_finished_run_is_not_resumed(model: Path) -> None:
 def test_an_unknown_run_is_the_users_error(model: Path) -> None:
     with pytest.raises(InputError, match="nosuchrun"):
         api.resume("nosuchrun", out=None)
+
+
+def test_a_run_in_memory_gives_tables_charts_and_a_session(model: Path, tmp_path: Path) -> None:
+    inputs = {"x": np.zeros((4, 8), np.float32)}
+    dag = {**DAG, "passes": {"tidy": {"pass": "dynamic_quantization"}}, "objectives": [{"metric": "throughput"}]}
+    result = autoopt.run(dag, model=mlp(width=512), data=inputs, out=None, trials=1, minimize="size")
+    assert isinstance(result, RunResult)
+    frame = result.trials_frame()
+    assert list(frame.columns[:4]) == ["trial", "chain", "outcome", "feasible"]
+    assert frame["size_ratio"][0] < 1
+    assert list(result.pareto_frame()["model"]) == ["source", "best"]
+    assert result.best is not None
+    assert result.best.session().run(None, inputs)[0].shape == (4, 4)
+    assert "smaller" in result._repr_html_()
+    assert result.report(tmp_path / "r.html").read_text().startswith("<!doctype html>")
+    assert autoopt.load_run() == result
+    assert [row.run for row in autoopt.runs()] == [result.run]
+    assert result.run[:8] in autoopt.runs()._repr_html_()
+    with pytest.raises(InputError, match="no trial has size and peak_memory"):
+        result.plot_pareto("peak_memory")
+    again = autoopt.run(dag, model=mlp(width=512), data=dict(inputs), out=None, trials=1, minimize="size")
+    assert (again.run, again.reused) == (result.run, True), "equal models and data are the same run"
+
+
+def test_a_wrong_option_is_answered_in_the_functions_own_words() -> None:
+    with pytest.raises(TypeError, match=r"run\(\) has no option 'trails'; did you mean 'trials'\?"):
+        autoopt.run(DAG, trails=3)
+    with pytest.raises(TypeError, match="it takes calibration, data_root"):
+        autoopt.run(DAG, zzz=3)
+
+
+def test_options_are_those_of_a_request() -> None:
+    fields = {field.name for field in dataclasses.fields(RunRequest)}
+    own = {*api.SEARCH_OPTIONS, *api.GOAL_OPTIONS}
+    arguments = {"dag", "model", "data"}
+    set_by_autoopt = {"dag_file", "resume", "sweep"}
+    assert set(api.RunOptions.__annotations__) - own == fields - arguments - set_by_autoopt
+
+
+def test_in_a_notebook_progress_is_shown(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    autoopt.run(DAG, model=model, out=None)
+    out = capsys.readouterr().out
+    assert "source model: size" in out
+    assert "\r" in out

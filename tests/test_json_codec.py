@@ -99,3 +99,15 @@ class Settings:
 def test_a_field_of_any_json_value_is_read_as_it_is() -> None:
     document: dict[str, Any] = {"values": {"a": [1, {"b": None}], "c": 0.5, "d": True}}
     assert from_json(Settings, document) == Settings(document["values"])
+
+
+@dataclass(frozen=True)
+class Step:
+    pass_name: str = field(metadata={"json": "pass"})
+
+
+def test_a_field_may_have_another_key() -> None:
+    assert to_json(Step("fuse")) == {"pass": "fuse"}
+    assert from_json(Step, {"pass": "fuse"}) == Step("fuse")
+    with pytest.raises(JsonTypeError, match="pass: expected str"):
+        from_json(Step, {"pass": 1})

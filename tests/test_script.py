@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.script import load_script
+from autoopt.script import SCRIPT_FOLDERS, check_allowed, load_script, only_allowed_scripts, script_line
 
 
 def test_the_same_content_runs_once(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_an_exception_names_the_file_in_one_line(tmp_path: Path, text: str, mess
     script.write_text(text)
     with pytest.raises(InputError) as error:
         load_script(script)
-    assert str(error.value).startswith(f"{script}: {message}")
+    assert str(error.value).startswith(f"{script}:1: {message}")
     assert "\n" not in str(error.value)
 
 
@@ -87,3 +87,68 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("text")
     with pytest.raises(InputError, match="not a Python file"):
         load_script(tmp_path / "notes.txt")
+
+
+REFUSED = "this worker may run only scripts in allowed folders"
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with `allowed/here.py` and `other/there.py`, of which the first is named to the worker."""
+    for folder, file in (("allowed", "here.py"), ("other", "there.py")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text(f"value = {file!r}\n")
+    monkeypatch.setenv(SCRIPT_FOLDERS, str(tmp_path / "allowed"))
+    return tmp_path
+
+
+def test_a_worker_runs_scripts_only_from_the_folders_named_to_it(folders: Path) -> None:
+    assert load_script(folders / "allowed" / "here.py").value == "here.py"
+    for path in ("other/there.py", "allowed/../other/there.py"):
+        with pytest.raises(InputError, match=REFUSED):
+            load_script(folders / path)
+    for address in ("http://127.0.0.1:9/here.py", f"file://{folders}/allowed/here.py"):
+        with pytest.raises(InputError, match=REFUSED):
+            check_allowed(address)
+
+
+def test_a_copy_of_an_allowed_script_may_run(folders: Path) -> None:
+    copy = folders / "other" / "copy.py"
+    copy.write_text((folders / "allowed" / "here.py").read_text())
+    assert load_script(copy).value == "here.py"
+    copy.write_text(copy.read_text() + "# edited\n")
+    with pytest.raises(InputError, match=REFUSED):
+        load_script(copy)
+
+
+def test_a_link_to_an_allowed_folder_and_an_interpreter_in_it_count(folders: Path) -> None:
+    (folders / "link").symlink_to("allowed")
+    (folders / "allowed" / "python").symlink_to(sys.executable)
+    check_allowed(folders / "link" / "here.py")
+    check_allowed(folders / "allowed" / "python")
+    with pytest.raises(InputError, match=REFUSED):
+        check_allowed(sys.executable)
+
+
+def test_work_for_others_runs_no_script_unless_a_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SCRIPT_FOLDERS, raising=False)
+    script = tmp_path / "mine.py"
+    script.write_text("value = 1\n")
+    with only_allowed_scripts(), pytest.raises(InputError, match=REFUSED):
+        load_script(script)
+    assert load_script(script).value == 1
+    monkeypatch.setenv(SCRIPT_FOLDERS, str(tmp_path))
+    with only_allowed_scripts():
+        assert load_script(script).value == 1
+
+
+def test_the_line_of_a_script_that_an_exception_passed(tmp_path: Path) -> None:
+    script = tmp_path / "lines.py"
+    script.write_text("def fail():\n    return [][3]\n")
+    module = load_script(script)
+    with pytest.raises(IndexError) as raised:
+        module.fail()
+    assert script_line(raised.value) == f"{script}:2"
+    assert script_line(KeyError("x")) == ""

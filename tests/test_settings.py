@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from autoopt.settings import Settings, redacted, root_of_data, settings, without_password
 
@@ -34,12 +37,42 @@ def test_environment_is_read_and_secrets_stay_out_of_repr() -> None:
         ("https://canary@h/model.onnx", "https://***@h/model.onnx"),
         ("https://h/model.onnx?sig=canary#x", "https://h/model.onnx?***"),
         ("zip://m.onnx::https://me:canary@h/x.zip?canary", "zip://m.onnx::https://me:***@h/x.zip?***"),
-        ("simplecache::s3://key:canary@bucket/a@b.onnx", "simplecache::s3://key:***@bucket/a@b.onnx"),
+        ("simplecache::s3://key:canary@bucket/a@b.onnx", "simplecache::s3://***"),  # the password may hold the `/`
+        ("https://me:p@ss/w:canary#1@h/m.onnx", "https://***"),
+        ("hf://canary@datasets/org/name@main/a.onnx", "hf://***@datasets/org/name@main/a.onnx"),
+        ("hf://org/name@main/a.onnx", "hf://org/name@main/a.onnx"),
+        (
+            "abfs://container@account.dfs.core.windows.net/a.onnx",
+            "abfs://container@account.dfs.core.windows.net/a.onnx",
+        ),
         ("s3://bucket/a@b.onnx", "s3://bucket/a@b.onnx"),
     ],
 )
 def test_without_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+AROUND = st.text(alphabet="@/:?#[]%&=+ ;,$!'x1", max_size=6)
+
+
+@given(
+    st.sampled_from(["https", "s3", "hf", "postgresql", "gs", "ftp"]), AROUND, AROUND, st.sampled_from(["", "?a=b@c"])
+)
+def test_no_part_of_a_password_is_shown(scheme: str, before: str, after: str, query: str) -> None:
+    password = f"{before}canary{after}"
+    assume("::canary://" not in password)  # a chain of addresses
+    url = f"{scheme}://me:{password}@host/folder/model.onnx{query}"
+    quoted = f"{scheme}://me:{quote(password, safe='')}@host/model.onnx"
+    for address in (url, quoted, f"zip://a.onnx::{url}", f"{scheme}://host/model.onnx?key={password}"):
+        assert "canary" not in without_password(address)
+    for said in (url, password, quote(password, safe=""), f"no port {after!r} at {password.rpartition('@')[2]}"):
+        assert "canary" not in redacted(f"cannot open {said}", url)
+
+
+@given(st.text(alphabet="canryX19_-.%", min_size=3))
+def test_no_access_token_is_shown(token: str) -> None:
+    for scheme in ("https", "hf", "s3", "github"):
+        assert without_password(f"{scheme}://{token}@host/m.onnx") == f"{scheme}://***@host/m.onnx"
 
 
 @pytest.mark.parametrize("said", ["p%40ss word%2Fx", "p@ss word/x", "p%40ss%20word%2Fx", "{url}", "sig%2Fna", "sig/na"])

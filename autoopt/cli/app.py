@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import typer
 
-from autoopt.errors import EXIT_INTERRUPTED, AutooptError, one_line
+from autoopt.cli.output import example_text
+from autoopt.errors import EXIT_INTERRUPTED, AutooptError, ConfigError, one_line
 
 
 class Command(NamedTuple):
@@ -21,26 +22,86 @@ class Command(NamedTuple):
     attribute: str
     """A function, or a Typer object for a group of commands."""
     help: str
+    examples: tuple[str, ...] = ()
+    """Command lines at the end of its help; a group has them in its own commands."""
 
 
 COMMANDS: Final[dict[str, Command]] = {
-    "init": Command("autoopt.cli.init", "init", "Propose a dag.yaml for a model."),
-    "plan": Command("autoopt.cli.plan", "plan", "Show the chains of a DAG, and what was pruned and why."),
-    "run": Command("autoopt.cli.run", "run", "Search a DAG for the best model and write it to out/."),
-    "resume": Command("autoopt.cli.run", "resume", "Resume interrupted runs."),
-    "sweep": Command("autoopt.cli.sweep", "sweep", "Run over a zoo of models and compare with the last sweep."),
-    "serve": Command("autoopt.cli.serve", "serve", "Start a Prefect server, workers and deployments."),
+    "init": Command(
+        "autoopt.cli.init", "init", "Propose a dag.yaml for a model.", ("autoopt init model.onnx --data test.npz",)
+    ),
+    "plan": Command(
+        "autoopt.cli.plan",
+        "plan",
+        "Show the chains of a DAG, and what was pruned and why.",
+        ("autoopt plan model.onnx", "autoopt plan dag.yaml --model model.onnx"),
+    ),
+    "run": Command(
+        "autoopt.cli.run",
+        "run",
+        "Search a DAG for the best model and write it to out/.",
+        (
+            "autoopt run model.onnx",
+            "autoopt run model.onnx --data test.npz",
+            "autoopt run dag.yaml --model model.onnx --minutes 5",
+        ),
+    ),
+    "resume": Command(
+        "autoopt.cli.run", "resume", "Resume interrupted runs.", ("autoopt resume", "autoopt resume 1f2e3d4c5b6a")
+    ),
+    "sweep": Command(
+        "autoopt.cli.sweep",
+        "sweep",
+        "Run over a zoo of models and compare with the last sweep.",
+        ("autoopt sweep zoo.yaml --only cnn",),
+    ),
+    "serve": Command(
+        "autoopt.cli.serve",
+        "serve",
+        "Start a Prefect server, workers and deployments.",
+        ('autoopt serve --zoo zoo.yaml --cron "0 2 * * *"',),
+    ),
     "passes": Command("autoopt.cli.passes", "app", "List passes, show one, or create one from a template."),
-    "apply": Command("autoopt.cli.apply", "apply", "Apply one pass to a model."),
-    "compare-models": Command("autoopt.cli.compare_models", "compare_models", "Compare two models layer by layer."),
-    "runs": Command("autoopt.cli.runs", "runs", "List runs."),
-    "best": Command("autoopt.cli.runs", "best", "Show the result of a run: best model and Pareto front."),
-    "lineage": Command("autoopt.cli.lineage", "lineage", "Show how a model was made."),
-    "replay": Command("autoopt.cli.lineage", "replay", "Rebuild a model from its recipe."),
-    "report": Command("autoopt.cli.runs", "report", "Write a run as an HTML page."),
-    "compare": Command("autoopt.cli.runs", "compare", "Compare the best models of two runs."),
+    "apply": Command(
+        "autoopt.cli.apply",
+        "apply",
+        "Apply one pass to a model.",
+        ("autoopt apply dynamic_quantization model.onnx -o small.onnx --param per_channel=true",),
+    ),
+    "compare-models": Command(
+        "autoopt.cli.compare_models",
+        "compare_models",
+        "Compare two models layer by layer.",
+        ("autoopt compare-models model.onnx out/model.onnx",),
+    ),
+    "runs": Command("autoopt.cli.runs", "runs", "List runs.", ("autoopt runs --limit 5",)),
+    "best": Command(
+        "autoopt.cli.runs", "best", "Show the result of a run: best model and Pareto front.", ("autoopt best latest",)
+    ),
+    "export": Command(
+        "autoopt.cli.export",
+        "export",
+        "Write the best model of a run, or that of a trial, as a package.",
+        ("autoopt export", "autoopt export latest 3 -o small.zip"),
+    ),
+    "lineage": Command(
+        "autoopt.cli.lineage",
+        "lineage",
+        "Show how a model was made.",
+        ("autoopt lineage latest", "autoopt lineage out/model.onnx"),
+    ),
+    "replay": Command(
+        "autoopt.cli.lineage",
+        "replay",
+        "Rebuild a model from its recipe.",
+        ("autoopt replay out/recipe.json --model model.onnx",),
+    ),
+    "report": Command("autoopt.cli.runs", "report", "Write a run as an HTML page.", ("autoopt report latest",)),
+    "compare": Command(
+        "autoopt.cli.runs", "compare", "Compare the best models of two runs.", ("autoopt compare 1f2e3d4c5b6a latest",)
+    ),
     "store": Command("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),
-    "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes."),
+    "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes.", ("autoopt doctor",)),
 }
 """By name, in the order of the help page."""
 EXIT_INPUT, EXIT_SYSTEM, EXIT_PIPE = 2, 3, 141
@@ -63,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_PIPE
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
+    except ConfigError as error:
+        text, code = "\n".join(map(str, (error, *error.others))), error.exit_code
     except AutooptError as error:
         text, code = str(error), error.exit_code
     except UsageError as error:
@@ -75,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text, code = f"autoopt: internal error: {type(error).__name__}: {error}", EXIT_SYSTEM
         text += "; please report it (AUTOOPT_DEBUG=1 shows the traceback)"
     with suppress(BrokenPipeError):
-        sys.stderr.write(one_line(text) + "\n")
+        sys.stderr.write("\n".join(map(one_line, text.split("\n"))) + "\n")
     return code
 
 
@@ -101,6 +164,8 @@ def build(name: str | None) -> typer.Typer:
         rich_markup_mode=None,
         add_completion=False,
         no_args_is_help=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=example_text("autoopt run model.onnx", "autoopt run model.onnx --data test.npz"),
     )
     app.callback()(_global_options)
     for command_name, command in COMMANDS.items():
@@ -111,7 +176,7 @@ def build(name: str | None) -> typer.Typer:
         if isinstance(item, typer.Typer):
             app.add_typer(item, name=name, help=command.help)
         else:
-            app.command(name)(item)
+            app.command(name, epilog=example_text(*command.examples))(item)
     return app
 
 
@@ -126,8 +191,11 @@ def _show_version(requested: bool) -> None:
 def _global_options(
     version: bool = typer.Option(False, "--version", is_eager=True, callback=_show_version, help="Print the version."),
     verbose: bool = typer.Option(False, "--verbose", help="Log what happens to standard error."),
+    no_color: bool = typer.Option(False, "--no-color", help="Print without colors, as NO_COLOR=1 does."),
     debug: bool = typer.Option(False, "--debug", help="Log in detail, and show the traceback of an internal error."),
 ) -> None:
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
     if debug:
         os.environ["AUTOOPT_DEBUG"] = "1"
     if verbose or debug:

@@ -14,6 +14,8 @@ import typer
 from autoopt.cli.output import AsJson, parse_assignments, print_json
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
+from autoopt.json_codec import to_json
+from autoopt.working_folder import temporary_folder
 
 if TYPE_CHECKING:
     from autoopt.passes.request import StepReply
@@ -36,14 +38,15 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     ep: TargetProvider = None,
     as_json: AsJson = False,
 ) -> None:
-    """Apply one pass to a model.
+    """Apply one pass to a model, after the passes that it requires.
 
+    Session options that the pass sets are written to `OUT.session.json`, in the format of a run's session.json.
     Exit code 1 if the pass refuses the model or fails.
     """
-    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, copy_out
+    from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, copy_out, write_session
 
     accelerator = accelerator_of(device, ep)
-    with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
+    with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
         try:
             options = PassSettings(data, user_script, accelerator, data_root)
             applied = apply_pass(name, model, Path(folder), parse_assignments(param, "--param"), options)
@@ -51,11 +54,15 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
             sys.stderr.write(one_line(str(error)) + "\n")
             raise typer.Exit(1) from error
         files = copy_out(applied.model, out)
+        if applied.step.session_options:
+            files.append(write_session(out, applied.step.session_options, accelerator))
     if as_json:
-        document = applied.step.to_json()
+        document = to_json(applied.step)
         del document["path"], document["node"]
-        print_json({**document, "files": [str(file) for file in files]})
+        print_json({**document, "required": list(applied.required), "files": [str(file) for file in files]})
     else:
+        if applied.required:
+            print(f"first: {', '.join(applied.required)} (required by {applied.step.pass_name})")
         _show(applied.step, files)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.errors import InputError, one_line
+
+if TYPE_CHECKING:
+    from autoopt.measure.layerwise import ModelComparison, OutputDistance
 
 FIGURES = {
     "cosine": "cosine {:.6f}",
@@ -20,44 +22,6 @@ FIGURES = {
     "kl": "KL {:.3g}",
 }
 TIMEOUT_SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class OutputComparison:
-    """One output of both models; metrics without a meaning for it are None."""
-
-    name: str
-    shape: tuple[int, ...]
-    cosine: float | None
-    relative_l2: float | None
-    max_abs_error: float | None
-    top1_agreement: float | None
-    kl: float | None
-    note: str = ""
-    """The reason why it cannot be compared as numbers."""
-
-
-@dataclass(frozen=True)
-class LayerComparison:
-    """One tensor that both models compute."""
-
-    name: str
-    op: str
-    shape: tuple[int, ...]
-    cosine: float
-    relative_l2: float
-    max_abs_error: float
-
-
-@dataclass(frozen=True)
-class ModelComparison:
-    """The value of `autoopt.measure.layerwise:compare_models`."""
-
-    outputs: tuple[OutputComparison, ...]
-    tensors: tuple[LayerComparison, ...]
-    only_source: int
-    only_candidate: int
-    first_different: str | None
 
 
 def compare_models(
@@ -72,6 +36,7 @@ def compare_models(
 ) -> None:
     """Compare two models output by output and layer by layer."""
     from autoopt.json_codec import from_json
+    from autoopt.measure.layerwise import ModelComparison
     from autoopt.workers import call_once
 
     for path in (first, second):
@@ -120,7 +85,7 @@ def _show(comparison: ModelComparison, every: bool) -> None:
         print("no common layer has a cosine below 0.999")
 
 
-def _output_line(output: OutputComparison) -> str:
+def _output_line(output: OutputDistance) -> str:
     values = vars(output)
     texts = [text.format(values[key]) for key, text in FIGURES.items() if values[key] is not None]
     if output.note:

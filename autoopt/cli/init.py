@@ -12,10 +12,12 @@ from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.proposal_options import (
     Device,
     Fidelity,
+    KeepSignature,
     Level,
     Memory,
     Precision,
     Provider,
+    Threads,
     make_proposal_options,
 )
 from autoopt.errors import InputError
@@ -38,7 +40,9 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     device: Device = None,
     ep: Provider = None,
     memory: Memory = None,
-    fidelity: Fidelity = False,
+    fidelity: Fidelity = None,
+    threads: Threads = None,
+    keep_signature: KeepSignature = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +50,8 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.engine.planning.plan import make_proposal
 
-    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity)
+    fidelity = bool(fidelity)  # a written DAG generates no data
+    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     proposal, plan = make_proposal(model, data, calibration, proposal_options, anywhere=True)
     sources = {"evaluation": data, "calibration": calibration}
     paths = {name: _path_in_file(path) for name, path in sources.items() if path is not None}

@@ -11,12 +11,12 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import exit_code
-from autoopt.cli.store_access import TargetName, best_of, existing_store
+from autoopt.cli.store_access import AllowScript, TargetName, best_of, existing_store
 from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
-    from autoopt.store import Store
+    from autoopt.store import Lineage, Store
 
 
 def lineage(
@@ -34,7 +34,11 @@ def lineage(
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
-        document = store.lineage.trace(_resolve(store, what, target)).to_json()
+        found = store.lineage.trace(_resolve(store, what, target))
+        document = found.to_json()
+        imported = _imported(store, found)
+        if imported:
+            document["imported"] = imported
     if as_json:
         print_json(document)
     else:
@@ -46,6 +50,7 @@ def replay(
     model: Annotated[str, typer.Option(help="The source model of the recipe.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("replayed"),
     data: Annotated[str | None, typer.Option(help="Calibration data; overrides the recipe's.")] = None,
+    allow_script: AllowScript = False,
     as_json: AsJson = False,
 ) -> int:
     """Rebuild a model from its recipe.
@@ -54,7 +59,7 @@ def replay(
     """
     from autoopt.engine.tools.maintenance import replay as rebuild
 
-    result = rebuild(recipe, model, out, data)
+    result = rebuild(recipe, model, out, data, allow_script=allow_script)
     if as_json:
         print_json(to_json(result))
     else:
@@ -65,6 +70,12 @@ def replay(
         for name, (before, now) in result.changed.items():
             typer.echo(f"  {name} was {before}, is {now}")
     return exit_code(result.same)
+
+
+def _imported(store: Store, lineage: Lineage) -> list[str]:
+    """The archives that steps of a lineage came in."""
+    runs = {step.run for step in lineage.steps if step.run}
+    return sorted({store.runs.get(run).imported for run in runs} - {""})
 
 
 def _resolve(store: Store, what: str, target: str | None) -> Candidate | str:

@@ -88,3 +88,9 @@ def document_stream(as_json: bool) -> Iterator[TextIO]:
             sys.stdout.flush()
             stream.flush()
             os.dup2(real, sys.stdout.fileno())
+
+
+def example_text(*lines: str) -> str:
+    """The end of a help page with these command lines as examples."""
+    # The parser joins the lines of a paragraph unless it begins with this character.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

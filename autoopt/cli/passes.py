@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json, print_result
+from autoopt.cli.output import AsJson, example_text, print_json, print_result
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
 from autoopt.json_codec import to_json
@@ -20,7 +20,7 @@ app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
 UserScript = Annotated[str | None, typer.Option(help="Python file or URL that registers passes.")]
 
 
-@app.command("list")
+@app.command("list", epilog=example_text("autoopt passes list"))
 def list_passes(
     user_script: UserScript = None,
     device: TargetDevice = None,
@@ -39,7 +39,7 @@ def list_passes(
     write_table(Table(("pass", "family", "searched", "description"), rows), sys.stdout)
 
 
-@app.command()
+@app.command(epilog=example_text("autoopt passes show static_quantization"))
 def show(
     name: Annotated[str, typer.Argument(help="Name or alias of a pass.")],
     user_script: UserScript = None,
@@ -60,7 +60,7 @@ def show(
         _write_info(infos[name])
 
 
-@app.command()
+@app.command(epilog=example_text("autoopt passes compat OnnxQuantization"))
 def compat(
     name: Annotated[str | None, typer.Argument(help="A PopRT or Olive pass [default: list all].")] = None,
     as_json: AsJson = False,
@@ -81,7 +81,7 @@ def compat(
         write_table(Table(("pass", "product", "equivalent"), rows), sys.stdout)
 
 
-@app.command()
+@app.command(epilog=example_text("autoopt passes new strip_docs"))
 def new(
     name: Annotated[str, typer.Argument(help="Name of the pass, as in dag.yaml.")],
     folder: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
@@ -100,7 +100,7 @@ def _infos(user_script: str | None, device: str | None, ep: str | None) -> list[
     A worker describes the passes of a user script, because the script is not trusted.
     """
     from autoopt.model.fetch import fetch, is_url
-    from autoopt.registry import Failure, PassInfo, info_from_json, registry
+    from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo, registry
     from autoopt.settings import settings
     from autoopt.workers import call_once
 
@@ -108,16 +108,16 @@ def _infos(user_script: str | None, device: str | None, ep: str | None) -> list[
     if user_script:
         if is_url(user_script):
             user_script = str(fetch(user_script, settings().home / "downloads"))
-        payload = {"user_script": str(Path(user_script).resolve()), "accelerator": to_json(accelerator)}
-        result = call_once("autoopt.passes.runner:describe", payload)
+        request = DescribeRequest(str(Path(user_script).resolve()), accelerator)
+        result = call_once(DESCRIBE, to_json(request))
         if result.value is None:
             raise result.to_exception(user_script)
-        infos = [info_from_json(info) for info in result.value["passes"]]
-        failures = [Failure(**failure) for failure in result.value["failures"]]
+        reply = DescribeReply.from_json(result.value)
+        infos, failures = list(reply.passes), reply.failures
     else:
         passes = registry()
         infos = [passes.info(name, accelerator) for name in passes.names()]
-        failures = list(passes.failures)
+        failures = tuple(passes.failures)
     for failure in failures:
         info = PassInfo(failure.origin, "plug-in", "could not be loaded", missing=failure.reason, origin=failure.origin)
         infos.append(info)
@@ -132,7 +132,7 @@ def _search_text(info: PassInfo) -> str:
 
 
 def _write_info(info: PassInfo) -> None:
-    from autoopt.passes.catalogue.document import format_values, parameter_entry
+    from autoopt.passes.catalogue.document import parameter_texts
     from autoopt.report.table import Table, write_table
 
     print(f"{info.name} ({info.family}): {one_line(info.summary)}")
@@ -145,17 +145,7 @@ def _write_info(info: PassInfo) -> None:
             print(f"  {label.replace('_', ' ')}: {', '.join(names)}")
     rows = []
     for parameter in info.parameters:
-        entry = parameter_entry(parameter)
-        default = "required"
-        if not entry["required"]:
-            default = _plain(format_values(entry["default"]))
-        search = "-"
-        if parameter.search is not None:
-            search = _plain(format_values(entry["search"], listed=True))
-        rows.append((parameter.name, parameter.type, default, search, parameter.description))
+        default, search = (text.replace("`", "").replace("*", "") for text in parameter_texts(parameter))
+        rows.append((parameter.name, parameter.type, default, search or "-", parameter.description))
     if rows:
         write_table(Table(("parameter", "type", "default", "search", "description"), tuple(rows)), sys.stdout)
-
-
-def _plain(markdown: str) -> str:
-    return markdown.replace("`", "").replace("*", "")

@@ -12,10 +12,12 @@ from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.proposal_options import (
     Device,
     Fidelity,
+    KeepSignature,
     Level,
     Memory,
     Precision,
     Provider,
+    Threads,
     make_proposal_options,
 )
 from autoopt.cli.run import DataRoot
@@ -43,7 +45,9 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
     device: Device = None,
     ep: Provider = None,
     memory: Memory = None,
-    fidelity: Fidelity = False,
+    fidelity: Fidelity = None,
+    threads: Threads = None,
+    keep_signature: KeepSignature = False,
     limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of chains to list; counts include all of them.")
     ] = 100,
@@ -57,7 +61,7 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
     from autoopt.engine.planning.plan import make_plans, plans_json
 
-    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity)
+    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     plans = make_plans(dag, model, data, proposal_options=proposal_options, data_root=data_root)
     if as_json:
         if len(plans) > 1:

@@ -27,9 +27,23 @@ Provider = Annotated[
 ]
 Memory = Annotated[int | None, typer.Option(min=1, help=_ONLY + "memory of the target in bytes.")]
 Fidelity = Annotated[
+    bool | None,
+    typer.Option(
+        "--fidelity/--no-fidelity",
+        help=_ONLY + "without data, accept lossy models that are close to yours on generated inputs, or do not try "
+        "any [default: try them and show the best one].",
+    ),
+]
+Threads = Annotated[
+    str | None,
+    typer.Option(
+        help=_ONLY + "intra-op threads: a number, all, or several to search, such as 1,2,all [default: searched]."
+    ),
+]
+KeepSignature = Annotated[
     bool,
     typer.Option(
-        "--fidelity", help=_ONLY + "allow lossy passes without data, comparing outputs with the source model."
+        "--keep-signature", help=_ONLY + "keep inputs and open dimensions that never change in the data as they are."
     ),
 ]
 TargetDevice = Annotated[str | None, typer.Option("--device", help="Device of the target: cpu (default), gpu or npu.")]
@@ -40,25 +54,27 @@ TargetProvider = Annotated[
 
 
 def accelerator_of(device: str | None, execution_provider: str | None) -> Accelerator:
-    """The device and execution provider that passes are described for and run for.
+    """The device and execution provider that passes are described for and run for, with this machine's CPU features.
 
     Raises:
         InputError: one of them is unknown.
     """
+    from autoopt.engine.work.environment import cpu
     from autoopt.spec.proposal_options import ProposalOptions
-    from autoopt.target import Accelerator
 
     target = ProposalOptions(device=device, execution_provider=execution_provider).target()
-    return Accelerator(target.device, target.execution_provider)
+    return target.accelerator(frozenset(cpu()["flags"]))
 
 
-def make_proposal_options(
+def make_proposal_options(  # noqa: PLR0913, PLR0917  options of the commands
     level: int | None,
     precision: str | None,
     device: str | None,
     execution_provider: str | None,
     memory: int | None,
-    fidelity: bool,
+    fidelity: bool | None,
+    threads: str | None = None,
+    keep_signature: bool = False,
 ) -> ProposalOptions:
     """Collect the options.
 
@@ -76,4 +92,6 @@ def make_proposal_options(
         level=level,
         memory=memory,
         fidelity=fidelity,
+        threads=threads,
+        keep_signature=keep_signature,
     )

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from autoopt.cli.data_options import DataOptions, ImageLayout, ImageSize, Inputs, Label, Mean, Scale, Std
 from autoopt.cli.output import AsJson, document_stream, parse_assignments, print_json
 from autoopt.cli.proposal_options import (
     Device,
     Fidelity,
+    KeepSignature,
     Level,
     Memory,
     Precision,
     Provider,
+    Threads,
     make_proposal_options,
 )
+from autoopt.errors import InputError
 
 if TYPE_CHECKING:
     from autoopt.results import RunResult
 
-Engine = Literal["prefect", "inline"]
+Minimize = Literal["latency", "size", "memory"]
+Engine = Literal["inline", "prefect"]
 EngineName = Annotated[
-    Engine,
-    typer.Option("--engine", help="How to run trials: 'inline' (in this process) or 'prefect' (as flow runs)."),
+    Engine | None,
+    typer.Option(
+        "--engine",
+        help="How to run trials: 'inline' (in this process) or 'prefect' (as flow runs) "
+        "[default: inline, or prefect if PREFECT_API_URL is set].",
+    ),
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the best model and its recipe.")]
 Workers = Annotated[int, typer.Option(min=1, help="Number of passes and metrics to run in parallel.")]
@@ -44,9 +55,23 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
         str | None,
         typer.Option(help="Calibration data; overrides the DAG's [default: the evaluation data]."),
     ] = None,
+    label: Label = None,
+    inputs: Inputs = None,
+    image_size: ImageSize = None,
+    scale: Scale = None,
+    mean: Mean = None,
+    std: Std = None,
+    layout: ImageLayout = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Quality metric to keep [default: by the labels].")
+    ] = None,
+    max_drop: Annotated[
+        float | None, typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01].")
+    ] = None,
+    minimize: Annotated[Minimize | None, typer.Option(help="What to minimize [default: latency].")] = None,
     data_root: DataRoot = None,
     out: Out = Path("out"),
-    engine: EngineName = "prefect",
+    engine: EngineName = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Maximum number of trials.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.001, help="Maximum time of the run, in minutes.")] = None,
     strategy: Annotated[str | None, typer.Option(help="Search strategy: unified or per-chain.")] = None,
@@ -64,11 +89,17 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     device: Device = None,
     ep: Provider = None,
     memory: Memory = None,
-    fidelity: Fidelity = False,
+    fidelity: Fidelity = None,
+    threads: Threads = None,
+    keep_signature: KeepSignature = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Retry trials that failed in earlier runs.")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start a new search even if an identical run exists.")] = False,
+    remeasure: Annotated[
+        Literal["undecided", "all"] | None,
+        typer.Option("--remeasure", help="Measure candidates again: those not known well (undecided), or all."),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -78,67 +109,84 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
-    from autoopt.api import execute
-    from autoopt.engine.inputs.request import RunRequest
     from autoopt.report.progress import Progress
 
     fields = parse_assignments(search, "--search")
     options = {"trials": trials, "minutes": minutes, "strategy": strategy, "sampler": sampler, "seed": seed}
     fields.update({name: value for name, value in options.items() if value is not None})
-    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity)
+    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout)
+    proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet) as progress:
+            progress.opening(f"reading {model or dag}")
+            # Imported only now, because it takes longer than the first line may.
+            from autoopt.api import execute
+            from autoopt.engine.inputs.goal import GoalOptions
+            from autoopt.engine.inputs.request import RunRequest
+
             request = RunRequest(
                 dag=dag,
                 model=model,
-                data=data,
-                calibration=calibration,
+                data=reading.apply(data),
+                calibration=reading.apply(calibration) if calibration else None,
+                goal=GoalOptions(minimize, metric, max_drop),
                 data_root=data_root,
                 workers=workers,
                 search=fields,
                 retry_failed=retry_failed,
                 fresh=fresh,
+                remeasure=remeasure,
                 proposal_options=proposal_options,
                 observer=progress,
             )
-            result = execute(request, out=out, engine=engine)
+            result = execute(request, out=out, engine=chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
         else:
-            _show_result(result, out)
+            _show_result(result, out, told=progress.notes)
     return exit_code(bool(result.best))
 
 
-def resume(
+def resume(  # noqa: PLR0913, PLR0917  options of the command
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Id of a run [default: all interrupted runs].")
+        str | None, typer.Argument(metavar="RUN", help="Id of a run [default: the only one that can be resumed].")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Resume all interrupted runs; not the cancelled ones.")] = False,
     data_root: DataRoot = None,
     out: Out = Path("out"),
-    engine: EngineName = "prefect",
+    engine: EngineName = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Resume interrupted runs. Work that was finished is not repeated.
+    """Resume an interrupted or cancelled run. Work that was finished is not repeated.
 
-    Exit code 1 if no model meets the constraints.
+    If there are several, they are listed. Exit code 1 if no model meets the constraints.
     """
     from autoopt.api import resume as resume_runs
     from autoopt.cli.store_access import require_store
     from autoopt.report.progress import Progress
 
     require_store()
+    if run is None and not every:
+        run = _only_candidate(show=not as_json)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet) as progress:
-            results = resume_runs(run, out=out, engine=engine, observer=progress, data_root=data_root)
+            results = resume_runs(run, out=out, engine=chosen_engine(engine), observer=progress, data_root=data_root)
         if as_json:
             print_json([result.to_json() for result in results], stream)
         elif not results:
-            typer.echo(f"no run was interrupted{_cancelled_run()}")
+            typer.echo(f"no run was interrupted or cancelled{_cancelled_sweep()}")
         else:
             for result in results:
                 _show_result(result, out)
     return exit_code(all(result.best for result in results))
+
+
+def chosen_engine(requested: Engine | None) -> Engine:
+    """The requested engine; without one, Prefect only where its server is configured."""
+    if requested is None:
+        return "prefect" if os.environ.get("PREFECT_API_URL") else "inline"
+    return requested
 
 
 def exit_code(success: bool) -> int:
@@ -146,27 +194,59 @@ def exit_code(success: bool) -> int:
     return int(not success)
 
 
-def _show_result(result: RunResult, out: Path) -> None:
-    """Write the result as tables, and the files that hold it."""
+def _show_result(result: RunResult, out: Path, told: Sequence[str] = ()) -> None:
+    """Write the result as tables, the files that hold it, and the answer with what to do next.
+
+    Notes that progress has `told` are left out.
+    """
     from autoopt.cli.logs import is_verbose
     from autoopt.report.run import write_run
 
-    write_run(result, sys.stdout, verbose=is_verbose())
+    files = []
+    step = "Why: autoopt report"
     if result.best:
-        names = (Path(result.best.path).name, "session.json", "recipe.json")
-        typer.echo(f"wrote {', '.join(str(out / name) for name in names)}")
-    for target in result.targets:
-        if target.result.best:
-            typer.echo(f"wrote {out / 'targets' / target.name}: the best for {target.name}")
+        files.append(f"wrote {out}/: the model, its session, recipe, model card and run.py")
+        if not result.best.is_source:
+            step = f"Try it: python {out / 'run.py'}. {step}"
+    names = [target.name for target in result.targets if target.result.best]
+    files += [f"wrote {out / 'targets' / name}/: the best for {name}" for name in names]
+    write_run(result, sys.stdout, verbose=is_verbose(), files=files, next_step=step, told=told)
 
 
-def _cancelled_run() -> str:
-    """Point to the newest cancelled run, which resumes only by its id."""
+def _only_candidate(*, show: bool) -> str | None:
+    """The id of the only run that can be resumed; None if there is none.
+
+    Args:
+        show: List several runs on standard output.
+
+    Raises:
+        InputError: there are several.
+    """
+    from autoopt.report.runs import runs_table
+    from autoopt.report.table import write_table
+    from autoopt.settings import settings
+    from autoopt.store import open_store
+    from autoopt.store.leases import resumable_runs
+    from autoopt.stored_runs import run_row
+
+    with open_store(settings().db_url, settings().home) as store:
+        records = resumable_runs(store)
+        rows = [run_row(store, record) for record in records]
+    if len(records) > 1:
+        if show:
+            write_table(runs_table(rows), sys.stdout)
+        ids = ", ".join(record.id for record in records)
+        raise InputError(f"{len(records)} runs can be resumed: {ids}", remedy="name one of them, or use --all")
+    return records[0].id if records else None
+
+
+def _cancelled_sweep() -> str:
+    """Point to the newest cancelled run of a sweep, which the sweep resumes."""
     from autoopt.settings import settings
     from autoopt.store import open_store
 
     with open_store(settings().db_url, settings().home) as store:
         for record in store.runs.all(status="cancelled"):
-            if record.parent is None:
-                return f"; run {record.id} was cancelled, resume it with 'autoopt resume {record.id}'"
+            if record.sweep is not None:
+                return f"; run {record.id} belongs to a cancelled sweep, which 'autoopt sweep --resume' continues"
     return ""

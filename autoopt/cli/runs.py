@@ -15,8 +15,7 @@ from autoopt.cli.store_access import RunName, TargetName, existing_store, result
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
-    from autoopt.report.runs import RunRow
-    from autoopt.store import RunRecord, Store
+    from autoopt.results import RunResult
 
 
 def runs(
@@ -26,10 +25,11 @@ def runs(
     """List runs, newest first."""
     from autoopt.report.runs import runs_table
     from autoopt.report.table import write_table
+    from autoopt.stored_runs import run_row
 
     with existing_store() as store:
         records = [record for record in store.runs.all() if record.parent is None][:limit]
-        rows = [_row(store, record) for record in records]
+        rows = [run_row(store, record) for record in records]
     if not as_json:
         write_table(runs_table(rows), sys.stdout)
         return
@@ -43,7 +43,7 @@ def runs(
 
 
 def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = False) -> int:
-    """Show the result of a finished run: the best model and the Pareto front.
+    """Show the result of a run, also of one that still runs or was cancelled: the best model and the Pareto front.
 
     A multi-target run shows them for each target, and the best single model for all.
 
@@ -62,7 +62,7 @@ def best(run: RunName = "latest", target: TargetName = None, as_json: AsJson = F
     if as_json:
         print_json(document())
     else:
-        write_run(result, sys.stdout, verbose=is_verbose())
+        write_run(result, sys.stdout, verbose=is_verbose(), next_step=_next_step(result))
     return exit_code(result.best is not None)
 
 
@@ -75,11 +75,18 @@ def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False)
     from autoopt.report.compare import write_comparison
 
     with existing_store() as store:
-        comparison = compare_runs(result_of(store.runs.get(first)), result_of(store.runs.get(second)))
+        records = [store.runs.get(name) for name in (first, second)]
+        comparison = compare_runs(*map(result_of, records))
+    imported = {record.id: record.imported for record in records if record.imported}
     if as_json:
-        print_json(comparison.to_json())
+        document = comparison.to_json()
+        if imported:
+            document["imported"] = imported
+        print_json(document)
     else:
         write_comparison(comparison, sys.stdout)
+        for run, archive in imported.items():
+            typer.echo(f"note: run {run} was imported from {archive}")
     return exit_code(not comparison.regressed)
 
 
@@ -88,23 +95,12 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
     as_json: AsJson = False,
 ) -> None:
-    """Write a finished run as one HTML page: result, plots, lineage and all trials."""
-    from autoopt.report.html import html_report
-    from autoopt.store.finished import finished_trials
+    """Write a run as one HTML page: result, plots, lineage and all trials."""
+    from autoopt.engine.tools.run_report import run_report
 
     with existing_store() as store:
         record = store.runs.get(run)
-        result = result_of(record)
-        lineage = None
-        if result.best is not None:
-            lineage = store.lineage.trace(result.best.candidate).to_json()
-        page = html_report(
-            result,
-            finished_trials(store, record.id),
-            lineage=lineage,
-            name=record.name,
-            target_trials={target.name: finished_trials(store, target.result.run) for target in result.targets},
-        )
+        page = run_report(store, record, result_of(record))
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:
@@ -112,17 +108,9 @@ def report(
     print_result({"run": record.id, "path": str(out.absolute())}, f"wrote {out}", as_json)
 
 
-def _row(store: Store, run: RunRecord) -> RunRow:
-    from autoopt.report.runs import RunRow
-
-    settings = run.settings or {}
-    name = settings.get("model")
-    if not name:
-        model = store.models.get(run.model)
-        name = run.model
-        if model is not None:
-            name = model.name
-    result = None
-    if run.status == "finished" and run.result:
-        result = result_of(run)
-    return RunRow(run.id, settings.get("dag", ""), name, run.status, run.created, result)
+def _next_step(result: RunResult) -> str:
+    if result.is_interim and result.status != "running":
+        return f"Go on: autoopt resume {result.run}"
+    if result.best is None or result.best.is_source:
+        return f"Why: autoopt report {result.run}"
+    return f"Get it: autoopt export {result.run}"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from autoopt.script import SCRIPT_FOLDERS
 from autoopt.settings import settings
 
 CHAINS_PER_CORE = 4
@@ -16,7 +17,7 @@ CHAINS_PER_CORE = 4
 
 def serve(  # noqa: PLR0913, PLR0917  options of the command
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but a loopback address requires a password.")
+        str, typer.Option(help="Address to listen on; others reach any but a loopback address.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
     limit: Annotated[
@@ -32,10 +33,23 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         list[str] | None,
         typer.Option(metavar="LABEL", help="Serve only this work queue, such as cpu or cuda; may be repeated."),
     ] = None,
+    scripts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Run user scripts and interpreters only from this folder; may be repeated [default: none].",
+        ),
+    ] = None,
+    no_password: Annotated[
+        bool,
+        typer.Option("--no-password", help="Let every user and program of this machine use the server; loopback only."),
+    ] = False,
 ) -> None:
     """Start a Prefect server, workers and deployments; stop with Ctrl-C.
 
-    If PREFECT_API_URL is set, no server is started and that one is used.
+    The first start makes a password and shows it. If PREFECT_API_URL is set, no server is started and that one is used.
     """
     from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.orchestrate.deployments import CHAINS, MODELS, check_queues, deploy_all, schedule_sweep
@@ -44,7 +58,9 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     queues = tuple(queue or ())
     check_queues(queues)
     home = settings().home
-    with Supervisor(home, host, port, typer.echo, queues=queues) as supervisor:
+    if scripts:
+        os.environ[SCRIPT_FOLDERS] = os.pathsep.join(str(folder.resolve()) for folder in scripts)
+    with Supervisor(home, host, port, typer.echo, queues=queues, password=not no_password) as supervisor:
         supervisor.server()
         names = deploy_all(queues)
         if zoo is not None:
@@ -53,6 +69,7 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
         typer.echo(f"deployments: {', '.join(names)}")
         supervisor.worker(MODELS)
         supervisor.worker(CHAINS, limit or CHAINS_PER_CORE * (os.cpu_count() or 2))
+        typer.echo(f"scripts: {os.environ.get(SCRIPT_FOLDERS) or 'none run; name their folder with --scripts DIR'}")
         typer.echo(f"store: {home}")
         typer.echo("ready; stop with Ctrl-C")
         try:

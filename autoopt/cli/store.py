@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.output import AsJson, print_json, print_result
+from autoopt.cli import quarantine
+from autoopt.cli.output import AsJson, example_text, print_json, print_result
 from autoopt.cli.run import exit_code
-from autoopt.cli.store_access import RunName, existing_store
+from autoopt.cli.store_access import AllowScript, RunName, existing_store
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,11 +23,18 @@ if TYPE_CHECKING:
 UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
+app.add_typer(
+    quarantine.app,
+    name="quarantine",
+    help="Show and lift the quarantine of work that killed its workers.",
+    epilog=example_text("autoopt store quarantine list"),
+)
 
 
-@app.command()
+@app.command(epilog=example_text("autoopt store verify --repair"))
 def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild lost artifacts from their lineage.")] = False,
+    allow_script: AllowScript = False,
     as_json: AsJson = False,
 ) -> int:
     """Read all artifacts and compare them with their digests.
@@ -36,7 +44,7 @@ def verify(
     from autoopt.engine.tools.maintenance import verify_store
 
     with existing_store() as store:
-        result = verify_store(store, repair=repair)
+        result = verify_store(store, repair=repair, allow_script=allow_script)
     if as_json:
         print_json(result.to_json())
     else:
@@ -59,7 +67,7 @@ def _problem_line(problem: Problem) -> str:
     return line
 
 
-@app.command()
+@app.command(epilog=example_text("autoopt store gc --keep-runs 20 --yes"))
 def gc(
     keep_runs: Annotated[int | None, typer.Option(min=0, help="Keep only the newest N runs.", metavar="N")] = None,
     max_size: Annotated[
@@ -125,7 +133,7 @@ def _gc_lines(collected: Collected, evicted: Evicted | None) -> list[str]:
     return lines
 
 
-@app.command()
+@app.command(epilog=example_text("autoopt store stats"))
 def stats(as_json: AsJson = False) -> None:
     """Count rows, outcomes and bytes."""
     from autoopt.report.formatting import bytes_text, counts_text
@@ -149,7 +157,7 @@ def stats(as_json: AsJson = False) -> None:
     write_table(Table(("what", "amount"), tuple(rows)), sys.stdout)
 
 
-@app.command("export")
+@app.command("export", epilog=example_text("autoopt store export latest --out run.tar"))
 def export_(
     run: RunName = "latest",
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("run.tar"),
@@ -164,11 +172,16 @@ def export_(
     print_result({"run": record.id, "path": str(out.absolute())}, f"wrote {out}", as_json)
 
 
-@app.command("import")
+@app.command("import", epilog=example_text("autoopt store import run.tar"))
 def import_(
-    file: Annotated[Path, typer.Argument(help="A file that 'autoopt store export' wrote.")], as_json: AsJson = False
+    file: Annotated[Path, typer.Argument(help="A file that 'autoopt store export' wrote.")],
+    reuse: Annotated[bool, typer.Option("--reuse", help="Let later runs use its results, as if made here.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Import a run exported on another machine."""
+    """Import a run exported on another machine, to look at it.
+
+    It is marked as imported and cannot be resumed.
+    """
     from autoopt.settings import settings
     from autoopt.store import open_store
     from autoopt.store.maintenance.transfer import import_run
@@ -177,7 +190,7 @@ def import_(
         raise InputError("no such file", where=str(file))
     current = settings()
     with open_store(current.db_url, current.home) as store:
-        run = import_run(store, file)
+        run = import_run(store, file, reuse=reuse)
     print_result({"run": run}, f"imported run {run}", as_json)
 
 

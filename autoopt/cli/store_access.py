@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 RunName = Annotated[str, typer.Argument(help="A run's id, the beginning of one, or 'latest'.")]
 TargetName = Annotated[str | None, typer.Option("--target", help="Show a single target of a multi-target run.")]
+AllowScript = Annotated[
+    bool, typer.Option("--allow-script", help="Run the recorded user script, if its content is still the recorded one.")
+]
 
 
 @contextmanager
@@ -48,23 +51,14 @@ def require_store() -> None:
 
 
 def result_of(run: RunRecord) -> RunResult:
-    """The result of a run.
+    """The result of a run, or the best of its trials so far.
 
     Raises:
-        InputError: the run still runs, was interrupted or failed.
+        InputError: the run has no trial yet, or was interrupted or failed before its first one.
     """
-    from autoopt.results import RunResult
+    from autoopt.store import finished
 
-    if run.status == "finished" and run.result:
-        return RunResult.from_json(run.result)
-    message = f"run {run.id} is {run.status}"
-    reason = (run.result or {}).get("error")
-    if reason:
-        message += f" ({reason})"
-    remedy = ""
-    if run.status != "failed":
-        remedy = f"continue with: autoopt resume {run.id}"
-    raise InputError(message, remedy=remedy)
+    return finished.result_of(run)
 
 
 def target_of(result: RunResult, name: str) -> TargetResult:

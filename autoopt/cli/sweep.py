@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoopt.cli.output import AsJson, document_stream, print_json, print_result
-from autoopt.cli.run import DataRoot, Engine, EngineName, Quiet, Workers, exit_code
+from autoopt.cli.run import DataRoot, Engine, EngineName, Quiet, Workers, chosen_engine, exit_code
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     ] = None,
     data_root: DataRoot = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the best models and the report.")] = Path("out"),
-    engine: EngineName = "prefect",
+    engine: EngineName = None,
     workers: Workers = 2,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -81,7 +81,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         return _schedule(request, schedule, queue, timezone, as_json)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet) as progress:
-            result = _run(replace(request, observer=progress), engine)
+            result = _run(replace(request, observer=progress), chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
     if not as_json:

@@ -6,9 +6,9 @@ counts and a reason for each pruned chain; `proposal` writes a spec for a model.
 
 from autoopt.dag.compiler.chain import Chain, ChainNode
 from autoopt.dag.compiler.compile import compile_plan
-from autoopt.dag.compiler.pass_lookup import pass_infos, script_infos
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.compiler.pruning import Facts
+from autoopt.dag.compiler.requirements import pass_infos
 from autoopt.dag.proposal.propose import Proposal, propose
 
-__all__ = ["Chain", "ChainNode", "Facts", "Plan", "Proposal", "compile_plan", "pass_infos", "propose", "script_infos"]
+__all__ = ["Chain", "ChainNode", "Facts", "Plan", "Proposal", "compile_plan", "pass_infos", "propose"]

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from autoopt.errors import InputError, did_you_mean
 
 Kind: TypeAlias = Literal["load_dataset", "pre_process", "post_process", "dataloader"]
-Component: TypeAlias = Callable[..., Any]
+Component: TypeAlias = Callable[..., object]
 """Its arguments are the parameters in the config, and its result depends on the kind."""
 Function = TypeVar("Function", bound=Component)
 
@@ -46,6 +46,9 @@ BUILT_IN: Mapping[Kind, Mapping[str, str]] = {
         "sigmoid": "autoopt.data.steps:sigmoid",
         "output": "autoopt.data.steps:output",
         "threshold": "autoopt.data.steps:threshold",
+        "yolo_boxes": "autoopt.data.decoding.boxes:yolo_boxes",
+        "ssd_boxes": "autoopt.data.decoding.boxes:ssd_boxes",
+        "ctc_greedy": "autoopt.data.decoding.ctc:ctc_greedy",
     },
     "dataloader": {
         "default": "autoopt.data.steps:in_order",

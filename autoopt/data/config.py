@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
@@ -71,7 +71,9 @@ class DataConfig:
     subset: str | None = None
     split: str | None = None
     input_cols: list[str] | None = None
+    """Columns of a table, or arrays of an .npz file, that are the input; by default all but the label."""
     label_col: str | None = None
+    """The column or array with the ground truth."""
 
     def __post_init__(self) -> None:
         for name, low in (("batch_size", 0), ("limit", 1), ("reset_every", 1)):
@@ -90,11 +92,9 @@ class DataConfig:
 
     @staticmethod
     def parse(value: object) -> DataConfig:
-        """Read a config from JSON.
+        """Read a config from a mapping of fields, or from a path as short for `{"path": ...}`.
 
-        Args:
-            value: A mapping of fields; a path as short for `{"path": ...}`; a config, returned as it is. A component
-                may be a bare name.
+        A component may be a bare name. A config is returned as it is.
 
         Raises:
             InputError: The value is not a valid data config.
@@ -127,33 +127,33 @@ class DataConfig:
         return tuple(dict.fromkeys(paths))
 
     def optional_paths(self, root: str | Path = ".") -> tuple[str, ...]:
-        """All texts besides `paths` that happen to name an existing file or folder.
+        """All texts besides `paths` that happen to name an existing file or folder below `root`.
 
         These are `data_name` and the parameters of components that are not built in.
-
-        Args:
-            root: The folder that relative paths start from.
         """
         texts = [self.data_name] if self.data_name else []
+
+        def collect(text: str) -> str:
+            texts.append(text)
+            return text
+
         for kind, component in self.components():
             for name in _possible_path_params(kind, component):
-                texts += _texts(component.params[name])
+                map_texts(component.params[name], collect)
         return tuple(dict.fromkeys(text for text in texts if _exists(root, text)))
 
     def resolved(self, root: str | Path, scripts: str | Path | None = None) -> DataConfig:
         """The same config with absolute paths.
 
-        Args:
-            root: Folder or URL that relative paths start from.
-            scripts: Folder that the path of the user script starts from; by default `root`.
+        Relative paths start from `root`, a folder or URL; that of the user script from `scripts` if it is given.
         """
         changes: Json = {}
         if self.path:
-            changes["path"] = str(_below(root, self.path))
+            changes["path"] = resolve_path(root, self.path)
         if self.user_script:
-            changes["user_script"] = str(_below(scripts or root, self.user_script))
-        if self.data_name and Path(_below(root, self.data_name)).is_dir():
-            changes["data_name"] = str(_below(root, self.data_name))
+            changes["user_script"] = resolve_path(scripts or root, self.user_script)
+        if self.data_name and Path(resolve_path(root, self.data_name)).is_dir():
+            changes["data_name"] = resolve_path(root, self.data_name)
         for kind, component in self.components():
             changes[kind] = _resolved_component(kind, component, root)
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are those of fields
@@ -202,9 +202,9 @@ def _validated(value: object) -> DataConfig:
 def _resolved_component(kind: Kind, component: ComponentConfig, root: str | Path) -> ComponentConfig:
     params = dict(component.params)
     for name in _path_params(kind, component):
-        params[name] = str(_below(root, str(params[name])))
+        params[name] = resolve_path(root, str(params[name]))
     for name in _possible_path_params(kind, component):
-        params[name] = _absolute(params[name], root)
+        params[name] = map_texts(params[name], lambda text: resolve_path(root, text) if _exists(root, text) else text)
     return replace(component, params=params)
 
 
@@ -224,24 +224,14 @@ def _possible_path_params(kind: Kind, component: ComponentConfig) -> list[str]:
     return []
 
 
-def _texts(value: object) -> Iterator[str]:
+def map_texts(value: object, change: Callable[[str], str]) -> object:
+    """A JSON value with `change` applied to each text in it; keys stay."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _texts(list(value.values()))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-
-
-def _absolute(value: object, root: str | Path) -> object:
-    """A JSON value with absolute paths in place of texts that name an existing file or folder."""
-    if isinstance(value, str):
-        return str(_below(root, value)) if _exists(root, value) else value
+        return change(value)
     if isinstance(value, dict):
-        return {key: _absolute(item, root) for key, item in value.items()}
+        return {key: map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list):
-        return [_absolute(item, root) for item in value]
+        return [map_texts(item, change) for item in value]
     return value
 
 
@@ -253,9 +243,10 @@ def _exists(root: str | Path, text: str) -> bool:
     return os.path.exists(path) and not Path(root).absolute().is_relative_to(path)
 
 
-def _below(root: str | Path, path: str) -> str | Path:
-    if "://" in path:
-        return path
-    if "://" in str(root):
-        return f"{str(root).rstrip('/')}/{path}"
-    return Path(root, os.path.expanduser(path)).absolute()
+def resolve_path(root: str | Path, text: str) -> str:
+    """Return `text` as an absolute path; relative ones start from `root`, a folder or URL. URLs stay as they are."""
+    if "://" in text:
+        return text
+    if "://" in str(root) and not text.startswith("/"):
+        return f"{str(root).rstrip('/')}/{text}"
+    return str(Path(root, os.path.expanduser(text)).absolute())

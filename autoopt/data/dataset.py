@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, did_you_mean
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Feed: TypeAlias = dict[str, Array]
+LABELS: Final = ("label", "labels", "target", "targets", "class", "y")
+"""Names of arrays and columns that are the ground truth unless the user names another."""
 Choose: TypeAlias = Callable[[int], Array]
 """Takes the number of items, returns the indices of those to use in their order."""
+
+
+MIN_ITEMS: Final = 8
+"""Fewer equal items do not show that an input never changes."""
+MAX_CONSTANT: Final = 1024
+"""Largest item that may count as a constant, in elements."""
 
 
 @dataclass
@@ -49,38 +57,42 @@ class DataSet:
 
     def take(self, indices: Array) -> DataSet:
         """The items at `indices`, in that order."""
-        labels = None
-        if self.labels is not None:
-            labels = self.labels[indices]
+        columns, labels = self._select(indices)
         uneven = {name: list(map(arrays.__getitem__, indices)) for name, arrays in self.uneven.items()}
-        return DataSet(self._select(indices), labels, uneven, self.name)
+        return DataSet(columns, labels, uneven, self.name)
 
     def feeds(self, batch_size: int = 1, limit: int | None = None) -> Iterator[tuple[Feed, Array | None]]:
-        """Batches with their labels.
-
-        Args:
-            batch_size: Maximum number of items per batch; items that differ in shape come one by one.
-            limit: Maximum number of items, from the start.
-        """
-        count = len(self) if limit is None else min(limit, len(self))
+        """Batches with their labels, of at most `limit` items in total; items that differ in shape come one by one."""
+        count = len(self)
+        if limit is not None:
+            count = min(limit, count)
         step = 1 if self.uneven else max(1, batch_size)
         for start in range(0, count, step):
-            items = slice(start, min(start + step, count))
-            feed = self._select(items)
+            feed, labels = self._select(slice(start, min(start + step, count)))
             for name, arrays in self.uneven.items():
                 feed[name] = arrays[start]
-            labels = None
-            if self.labels is not None:
-                labels = self.labels[items]
             yield feed, labels
 
-    def _select(self, items: Array | slice) -> Feed:
-        """The columns at these items; 0-d arrays as they are."""
+    def _select(self, items: Array | slice) -> tuple[Feed, Array | None]:
+        """The columns and labels at these items; 0-d arrays as they are."""
         columns = dict(self.columns)
         for name, array in columns.items():
             if array.ndim:
                 columns[name] = array[items]
-        return columns
+        if self.labels is None:
+            return columns, None
+        return columns, self.labels[items]
+
+
+def check_columns(columns: Mapping[str, Array], names: Iterable[str], where: str) -> None:
+    """Check that columns exist.
+
+    Raises:
+        InputError: One does not; names the nearest.
+    """
+    for name in names:
+        if name not in columns:
+            raise InputError(f"no column {name!r}", where=where, remedy=did_you_mean(name, columns))
 
 
 def plain_labels(labels: Array) -> Array:
@@ -101,3 +113,15 @@ def class_ids(texts: Sequence[str]) -> Array:
 def text_array(values: Sequence[object]) -> Array:
     """Texts as an array; a missing value is an empty text."""
     return np.array(["" if value is None else value for value in values], object)
+
+
+def may_be_constant(item: Array) -> bool:
+    """Tell if an input whose items all equal this one may count as a constant.
+
+    Several zeros may not: recurrent state often starts with them at every item.
+    """
+    if item.size > MAX_CONSTANT or item.dtype.kind not in "biufOU":
+        return False
+    if item.dtype.kind != "f":
+        return True
+    return bool(np.isfinite(item).all()) and (item.size == 1 or bool(item.any()))

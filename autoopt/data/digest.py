@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from autoopt.data.config import DataConfig
+from autoopt.data.config import DataConfig, map_texts
 from autoopt.errors import InputError
 
 
 def digest(config: object, root: str | Path = ".") -> str:
     """The sha256 of a data config and the content that it names; the location of the files does not matter.
 
-    Args:
-        config: A `DataConfig`, or anything that `DataConfig.parse` reads.
-        root: The folder that relative paths start from.
+    `config` is anything that `DataConfig.parse` reads; relative paths start from `root`.
 
     Raises:
         InputError: A file does not exist.
@@ -28,7 +25,8 @@ def digest(config: object, root: str | Path = ".") -> str:
     contents = {path: digest_path(Path(root, os.path.expanduser(path))) for path in paths}
     document = parsed.to_json()
     document.pop("meta_data", None)
-    text = json.dumps(_replace_paths(document, contents), sort_keys=True, separators=(",", ":"))
+    without_paths = map_texts(document, lambda text: contents.get(text, text))
+    text = json.dumps(without_paths, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -59,14 +57,3 @@ def _digest_file(path: Path) -> str:
 def _digest_unchanged(path: str, _size: int, _modified: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _replace_paths(value: object, contents: Mapping[str, str]) -> object:
-    """A JSON value with digests in place of paths."""
-    if isinstance(value, str):
-        return contents.get(value, value)
-    if isinstance(value, dict):
-        return {key: _replace_paths(item, contents) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_paths(item, contents) for item in value]
-    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -17,21 +17,14 @@ if TYPE_CHECKING:
 Dimension: TypeAlias = int | str | None
 """A number, a symbol, or nothing known."""
 
-_DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
+_DTYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
+    **{name: np.dtype(name) for name in ("bool", "float16", "int8", "int16", "int32", "int64")},
+    **{name: np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64")},
     "float": np.dtype("float32"),
     "double": np.dtype("float64"),
-    "float16": np.dtype("float16"),
     "string": np.dtype("object"),
-    "bool": np.dtype("bool"),
-    "int8": np.dtype("int8"),
-    "int16": np.dtype("int16"),
-    "int32": np.dtype("int32"),
-    "int64": np.dtype("int64"),
-    "uint8": np.dtype("uint8"),
-    "uint16": np.dtype("uint16"),
-    "uint32": np.dtype("uint32"),
-    "uint64": np.dtype("uint64"),
 }
+"""By the names of onnxruntime."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ class InputSpec:
         return self.type.replace("optional(", "").replace("seq(", "").replace("tensor(", "").rstrip(")")
 
     @property
-    def dtype(self) -> np.dtype[Any] | None:
+    def dtype(self) -> np.dtype[np.generic] | None:
         """The numpy type; None if numpy has none."""
         return _DTYPES.get(self.element)
 
@@ -96,10 +89,7 @@ def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[
     A single array goes to a single input, whatever its name. An axis of one item is dropped if the model has no batch
     dimension, and added if the model has one more dimension.
 
-    Args:
-        feed: Arrays by name.
-        inputs: The inputs of the model.
-        given: Inputs that come from elsewhere, such as recurrent state.
+    `given` names inputs that come from elsewhere, such as recurrent state.
 
     Raises:
         InputError: An input has no array; the message names the arrays there are.

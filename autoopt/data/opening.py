@@ -34,12 +34,14 @@ _LOADERS: Final[Mapping[str, str]] = {
 """Loaders by the suffix of a file."""
 
 
-def open_data(config: object, model: str | Path | None = None) -> DataSet:
-    """The data set of a config.
+WITH_COLUMNS: Final = ("npz", "csv", "parquet")
+"""Loaders that take `label_col` and `input_cols`."""
 
-    Args:
-        config: A `DataConfig`, or anything that `DataConfig.parse` reads.
-        model: Path of the model whose inputs synthetic data takes, if the config names none.
+
+def open_data(config: object, model: str | Path | None = None) -> DataSet:
+    """The data set of a config, which is anything that `DataConfig.parse` reads.
+
+    `model` is the path of the model whose inputs synthetic data takes, if the config names none.
 
     Raises:
         InputError: A missing file, an unknown component or parameter, or arrays that do not fit together.
@@ -64,14 +66,10 @@ def post_processor(config: DataConfig) -> PostProcessor | None:
 
 
 def as_dataset(value: object, name: str = "data") -> DataSet:
-    """The result of a component as a `DataSet`.
-
-    Args:
-        value: A `DataSet`, {name: array} with optional `labels`, or a pair of arrays by name and labels.
-        name: The name of the data in messages.
+    """The result of a component as a `DataSet`; messages call it `name`.
 
     Raises:
-        InputError: The value is none of these.
+        InputError: The value is not a `DataSet`, {name: array} with optional `labels`, or (arrays by name, labels).
     """
     if isinstance(value, DataSet):
         return value
@@ -112,6 +110,7 @@ def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -
     params = dict(loader.params)
     if config.path is not None:
         params.setdefault("path", config.path)
+    _add_columns(params, loader.type, config)
     function = component("load_dataset", loader.type)
     parameters = inspect.signature(function).parameters
     if model is not None and "model" in parameters:
@@ -121,6 +120,23 @@ def _load(config: DataConfig, model: str | Path | None, choose: Choose | None) -
         params["choose"] = choose
     items = _call(function, ComponentConfig(loader.type, params))
     return as_dataset(items, config.path or loader.type), can_choose
+
+
+def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> None:
+    """Pass `label_col` and `input_cols` on to the loader.
+
+    Raises:
+        InputError: it has no columns.
+    """
+    if config.data_name is not None:
+        return
+    for field, value in (("label_col", config.label_col), ("input_cols", config.input_cols)):
+        if value is None:
+            continue
+        if loader not in WITH_COLUMNS:
+            known = ", ".join(WITH_COLUMNS)
+            raise InputError(f"{field} applies to {known}, not to {loader}", where=str(config.path or loader))
+        params.setdefault(field, value)
 
 
 def _default_loader(config: DataConfig) -> ComponentConfig:

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet
-from autoopt.errors import InputError, did_you_mean
+from autoopt.data.dataset import Array, DataSet, check_columns
 
 Values: TypeAlias = float | Sequence[float]
 """One number for all, or one per index of an axis."""
@@ -17,13 +16,13 @@ Values: TypeAlias = float | Sequence[float]
 
 def select(data: DataSet, columns: Sequence[str]) -> DataSet:
     """Keep only these columns."""
-    _check_columns(data, columns)
+    check_columns(data.columns, columns, data.name)
     return replace(data, columns={name: data.columns[name] for name in columns})
 
 
 def rename(data: DataSet, columns: Mapping[str, str]) -> DataSet:
     """Rename columns: {old: new}."""
-    _check_columns(data, columns)
+    check_columns(data.columns, columns, data.name)
     return replace(data, columns={columns.get(name, name): array for name, array in data.columns.items()})
 
 
@@ -105,15 +104,9 @@ def threshold(outputs: list[Array], index: int = 0, at: float = 0.5) -> Array:
     return (np.asarray(outputs[index]) >= at).astype(np.int64)
 
 
-def _check_columns(data: DataSet, names: Sequence[str] | Mapping[str, str]) -> None:
-    for name in names:
-        if name not in data.columns:
-            raise InputError(f"no column {name!r}", where=data.name, remedy=did_you_mean(name, data.columns))
-
-
 def _map(data: DataSet, names: Sequence[str] | None, change: Callable[[Array], Array]) -> DataSet:
     """Change the columns with these names, by default all that have items."""
     if not names:
         names = [name for name, array in data.columns.items() if array.ndim]
-    _check_columns(data, names)
+    check_columns(data.columns, names, data.name)
     return replace(data, columns={**data.columns, **{name: change(data.columns[name]) for name in names}})

@@ -2,55 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-if TYPE_CHECKING:
-    from autoopt.data.dataset import Array
+import numpy as np
+
+from autoopt.data.config import DataConfig
+from autoopt.data.dataset import MIN_ITEMS, Array, may_be_constant, plain_labels
+from autoopt.data.description import Column, DataDescription
+from autoopt.data.opening import open_data
+from autoopt.json_codec import JsonValue, to_json
 
 TEXTS = 1000
 """Labels that are looked at for one that is text."""
 
 
-def describe(payload: Mapping[str, object]) -> dict[str, object]:
-    """Describe a data set.
-
-    Args:
-        payload: `{"data", "model"?}`: a data config, and the path of a model for synthetic data.
+def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
+    """Describe the data set of `{"data": config, "model"?: path}`; synthetic data needs the path of a model.
 
     Returns:
-        `{"items", "columns": {name: {"dtype", "shape", "finite"}}, "labels", "label_kind", "label_text"}`.
-        `label_kind` is `class` (an integer or text, a one-hot row, or ids for several places), `value` (one float),
-        `tensor` (several floats, or bytes as images have them) or None. `label_text` is a label that is text and not
-        a number, or None.
+        A `DataDescription` as JSON.
 
     Raises:
         InputError: The data cannot be read.
     """
-    import numpy as np
-
-    from autoopt.data.opening import open_data
-
     model = payload.get("model")
-    data = open_data(payload["data"], None if model is None else str(model))
-    columns: dict[str, object] = {}
+    config = DataConfig.parse(payload["data"])
+    data = open_data(config, None if model is None else str(model))
+    made_up = config.load_dataset is not None and config.load_dataset.type == "synthetic"
+    columns: dict[str, Column] = {}
     for name, array in data.columns.items():
         finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
-        columns[name] = {"dtype": str(array.dtype), "shape": list(array.shape), "finite": finite}
+        stacked = array.ndim > 0
+        constant = _constant(array) if stacked else _value_of(array)
+        columns[name] = Column(str(array.dtype), array.shape, finite, stacked, constant=constant)
     for name, arrays in data.uneven.items():
-        columns[name] = {"dtype": str(arrays[0].dtype), "shape": list(arrays[0].shape)}
-    return {
-        "items": len(data),
-        "columns": columns,
-        "labels": data.labels is not None,
-        "label_kind": None if data.labels is None else _label_kind(data.labels),
-        "label_text": None if data.labels is None else _label_text(data.labels),
-    }
+        dtype, shape = str(arrays[0].dtype), arrays[0].shape
+        columns[name] = Column(dtype, shape, stacked=False, open_axes=_open_axes(arrays), constant=_constant(arrays))
+    description = DataDescription(len(data), columns, made_up=made_up)
+    if data.labels is not None:
+        kind, text = _label_kind(data.labels), _label_text(data.labels)
+        description = replace(description, labels=True, label_kind=kind, label_text=text)
+    document: dict[str, JsonValue] = to_json(description)
+    return document
+
+
+def _constant(items: Array | Sequence[Array]) -> JsonValue:
+    """The value of each item if enough of them have the same; else None."""
+    first = np.asarray(items[0])
+    if len(items) < MIN_ITEMS or not all(np.array_equal(first, item) for item in items):
+        return None
+    return _value_of(first)
+
+
+def _value_of(item: Array) -> JsonValue:
+    """The value of an item as nested lists; None if it may not count as a constant."""
+    if not may_be_constant(item):
+        return None
+    value: JsonValue = item.tolist()
+    return value
+
+
+def _open_axes(arrays: Sequence[Array]) -> tuple[int, ...]:
+    """Axes of the first array along which the others have another size; all axes if they differ in rank."""
+    first = arrays[0]
+    if any(array.ndim != first.ndim for array in arrays):
+        return tuple(range(first.ndim))
+    return tuple(axis for axis in range(first.ndim) if any(array.shape[axis] != first.shape[axis] for array in arrays))
 
 
 def _label_kind(labels: Array) -> str:
-    from autoopt.data.dataset import plain_labels
-
     plain = plain_labels(labels)
     is_single = plain.size == len(plain)
     if plain.dtype.kind == "f" or (plain.dtype == "uint8" and not is_single):

@@ -8,6 +8,7 @@ from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
+from autoopt.engine.run.source_check import source_warnings
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.preparation import prepare_targets
 from autoopt.engine.work.resources import closed_on_error
@@ -36,4 +37,8 @@ def prepare(request: RunRequest) -> Session | Targets:
         inputs = resolve_inputs(request, spec, resources)
         session = open_session(request, inputs, resources, began)
         session.closing.callback(resources.close)
+        if session.answer is None:
+            for warning in source_warnings(session.ctx):
+                session.notes.append(warning)
+                request.observer.on_note(warning)
         return session

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from autoopt.data.dataset import Feed
+from autoopt.data.decoding.class_axis import class_axis
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, to_json
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import ModelRunner, plain
-from autoopt.measure.quality.fidelity import NUMBERS, compare_output
+from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.quality.fidelity import NUMBERS, as_array, compare_output
 from autoopt.measure.request import MeasureRequest, ModelFile
 
 ITEMS = 4
@@ -53,13 +54,24 @@ class OutputDistance:
     """The reason why it cannot be compared as numbers."""
 
 
-def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
-    """Compare outputs and inner tensors of two models: a worker function that takes a `MeasureRequest` as JSON.
+@dataclass(frozen=True)
+class ModelComparison:
+    """Two models compared output by output and layer by layer."""
 
-    Returns:
-        `outputs` (all, by position) and `tensors` (by common name), each with its distances; `only_source` and
-        `only_candidate` count the tensors that the other model lacks; `first_different` names the first tensor whose
-        cosine is below 0.999, or is null.
+    items: int
+    outputs: tuple[OutputDistance, ...]
+    """All outputs, by position."""
+    tensors: tuple[TensorDistance, ...]
+    """The tensors whose names both models have."""
+    only_source: int
+    """Number of tensors that the candidate lacks."""
+    only_candidate: int
+    first_different: str | None
+    """The first tensor whose cosine is below 0.999."""
+
+
+def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
+    """Compare two models: a worker function from JSON of a `MeasureRequest` to JSON of a `ModelComparison`.
 
     Raises:
         InputError: the models have different numbers of outputs.
@@ -76,14 +88,16 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
     common = {name: op for name, op in source_ops.items() if name in candidate_ops}
     tensors = list(_compare_tensors(request, source, common, feeds))
     different = [tensor.name for tensor in tensors if tensor.cosine < SIMILAR]
-    return {
-        "items": len(feeds),
-        "outputs": to_json(outputs),
-        "tensors": to_json(tensors),
-        "only_source": len(source_ops) - len(common),
-        "only_candidate": len(candidate_ops) - len(common),
-        "first_different": different[0] if different else None,
-    }
+    comparison = ModelComparison(
+        items=len(feeds),
+        outputs=tuple(outputs),
+        tensors=tuple(tensors),
+        only_source=len(source_ops) - len(common),
+        only_candidate=len(candidate_ops) - len(common),
+        first_different=next(iter(different), None),
+    )
+    document: dict[str, JsonValue] = to_json(comparison)
+    return document
 
 
 def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence[Feed]) -> list[OutputDistance]:
@@ -94,16 +108,17 @@ def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence
     items = [runner.run(feed) for feed in feeds]
     distances = []
     for index, name in enumerate(source_runner.outputs):
-        mine = [_as_array(item[index]) for item in items]
-        base = [_as_array(item[index]) for item in source_items]
+        mine = [as_array(item[index]) for item in items]
+        base = [as_array(item[index]) for item in source_items]
         distances.append(_output_distance(name, mine, base))
     return distances
 
 
 def _output_distance(name: str, mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> OutputDistance:
     values: dict[str, float | None] = {}
+    axis = class_axis(base)
     for metric in OUTPUT_METRICS:
-        estimate = compare_output(metric, mine, base)
+        estimate = compare_output(metric, mine, base, -1 if axis is None else axis)
         values[metric] = None if estimate is None else estimate.value
     note = ""
     if any(array.dtype.kind not in NUMBERS for array in (*mine, *base)):
@@ -114,16 +129,6 @@ def _output_distance(name: str, mine: Sequence[np.ndarray], base: Sequence[np.nd
                 note = f"{_shape_text(other)} and {_shape_text(one)}"
                 break
     return OutputDistance(name, tuple(base[0].shape), **values, note=note)
-
-
-def _as_array(value: object) -> np.ndarray:
-    """Convert an output to one array: a sequence of tensors to all its elements, other values to text."""
-    value = plain(value)
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, list) and value and all(isinstance(tensor, np.ndarray) for tensor in value):
-        return np.concatenate([tensor.ravel() for tensor in value])
-    return np.array(str(value))
 
 
 def _shape_text(array: np.ndarray) -> str:

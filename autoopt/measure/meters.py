@@ -12,6 +12,10 @@ from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import METRICS, TOP_N_ACCURACY, Constraint, Kind
 
 DataRole: TypeAlias = Literal["evaluation", "latency"]
+SCREENING_WIDTH: Final = 0.1
+"""Relative width of the interval of a ratio that tells which candidates may be the best."""
+SCREENING_REPLICAS: Final = 4
+"""Fewest sessions whose spread says something about the spread between sessions."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Meter:
     """With the setting `sequential`, stops as soon as the constraints are decided."""
     seconds: Callable[[MeasurementSettings], float] | None = None
     """The longest time that it takes with these settings; None if they do not matter."""
+    screening: Callable[[MeasurementSettings], Mapping[str, JsonValue]] | None = None
+    """Settings for a first look at a candidate, which is measured again if it may be the best; None: the usual ones."""
     version: int = 1
     """Raised whenever its results change their meaning: earlier results are then measured again."""
 
@@ -44,15 +50,18 @@ class Meter:
         return metric in self.metrics or (self.name == "task" and TOP_N_ACCURACY.fullmatch(metric) is not None)
 
     def settings_for(
-        self, measurement: JsonObject, constraints: Sequence[Constraint] | None = None
+        self, measurement: JsonObject, constraints: Sequence[Constraint] | None = None, *, screened: bool = False
     ) -> dict[str, JsonValue]:
         """Select the settings that the result depends on; they are part of the evaluation's key.
 
         Args:
             measurement: the run's `measurement` section.
             constraints: the run's constraints; None if they are not to be judged.
+            screened: a first look is enough.
         """
         settings = {name: value for name, value in measurement.items() if name != "rounds"}
+        if screened and self.screening is not None:
+            settings.update(self.screening(MeasurementSettings.parse(measurement)))
         if self.sequential and settings.get("sequential") and constraints is not None:
             settings["constraints"] = [to_json(c) for c in constraints if c.metric in self.metrics]
         return settings
@@ -72,12 +81,22 @@ class Meter:
 def latency_seconds(settings: MeasurementSettings) -> float:
     """Compute the longest time of a latency measurement on a busy machine, in seconds.
 
-    Every profile waits for a quiet machine and is repeated for as long. A measurement may take twice its time, and may
-    begin when that much has passed.
+    Every profile waits for a quiet machine. A measurement may take twice its time, and may begin when that much has
+    passed.
     """
     tables = len(settings.throughput) + (settings.concurrency > 1)
-    waiting = max(1, len(settings.profiles)) * 2 * settings.quiet_seconds
+    waiting = max(1, len(settings.profiles)) * settings.quiet_seconds
     return waiting + (3 + tables / 2) * settings.seconds
+
+
+def screening_settings(settings: MeasurementSettings) -> dict[str, JsonValue]:
+    """Settings of a latency measurement that need not decide: the race measures what may be the best again."""
+    if not settings.rounds or settings.fixed:
+        return {}
+    return {
+        "target_width": max(settings.target_width, SCREENING_WIDTH),
+        "replicas": min(settings.replicas, SCREENING_REPLICAS),
+    }
 
 
 def _of_kind(kind: Kind) -> tuple[str, ...]:
@@ -86,8 +105,8 @@ def _of_kind(kind: Kind) -> tuple[str, ...]:
 
 METERS: Final[tuple[Meter, ...]] = (
     Meter("size", _of_kind("size"), "autoopt.measure.worker:size"),
-    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=2),
-    Meter("task", _of_kind("task"), "autoopt.measure.worker:task", data=("evaluation",), sequential=True, version=2),
+    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=3),
+    Meter("task", _of_kind("task"), "autoopt.measure.worker:task", data=("evaluation",), sequential=True, version=3),
     Meter(
         "latency",
         _of_kind("latency"),
@@ -96,7 +115,8 @@ METERS: Final[tuple[Meter, ...]] = (
         data=("latency", "evaluation"),
         hints=("incumbent_ratio", "source_ms"),
         seconds=latency_seconds,
-        version=3,
+        screening=screening_settings,
+        version=4,
     ),
     Meter(
         "memory",
@@ -109,7 +129,7 @@ METERS: Final[tuple[Meter, ...]] = (
 )
 """In the order in which a trial uses them: cheap ones first."""
 
-CUSTOM: Final = Meter("custom", (), "autoopt.measure.worker:custom", data=("evaluation",))
+CUSTOM: Final = Meter("custom", (), "autoopt.measure.worker:custom", data=("evaluation",), version=2)
 """Metrics of a user script; `meters_for` fills in their names."""
 
 

@@ -53,6 +53,8 @@ class MeasureRequest:
 
     candidate: ModelFile
     source: ModelFile | None = None
+    rivals: tuple[ModelFile, ...] = ()
+    """Further candidates that are measured in turns with this one; only the latency meter takes them."""
     metrics: tuple[str, ...] = ()
     """Names of the metrics; empty for all that the meter has."""
     data: DataConfig | None = None
@@ -61,6 +63,11 @@ class MeasureRequest:
     settings: MeasurementSettings = field(default_factory=MeasurementSettings)
     user_script: str | None = None
     """Python file that defines the custom metrics."""
+
+    @property
+    def models(self) -> tuple[ModelFile, ...]:
+        """The candidate and its rivals."""
+        return (self.candidate, *self.rivals)
 
     @property
     def is_source(self) -> bool:
@@ -101,13 +108,21 @@ class MeasureReply:
     ratios: Mapping[str, Estimate] = field(default_factory=dict)
     """Candidate / source, for metrics that have a meaningful ratio."""
     details: Mapping[str, JsonValue] = field(default_factory=dict)
-    """`drops` holds the paired interval of the drop by metric; the other keys depend on the meter."""
+    """`drops` holds the paired interval of the drop by metric, `resolutions` the smallest drop that the data can
+    confirm; the other keys depend on the meter."""
+    rivals: tuple[MeasureReply, ...] = ()
+    """The replies for the request's rivals, in their order."""
 
     @property
     def drops(self) -> dict[str, Estimate]:
         """Paired drops by metric: the source against the candidate on the same items; positive is worse."""
         drops = self.details.get("drops") or {}
         return json_codec.from_json(dict[str, Estimate], drops)
+
+    @property
+    def resolutions(self) -> dict[str, float]:
+        """The drop by metric that the data cannot exclude even if no item changes."""
+        return json_codec.from_json(dict[str, float], self.details.get("resolutions") or {})
 
     def with_unpaired_ratios(self) -> MeasureReply:
         """Add the ratios that were not measured in pairs and that follow from the two values."""
@@ -118,7 +133,7 @@ class MeasureReply:
             ratio = unpaired_ratio(candidate, self.source_metrics[name])
             if ratio is not None:
                 ratios[name] = ratio
-        return replace(self, ratios=ratios)
+        return replace(self, ratios=ratios, rivals=tuple(rival.with_unpaired_ratios() for rival in self.rivals))
 
     def to_json(self) -> dict[str, JsonValue]:
         document: dict[str, JsonValue] = json_codec.to_json(self)

@@ -11,7 +11,7 @@ from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 from autoopt.metrics import Constraint
 
 ROUNDS: Final = 5
-"""Separate measurements of each of the best few, in turns. A machine changes its pace within seconds, so one
+"""Separate measurements of the best candidates, in turns. A machine changes its pace within seconds, so one
 measurement, however long, sees little of that."""
 
 
@@ -36,17 +36,15 @@ class MeasurementSettings:
         0.04, "latency: relative width of the p50 ratio's interval that is narrow enough (0.04)"
     )
     replicas: int = _setting(8, "latency: maximum number of sessions of each model (8)")
-    rounds: int = _setting(ROUNDS, "latency: extra measurements of each of the best few, in turns (5); 0: none")
+    rounds: int = _setting(ROUNDS, "latency: rounds of the best candidates' race, twice as many if close (5); 0: none")
     max_pairs: int = _setting(4000, "latency: maximum number of pairs of blocks (4000)")
     incumbent_ratio: float | None = _setting(None, "latency: p50 ratio of the best so far, to stop early if slower")
     margin: float = _setting(1.02, "latency: factor by which a candidate must be slower than the incumbent (1.02)")
     fixed: bool = _setting(False, "latency: always use the whole time (false)")
     seed: int = _setting(0, "seed of the order of blocks and of resampling (0)")
-    quiet_seconds: float = _setting(
-        0.5, "latency: how long to wait for a quiet machine, and to repeat disturbed measurements (0.5)"
-    )
+    quiet_seconds: float = _setting(0.5, "latency: how long to wait for a quiet machine (0.5)")
     source_ms: float | None = _setting(
-        None, "latency: p50 of the source on a quiet machine; a measurement on a slower machine is repeated"
+        None, "latency: p50 of the source on a quiet machine, to notice that the machine is slow"
     )
     affinity: tuple[int, ...] = _setting((), "latency: CPU cores to run on")
     batch_size: int = _setting(
@@ -64,7 +62,7 @@ class MeasurementSettings:
     ranges: Mapping[str, list[float]] | None = _setting(None, "synthetic inputs: [low, high] by input")
     state: Mapping[str, str] | None = _setting(None, "recurrent state: {output: input}")
     reset_every: int | None = _setting(None, "recurrent state: items after which it starts from zero again")
-    samples: int = _setting(0, "fidelity: number of items to compare (64)")
+    samples: int = _setting(0, "fidelity: number of items to compare (256; 64 for slow models)")
     task_output: str | int | None = _setting(None, "task metrics: name or index of the output with predictions (first)")
     sequential: bool = _setting(False, "task metrics: grow the subset until every constraint is decided (false)")
     constraints: tuple[Constraint, ...] = _setting((), "task metrics: the constraints that `sequential` decides")
@@ -83,6 +81,12 @@ class MeasurementSettings:
         for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):
             if getattr(settings, name) <= 0:
                 raise InputError(f"{name!r} must be above 0, not {getattr(settings, name)!r}", where="measurement")
+        if settings.concurrency < 1:
+            raise InputError(f"'concurrency' must be at least 1, not {settings.concurrency!r}", where="measurement")
+        for case in settings.throughput:
+            if case.concurrency < 1 or case.batch_size < 1:
+                reason = "'throughput': batch_size and concurrency must be at least 1"
+                raise InputError(f"{reason}, not {case.batch_size!r} and {case.concurrency!r}", where="measurement")
         if settings.rounds < 0:
             raise InputError(f"'rounds' must be a whole number from 0, not {settings.rounds!r}", where="measurement")
         return settings

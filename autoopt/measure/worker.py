@@ -54,9 +54,9 @@ def latency(request: MeasureRequest) -> MeasureReply:
 @_worker_function
 def fidelity(request: MeasureRequest) -> MeasureReply:
     """Measure the distance of the outputs from the source model's."""
-    from autoopt.measure.quality import meters
+    from autoopt.measure.quality import source_comparison
 
-    return meters.fidelity(request)
+    return source_comparison.measure(request)
 
 
 @_worker_function
@@ -73,6 +73,13 @@ def custom(request: MeasureRequest) -> MeasureReply:
     from autoopt.measure.quality import meters
 
     return meters.custom(request)
+
+
+def check_source(payload: JsonObject) -> dict[str, list[str]]:
+    """Look for signs that the source model and its data do not belong together: `{"warnings": [sentence, ...]}`."""
+    from autoopt.measure.quality import source_check
+
+    return {"warnings": source_check.warnings(MeasureRequest.from_json(payload))}
 
 
 @_worker_function

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING
 from autoopt.errors import InputError
 from autoopt.model.fetch import beside, fetch
 from autoopt.model.files import MODEL, ORT_MODEL
-from autoopt.model.io import external_tensors, parse
+from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
 from autoopt.outcome import Outcome
 
@@ -97,10 +97,7 @@ def download_model(url: str, folder: Path, cache: Path) -> Path:
     shutil.copyfile(graph, path)
     if path.suffix == ".ort":
         return path
-    locations: set[str] = set()
-    for tensor in external_tensors(parse(path)):
-        locations.update(entry.value for entry in tensor.external_data if entry.key == "location")
-    for location in sorted(locations):
+    for location in sorted(external_locations(parse(path))):
         if not _location_problem(location):
             (folder / location).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(fetch(beside(url, location), cache), folder / location)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoopt.model import tensors as walk
-from autoopt.model.files import MODEL, bytes_in
 from autoopt.model.inspection import Dim, Inspection, ValueSpec
-from autoopt.model.io import external_tensors
+from autoopt.model.io import external_locations, external_tensors
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
@@ -35,7 +34,7 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         ir_version=model.ir_version,
         op_counts=dict(sorted(ops.items())),
         parameters=sum(dtypes.values()),
-        bytes=bytes_in(path.parent) if path.name == MODEL else path.stat().st_size,
+        bytes=_bytes(model, path),
         has_subgraphs=len(graphs) > 1,
         duplicate_names=any(_has_duplicates(graph.node) for graph in graphs),
         dynamic_dims=tuple(dict.fromkeys(_dynamic_dims(inputs))),
@@ -43,6 +42,12 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
     )
+
+
+def _bytes(model: ModelProto, path: Path) -> int:
+    """Sum up the bytes of the model's file and of the files with its external data."""
+    files = {path, *(path.parent / location for location in external_locations(model))}
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _inputs(model: ModelProto) -> tuple[ValueSpec, ...]:

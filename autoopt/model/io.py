@@ -80,6 +80,14 @@ def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
             yield tensor
 
 
+def external_locations(model: ModelProto) -> set[str]:
+    """List the files that hold external data, as the model names them."""
+    locations: set[str] = set()
+    for tensor in external_tensors(model):
+        locations.update(entry.value for entry in tensor.external_data if entry.key == "location")
+    return locations
+
+
 def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
     """Write `folder/model.onnx` and, for large models or on request, `model.onnx.data`; return the model's path.
 

@@ -156,6 +156,11 @@ def check_session_options(
     Raises:
         InputError: an unknown key, entry or value; the message suggests the nearest.
     """
+    _session_config(options, execution_provider)
+    return dict(options)
+
+
+def _session_config(options: JsonObject, execution_provider: str) -> SessionConfig:
     for key, value in options.items():
         _check_option(key, value)
     entries = options.get("config", {})
@@ -174,7 +179,7 @@ def check_session_options(
         _check_name("optimizer", name, OPTIMIZERS)
     for name in config.provider_options:
         _check_name(f"option of {execution_provider}", name, PROVIDER_OPTIONS.get(execution_provider, frozenset()))
-    return dict(options)
+    return config
 
 
 def _check_option(key: str, value: JsonValue) -> None:
@@ -223,7 +228,7 @@ def make_options(
     """
     import onnxruntime as ort
 
-    config = from_json(SessionConfig, check_session_options(options or {}, execution_provider))
+    config = _session_config(options or {}, execution_provider)
     session_options = ort.SessionOptions()
     session_options.log_severity_level = 4
     session_options.intra_op_num_threads = threads
@@ -258,23 +263,51 @@ def make_session(
     """
     import onnxruntime as ort
 
+    check_installed(execution_provider)
+    options = make_options(session_options, threads, execution_provider)
+    config = from_json(SessionConfig, session_options or {})
+    session = ort.InferenceSession(
+        str(path),
+        options,
+        providers=provider_list(execution_provider, config.provider_options),
+        disabled_optimizers=config.disabled_optimizers,
+    )
+    check_no_fallback(session, execution_provider)
+    return session
+
+
+def provider_list(execution_provider: str, options: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
+    """The providers of a session with their options: that EP, and the CPU for the nodes that it leaves."""
+    providers = [(execution_provider, dict(options))]
+    if execution_provider != "CPUExecutionProvider":
+        providers.append(("CPUExecutionProvider", {}))
+    return providers
+
+
+def check_installed(execution_provider: str) -> None:
+    """Check that the installed runtime has an EP.
+
+    Raises:
+        InputError: it lacks the EP.
+    """
+    import onnxruntime as ort
+
     installed = ort.get_available_providers()
     if execution_provider not in installed:
         raise InputError(
             f"{execution_provider} is not in the installed onnxruntime {ort.__version__}",
             remedy=f"it has: {', '.join(installed)}",
         )
-    options = make_options(session_options, threads, execution_provider)
-    config = from_json(SessionConfig, session_options or {})
-    providers: list[tuple[str, Mapping[str, str]]] = [(execution_provider, dict(config.provider_options))]
-    if execution_provider != "CPUExecutionProvider":
-        providers.append(("CPUExecutionProvider", {}))
-    session = ort.InferenceSession(
-        str(path), options, providers=providers, disabled_optimizers=config.disabled_optimizers
-    )
+
+
+def check_no_fallback(session: InferenceSession, execution_provider: str) -> None:
+    """Check that a session runs on the EP that was asked for.
+
+    Raises:
+        InputError: the runtime silently replaced it.
+    """
     if execution_provider not in session.get_providers():
         raise InputError(f"onnxruntime fell back from {execution_provider} to {', '.join(session.get_providers())}")
-    return session
 
 
 def caller(

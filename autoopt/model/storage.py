@@ -40,12 +40,9 @@ def _external_locations(path: Path) -> set[str]:
         import onnx as _  # noqa: F401  asks whether it is installed
     except ImportError:
         return _mentioned_files(path)
-    from autoopt.model.io import external_tensors, parse
+    from autoopt.model.io import external_locations, parse
 
-    locations: set[str] = set()
-    for tensor in external_tensors(parse(path)):
-        locations.update(entry.value for entry in tensor.external_data if entry.key == "location")
-    return locations
+    return external_locations(parse(path))
 
 
 def _mentioned_files(path: Path) -> set[str]:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 def graphs(model: ModelProto) -> Iterator[GraphProto]:
     """Yield all graphs: the main one, training graphs, and the bodies within nodes, also those of functions."""
-    yield from _with_bodies(model.graph)
+    yield from walk_graphs(model.graph)
     for training in model.training_info:
-        yield from _with_bodies(training.initialization)
-        yield from _with_bodies(training.algorithm)
+        yield from walk_graphs(training.initialization)
+        yield from walk_graphs(training.algorithm)
     for function in model.functions:
         for node in function.node:
             yield from _bodies(node)
@@ -53,7 +53,8 @@ def _tensors_of(attribute: AttributeProto) -> Iterator[TensorProto]:
         yield from (sparse.values, sparse.indices)
 
 
-def _with_bodies(graph: GraphProto) -> Iterator[GraphProto]:
+def walk_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """Yield a graph and all graphs in the attributes of its nodes, outermost first."""
     yield graph
     for node in graph.node:
         yield from _bodies(node)
@@ -62,6 +63,6 @@ def _with_bodies(graph: GraphProto) -> Iterator[GraphProto]:
 def _bodies(node: NodeProto) -> Iterator[GraphProto]:
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            yield from _with_bodies(attribute.g)
+            yield from walk_graphs(attribute.g)
         for graph in attribute.graphs:
-            yield from _with_bodies(graph)
+            yield from walk_graphs(graph)

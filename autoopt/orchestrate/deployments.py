@@ -186,9 +186,7 @@ def _ensure_pools(queues: Sequence[str]) -> None:
 def _deploy(deployment: _Deployment, keep_changes: bool) -> None:
     """Deploy a flow by its module, to run in the current folder.
 
-    Args:
-        deployment: the flow and its settings.
-        keep_changes: keep the parameters and schedules of a deployment that exists.
+    With `keep_changes`, a deployment that exists keeps its parameters and schedules.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate

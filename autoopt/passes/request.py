@@ -1,16 +1,19 @@
 """The request and the reply of `autoopt.passes.runner:run`: passes to run on one model, and the result of each.
 
-Both cross process borders as JSON, which is written and read only here.
+Both cross process borders as JSON; see `autoopt.json_codec`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.json_codec import JsonObject
 from autoopt.outcome import Outcome
 from autoopt.target import Accelerator
+
+RUN_PASSES: Final = "autoopt.passes.runner:run"
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class ModelFile:
 class PassStep:
     """One pass to run."""
 
-    pass_name: str
-    """Name or alias. JSON key: `pass`."""
+    pass_name: str = field(metadata={"json": "pass"})
+    """Name or alias."""
     params: JsonObject = field(default_factory=dict)
     """Parameters that differ from the defaults, or all of them."""
     node: str = ""
@@ -52,20 +55,6 @@ class PassRequest:
     reports: JsonObject = field(default_factory=dict)
     """Reports of analyses that already ran on the input model, by pass name."""
 
-    def to_json(self) -> dict[str, JsonValue]:
-        payload: dict[str, JsonValue] = to_json(self)
-        payload["steps"] = [_rename(to_json(step), "pass_name", "pass") for step in self.steps]
-        return payload
-
-    @staticmethod
-    def from_json(payload: JsonObject) -> PassRequest:
-        """Read a payload.
-
-        Raises:
-            JsonTypeError: a field is missing or has the wrong type.
-        """
-        return from_json(PassRequest, _with_steps(payload))
-
 
 @dataclass(frozen=True)
 class Attempt:
@@ -79,8 +68,8 @@ class Attempt:
 class StepReply:
     """The result of one pass."""
 
-    pass_name: str
-    """Registered name of the pass. JSON key: `pass`."""
+    pass_name: str = field(metadata={"json": "pass"})
+    """Registered name of the pass."""
     outcome: Outcome
     params: JsonObject = field(default_factory=dict)
     """All parameters as finally used."""
@@ -102,39 +91,9 @@ class StepReply:
     equivalence: JsonObject = field(default_factory=dict)
     """Findings of the checks; see `verification.checker.Verdict`."""
 
-    def to_json(self) -> dict[str, JsonValue]:
-        return _rename(to_json(self), "pass_name", "pass")
-
 
 @dataclass(frozen=True)
 class PassReply:
     """The results of the steps that ran, in order."""
 
     steps: tuple[StepReply, ...]
-
-    def to_json(self) -> dict[str, JsonValue]:
-        return {"steps": [step.to_json() for step in self.steps]}
-
-    @staticmethod
-    def from_json(value: JsonObject) -> PassReply:
-        """Read the value that `autoopt.passes.runner:run` returned.
-
-        Raises:
-            JsonTypeError: a field is missing or has the wrong type.
-        """
-        return from_json(PassReply, _with_steps(value))
-
-
-def _with_steps(document: JsonObject) -> JsonObject:
-    """Rename the key `pass` of each step, which cannot be a field name in Python."""
-    steps = document.get("steps")
-    if not isinstance(steps, list | tuple):
-        return document
-    return {**document, "steps": [_rename(step, "pass", "pass_name") for step in steps]}
-
-
-def _rename(document: JsonObject, old: str, new: str) -> dict[str, JsonValue]:
-    renamed = dict(document)
-    if old in renamed:
-        renamed[new] = renamed.pop(old)
-    return renamed

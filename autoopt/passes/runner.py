@@ -7,16 +7,13 @@ has every intermediate model.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
-from typing import cast
 
-from autoopt.json_codec import JsonObject, JsonValue, from_json
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.passes.execution import user_code
 from autoopt.passes.execution.executor import PassExecutor
 from autoopt.passes.request import PassReply, PassRequest, StepReply
-from autoopt.registry import info_to_json, registry
-from autoopt.target import Accelerator
+from autoopt.registry import DescribeReply, DescribeRequest, registry
 
 
 def run(payload: JsonObject) -> dict[str, JsonValue]:
@@ -25,7 +22,8 @@ def run(payload: JsonObject) -> dict[str, JsonValue]:
     Raises:
         InputError: the user script cannot be read or fails, or a pass is unknown.
     """
-    return execute(PassRequest.from_json(payload)).to_json()
+    reply: dict[str, JsonValue] = to_json(execute(from_json(PassRequest, payload)))
+    return reply
 
 
 def execute(request: PassRequest) -> PassReply:
@@ -57,24 +55,12 @@ def execute(request: PassRequest) -> PassReply:
 
 
 def describe(payload: JsonObject) -> dict[str, JsonValue]:
-    """Describe all passes for an accelerator, including those of the user's script.
-
-    Args:
-        payload: `user_script` (path or null) and `accelerator`; both optional.
-
-    Returns:
-        `passes`, `metrics` (those that the script defines), `source_digest` (sha256 of the script) and `failures`
-        (plug-ins that could not be loaded, with the reason).
+    """Describe all passes: JSON of a `DescribeRequest` to JSON of a `DescribeReply`.
 
     Raises:
         InputError: the user script cannot be read or fails.
     """
-    script = user_code.load(cast("str | None", payload.get("user_script")))
-    accelerator = from_json(Accelerator, payload.get("accelerator") or {})
-    infos = [script.info(name, accelerator) for name in registry().names()]
-    return {
-        "passes": [info_to_json(info) for info in infos],
-        "metrics": user_code.metrics_of(script),
-        "source_digest": script.digest,
-        "failures": [asdict(failure) for failure in registry().failures],
-    }
+    request = from_json(DescribeRequest, payload)
+    script = user_code.load(request.user_script)
+    infos = tuple(script.info(name, request.accelerator) for name in registry().names())
+    return DescribeReply(infos, user_code.metrics_of(script), script.digest, tuple(registry().failures)).to_json()

@@ -17,10 +17,14 @@ from autoopt.registry.pass_info import (
     info_to_json,
 )
 from autoopt.registry.pass_registry import Failure, Registry, register, registry
+from autoopt.registry.request import DESCRIBE, DescribeReply, DescribeRequest
 
 __all__ = [
     "BUILT_IN",
+    "DESCRIBE",
     "REQUIRED",
+    "DescribeReply",
+    "DescribeRequest",
     "Failure",
     "Param",
     "ParameterInfo",

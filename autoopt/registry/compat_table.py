@@ -113,8 +113,8 @@ MixedPrecisionOverrides | selective_quantization |  | leaves sensitive layers in
 OnnxPeepholeOptimizer | simplify | {"engine": "onnxscript"} | or onnxoptimizer, constant_folding, remove_unused
 OnnxScriptFusion | transformer_fusion |  |
 DynamicToFixedShape | fix_input_shape or fix_dim_param |  |
-GraphSurgeries | local_rewrites | e.g. {"rules": ["replace_pow"]} | also cleanup, shape; own ones by @register
-OnnxIODataTypeConverter | int64_inputs_to_int32 |  | also remove_input_cast, and float16 with keep_io_types: false
+GraphSurgeries | local_rewrites | e.g. {"rules": ["replace_pow"]} | also remove_qdq, remove_outputs, ...
+OnnxIODataTypeConverter | convert_input_output_types | e.g. {"types": {"scores": "float16"}} |
 OnnxIOFloat16ToFloat32 | float16 | {"keep_io_types": true} |
 AppendPrePostProcessingOps | prepend_preprocessing or append_postprocessing |  |
 SplitModel | split_stages |  |
@@ -139,4 +139,47 @@ GptqQuantizer | weight_only_quantization | {"algorithm": "gptq"} | on the ONNX m
 AutoAWQQuantizer | - |  | works on PyTorch weights; weight_only_quantization with k_quant is the nearest
 SparseGPT | - |  | prunes PyTorch weights; ONNX Runtime gains nothing from sparse weights
 QuantizationAwareTraining | - |  | is training; export the trained model with torch_export
+AddOliveMetadata | - |  | Olive's own metadata; `autoopt lineage` shows how a model was made
+AimetQuantization | static_quantization |  | without AIMET, which is for Qualcomm NPUs; the format is QDQ too
+AutoClip | - |  | works on PyTorch weights; weight_only_quantization with hqq optimizes ranges on the ONNX model
+CaptureLayerAnnotations | - |  | prepares Olive's own export of PyTorch models
+CaptureSplitInfo | split_stages |  | chooses the cuts on the ONNX graph
+DoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
+EPContextBinaryGenerator | - |  | compiles for one provider; onnxruntime does it with `ep.context_enable` of a session
+Gptq | weight_only_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
+GptqModel | weight_only_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
+InputNCHWtoNHWC | prepend_preprocessing | {"image_layout": "NHWC"} | takes 8-bit images and scales them
+KQuant | weight_only_quantization | {"algorithm": "k_quant"} | on the ONNX model instead of the PyTorch one
+LoHa | - |  | fine-tuning of PyTorch models is training, not a graph pass
+LoKr | - |  | fine-tuning of PyTorch models is training, not a graph pass
+LoftQ | - |  | fine-tuning of PyTorch models is training, not a graph pass
+MergeAdapterWeights | - |  | merge adapters in PyTorch before torch_export
+MobiusBuilder | - |  | builds language models from their weights; torch_export takes a PyTorch model
+NVModelOptGraphSurgery | - |  | prepares for NVIDIA's quantizer; see simplify and transformer_fusion
+NVModelOptQuantization | static_quantization or weight_only_quantization |  | in ONNX Runtime's formats
+OnnxQuantizationPreprocess | quant_pre_process |  |
+OpenVINOEncapsulation | - |  | another runtime's format; ONNX Runtime's OpenVINO provider takes ONNX
+OpenVINOIoUpdate | - |  | changes inputs and outputs of another runtime's format
+OpenVINOOptimumConversion | - |  | another runtime's format; ONNX Runtime's OpenVINO provider takes ONNX
+OpenVINOQuantizationWithAccuracy | nncf_quantization |  | the limit of the accuracy is a constraint of the run
+OpenVINOWeightCompression | nncf_weight_compression |  | the same library, on ONNX models
+QNNContextBinaryGenerator | - |  | Qualcomm's format; onnxruntime makes it with `ep.context_enable` of a session
+QNNConversion | - |  | Qualcomm's format; ONNX Runtime's QNN provider takes ONNX
+QNNModelLibGenerator | - |  | Qualcomm's format; ONNX Runtime's QNN provider takes ONNX
+QairtEncapsulation | - |  | Qualcomm's own format; ONNX Runtime's QNN provider takes ONNX
+QairtGenAIBuilder | - |  | builds language models for Qualcomm's own runtime
+QairtMHA2SHA | - |  | splits attention into single heads for Qualcomm NPUs
+QairtPipelinePass | - |  | Qualcomm's own tool chain
+QairtPreparation | - |  | Qualcomm's own tool chain
+QuaRot | - |  | rotates PyTorch weights before quantization; rotate before torch_export
+QuarkQuantization | static_quantization |  | without AMD's quantizer; the format is QDQ too
+Rtn | weight_only_quantization | {"algorithm": "rtn"} | on the ONNX model instead of the PyTorch one
+SDLoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
+SelectiveMixedPrecision | selective_quantization |  | keeps sensitive layers in float32, instead of choosing bits
+SliceGPT | - |  | prunes PyTorch weights; export the pruned model with torch_export
+SpinQuant | - |  | rotates PyTorch weights before quantization; rotate before torch_export
+StaticLLM | fix_dim_param or fix_input_shape |  | fixed shapes only; the split into prompt and generation is for NPUs
+VitisAIAddMetaData | - |  | metadata that AMD's compiler reads
+VitisGenerateModelLLM | - |  | models for AMD's NPU compiler
+VitisGenerateModelSD | - |  | models for AMD's NPU compiler
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -79,7 +79,7 @@ def _installed(library: str) -> bool:
 def _class_parameters(code: type, accelerator: Accelerator) -> tuple[ParameterInfo, ...]:
     offer = getattr(code, "offer", None)
     parameters: list[ParameterInfo] = []
-    for name, hint in typing.get_type_hints(code, include_extras=True).items():
+    for name, hint in _field_types(code).items():
         if name.startswith("_") or name == "context" or typing.get_origin(hint) is typing.ClassVar:
             continue
         parameter = _parameter(name, hint, getattr(code, name, REQUIRED))
@@ -89,6 +89,12 @@ def _class_parameters(code: type, accelerator: Accelerator) -> tuple[ParameterIn
         if parameter is not None:
             parameters.append(parameter)
     return tuple(parameters)
+
+
+@lru_cache(maxsize=256)
+def _field_types(code: type) -> Mapping[str, object]:
+    """The annotations of a class. Resolving them takes milliseconds, and runs describe passes again and again."""
+    return typing.get_type_hints(code, include_extras=True)
 
 
 def _function_parameters(code: PassCode) -> tuple[ParameterInfo, ...]:

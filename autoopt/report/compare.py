@@ -7,9 +7,8 @@ from typing import Literal, TextIO, TypeAlias
 
 from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate, is_ratio_metric, known_metric
-from autoopt.report.figures import metrics_of
-from autoopt.report.formatting import metric_text, ratio_text, short
-from autoopt.report.run import chain_text
+from autoopt.report.figures import chain_text, estimate_text, metrics_of, model_estimate
+from autoopt.report.formatting import short
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results import ModelResult, RunResult
 
@@ -68,9 +67,9 @@ def compare(first: RunResult, second: RunResult) -> Comparison:
 
 
 def _difference(metric: str, first: ModelResult | None, second: ModelResult | None) -> Difference:
-    as_ratio = is_ratio_metric(metric)
-    before, after = _estimate(first, metric, as_ratio), _estimate(second, metric, as_ratio)
-    return Difference(metric, before, after, as_ratio, _verdict(metric, before, after))
+    before = model_estimate(first, metric) if first else None
+    after = model_estimate(second, metric) if second else None
+    return Difference(metric, before, after, is_ratio_metric(metric), _verdict(metric, before, after))
 
 
 def _verdict(metric: str, before: Estimate | None, after: Estimate | None) -> Verdict:
@@ -88,39 +87,20 @@ def _verdict(metric: str, before: Estimate | None, after: Estimate | None) -> Ve
     return "worse"
 
 
-def _estimate(model: ModelResult | None, metric: str, as_ratio: bool) -> Estimate | None:
-    if model is None:
-        return None
-    if as_ratio:
-        return model.ratios.get(metric)
-    if metric in model.intervals:
-        return model.intervals[metric]
-    if metric in model.metrics:
-        return Estimate.exact(model.metrics[metric])
-    return None
-
-
 def write_comparison(comparison: Comparison, stream: TextIO) -> None:
     """Write the comparison for people."""
-    rows = tuple((d.metric, _text(d, d.first), _text(d, d.second), d.verdict) for d in comparison.differences)
+    rows = []
+    for difference in comparison.differences:
+        metric = difference.metric
+        first, second = estimate_text(metric, difference.first), estimate_text(metric, difference.second)
+        rows.append((metric, first, second, difference.verdict))
     columns = ("metric", short(comparison.first), short(comparison.second), "second is")
     if rows:
-        write_table(Table(columns, rows, title="best models compared"), stream)
+        write_table(Table(columns, tuple(rows), title="best models compared"), stream)
     lines = []
     if not comparison.same_source:
         lines.append("note: the runs started from different source models")
     lines.append(f"first:  {comparison.first_chain or 'no model'}")
     lines.append(f"second: {comparison.second_chain or 'no model'}")
-    if comparison.regressed:
-        lines.append("regressed")
-    else:
-        lines.append("no regression")
+    lines.append("regressed" if comparison.regressed else "no regression")
     write_lines(lines, stream)
-
-
-def _text(difference: Difference, estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    if difference.as_ratio:
-        return ratio_text(estimate)
-    return metric_text(difference.metric, estimate.value)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from autoopt.metrics import (
     MEDIAN_LATENCY,
+    Direction,
     Estimate,
     Kind,
     Objective,
@@ -13,9 +14,11 @@ from autoopt.metrics import (
     is_ratio_metric,
     known_metric,
 )
-from autoopt.report.formatting import metric_text, ratio_text
-from autoopt.results import ModelResult, RunResult, TrialResult, values_of
+from autoopt.report.formatting import metric_text, params_text, ratio_text
+from autoopt.results import ModelResult, RunResult, Trial, TrialResult, values_of
+from autoopt.space import Point
 
+DEFAULT_OBJECTIVE = Objective(MEDIAN_LATENCY, "minimize")
 QUALITY_KINDS: tuple[Kind, ...] = ("task", "fidelity", "custom")
 
 
@@ -33,11 +36,8 @@ def is_quality(metric: str) -> bool:
 
 
 def first_objective(result: RunResult) -> Objective:
-    """The objective that decides first."""
-    if not result.objectives:
-        # Runs of versions that did not store their objectives.
-        return Objective(MEDIAN_LATENCY, "minimize")
-    return result.objectives[0]
+    """The objective that decides first; runs of older versions did not store theirs."""
+    return next(iter(result.objectives), DEFAULT_OBJECTIVE)
 
 
 def metrics_of(result: RunResult) -> tuple[str, ...]:
@@ -60,6 +60,24 @@ def trial_figures(result: TrialResult, headlines: Iterable[str]) -> list[str]:
     return figures(dict.fromkeys((*headlines, "size", *quality)), values_of(result.metrics), result.ratios)
 
 
+def trial_title(trial: Trial) -> str:
+    """A trial's number, chain and parameters: `trial 3: fold -> static [static: per_channel=true]`."""
+    return f"trial {trial.number}: {_with_params(trial.chain, trial.result.point)}"
+
+
+def chain_text(model: ModelResult) -> str:
+    """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats."""
+    text = _with_params(model.chain, model.point)
+    if model.flags:
+        text += " *"
+    return text
+
+
+def _with_params(chain: str, point: Point) -> str:
+    params = params_text(point)
+    return f"{chain} [{params}]" if params else chain
+
+
 def model_figures(model: ModelResult, metrics: Iterable[str]) -> list[str]:
     """The figures of a model for these metrics."""
     return figures(metrics, model.metrics, model.ratios)
@@ -73,6 +91,40 @@ def figures(metrics: Iterable[str], values: Mapping[str, float], ratios: Mapping
         if text:
             texts.append(f"{name} {text}")
     return texts
+
+
+def trial_estimate(result: TrialResult, metric: str) -> Estimate | None:
+    """The ratio of a latency, size or memory, the value of any other metric; None if it was not measured."""
+    if is_ratio_metric(metric):
+        return result.ratios.get(metric)
+    return result.metrics.get(metric)
+
+
+def model_estimate(model: ModelResult, metric: str) -> Estimate | None:
+    """The same for a model."""
+    if is_ratio_metric(metric):
+        return model.ratios.get(metric)
+    if metric in model.intervals:
+        return model.intervals[metric]
+    if metric in model.metrics:
+        return Estimate.exact(model.metrics[metric])
+    return None
+
+
+def estimate_text(metric: str, estimate: Estimate | None) -> str:
+    """An estimate of `trial_estimate` or `model_estimate` in words; `-` for None."""
+    if estimate is None:
+        return "-"
+    if is_ratio_metric(metric):
+        return ratio_text(estimate)
+    return metric_text(metric, estimate.value)
+
+
+def is_better(value: float, best: float, goal: Direction) -> bool:
+    """True if a value is better than the best one so far."""
+    if goal == "maximize":
+        return value > best
+    return value < best
 
 
 def figure(metric: str, values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, known_metric
 
-STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "confirmation"}
+STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "deciding"}
 """The stages of a run, which follow each other, with their names for people."""
 HIDDEN_PHASES = ("total", "prefect start waited for")
 
@@ -55,9 +55,14 @@ def bytes_text(value: float) -> str:
 
 
 def ratio_text(ratio: Estimate) -> str:
-    """A ratio with its confidence interval, `0.301x (0.290..0.312)`; without one if it is exact."""
+    """A ratio with its confidence interval, `0.301x (0.290..0.312)`; without one if it is exact.
+
+    A number with an interval wider than a factor of 2 would only mislead: `undecided`.
+    """
     if ratio.low == ratio.high:
         return f"{ratio.value:.3f}x"
+    if not ratio.decided:
+        return "undecided"
     return f"{ratio.value:.3f}x ({ratio.low:.3f}..{ratio.high:.3f})"
 
 

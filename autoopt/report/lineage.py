@@ -28,11 +28,13 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
             lines.append(f"  with {_environment_text(environment)}")
         lines.append(_step_line(f"{number}.", step))
         for attempt in step.get("attempts") or ():
-            lines.append(f"     gave up {_params(attempt)}: {one_line(str(attempt.get('reason', '')))}")
+            lines.append(f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}")
         lines += _report_lines(step)
     for step in document.get("analyses") or ():
         lines.append(f"  {one_line(str(step.get('pass', '')))} of {short(str(step.get('input', '')))}")
         lines += _report_lines(step)
+    for archive in document.get("imported") or ():
+        lines.append(f"imported  {one_line(str(archive))}: steps made elsewhere, and perhaps edited")
     lines.append(f"artifact  {one_line(str(document.get('artifact', '')))}")
     return lines
 
@@ -42,13 +44,14 @@ def _step_line(place: str, step: Mapping[str, Any]) -> str:
     change = f"{short(str(step.get('input', '')))} -> {short(str(step.get('output', '')))}"
     seconds = float(step.get("seconds") or 0)
     line = f"  {place} {name}  {change}  {step.get('outcome', '')}, {seconds:.2f} s"
-    params = _params(step)
+    params = params_of_step(step)
     if params:
         return f"{line}  {params}"
     return line
 
 
-def _params(step: Mapping[str, Any]) -> str:
+def params_of_step(step: Mapping[str, Any]) -> str:
+    """The parameters of a step, as `bits=8, per_channel=true`."""
     return params_text({"": step.get("params") or {}}).removeprefix(": ")
 
 

@@ -32,7 +32,7 @@ def measured_lines(model: ModelResult | None) -> list[str]:
 def _rounds_text(measured: MeasurementSummary) -> str:
     parts = ["measured once"]
     if measured.rounds != 1:
-        parts = [f"confirmed in {measured.rounds} rounds"]
+        parts = [f"measured {measured.rounds} times"]
     if measured.threads:
         parts[0] += f" on {plural(measured.threads, 'thread')}"
     if measured.batch_size not in (None, 1):
@@ -43,21 +43,11 @@ def _rounds_text(measured: MeasurementSummary) -> str:
             noun = "core"
         parts.append(f"{noun} {', '.join(map(str, measured.affinity))}")
     text = ", ".join(parts)
-    if measured.disturbed_rounds:
-        text += f"; {_disturbance_text(measured)}"
-    return text
-
-
-def _disturbance_text(measured: MeasurementSummary) -> str:
-    if measured.rounds == 1:
-        return "the machine was busy: treat the ratio as approximate"
-    rounds = f"{measured.disturbed_rounds} of the"
     if measured.disturbed_rounds == measured.rounds:
-        rounds = "all"
-    text = f"the machine was busy in {rounds} {measured.rounds}"
-    if measured.counted_rounds + measured.disturbed_rounds == measured.rounds:
-        return f"{text}, which do not count"
-    return f"{text}: treat the ratio as approximate"
+        return f"{text}; the machine was busy"
+    if measured.disturbed_rounds:
+        return f"{text}; the machine was busy in {measured.disturbed_rounds} of them"
+    return text
 
 
 def _worst_output(outputs: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
@@ -75,12 +65,7 @@ def _worst_output(outputs: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
 
 
 def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list[Table]:
-    """Tables of the throughput and of the profiles, if they were measured.
-
-    Args:
-        model: The best model of a run, if there is one.
-        outputs: Add a table of the outputs if there are several.
-    """
+    """Tables of what was measured: throughput, profiles and, if asked for and several, `outputs`."""
     if model is None:
         return []
     tables = [_throughput_table(model), _profiles_table(model)]

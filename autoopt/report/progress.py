@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,11 +11,11 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics, is_ratio_metric
+from autoopt.metrics import Constraint, Direction, Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.report.figures import trial_figures
-from autoopt.report.formatting import clock_text, metric_text, params_text, value_text
+from autoopt.report.figures import DEFAULT_OBJECTIVE, is_better, trial_estimate, trial_figures, trial_title
+from autoopt.report.formatting import clock_text, metric_text, value_text
 from autoopt.results import Trial, TrialResult
 from autoopt.space import Point
 
@@ -27,14 +28,31 @@ class Progress(Observer):
     On a terminal the last line shows the work in progress; elsewhere only whole lines are written.
     """
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        quiet: bool = False,
+        live: bool | None = None,
+    ) -> None:
+        """Make a display for one run.
+
+        Args:
+            stream: Where to write.
+            clock: Seconds since any moment.
+            quiet: Write nothing.
+            live: Rewrite the last line; by default on a terminal only.
+        """
         self._stream, self._clock, self._quiet = stream, clock, quiet
-        self._live = stream.isatty() and not quiet
+        self._live = (stream.isatty() if live is None else live) and not quiet
         self._lock = threading.Lock()
         self._began = clock()
-        self._search = SearchProgress(headline_metrics(()), maximize=False, budget=0, began=self._began)
+        self._search = SearchProgress(headline_metrics(()), DEFAULT_OBJECTIVE.goal, budget=0, began=self._began)
         self._work: dict[tuple[int, str], str] = {}
         self._live_width = 0
+        self.notes: list[str] = []
+        """The notes that were shown."""
 
     def __enter__(self) -> Progress:
         return self
@@ -44,7 +62,14 @@ class Progress(Observer):
             self._work.clear()
             self._wipe()
 
+    def opening(self, text: str) -> None:
+        """Show on a terminal what goes on before anything is known; elsewhere an error is to be the only line."""
+        with self._updating():
+            self._work[0, "opening"] = text
+
     def on_note(self, text: str) -> None:
+        if not self._quiet:
+            self.notes.append(text)
         with self._updating():
             self._write_line(text)
 
@@ -53,9 +78,10 @@ class Progress(Observer):
             self._write_line(name)
 
     def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
-        maximize = bool(objectives) and objectives[0].goal == "maximize"
+        metrics, goal = headline_metrics(objectives, constraints), next(iter(objectives), DEFAULT_OBJECTIVE).goal
         with self._updating():
-            self._search = SearchProgress(headline_metrics(objectives, constraints), maximize, trials, self._clock())
+            self._work.pop((0, "opening"), None)
+            self._search = SearchProgress(metrics, goal, trials, self._clock())
 
     def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
         with self._updating():
@@ -121,13 +147,20 @@ class Progress(Observer):
             self._live_width = 0
 
 
+def in_notebook() -> bool:
+    """True in the process of a Jupyter kernel, whose cells understand rewritten lines."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")
+
+
 class SearchProgress:
     """The trials of one search: their number, the best value of the first objective, the time left."""
 
-    def __init__(self, metrics: Sequence[str], maximize: bool, budget: int, began: float) -> None:
+    def __init__(self, metrics: Sequence[str], goal: Direction, budget: int, began: float) -> None:
         self.metrics = tuple(metrics)
         """The metrics of objectives and constraints; the first one is the first objective."""
-        self._maximize, self._budget = maximize, budget
+        self._goal, self._budget = goal, budget
         self.began = began
         """Start of the first trial."""
         self._trials = 0
@@ -136,12 +169,11 @@ class SearchProgress:
     def add(self, result: TrialResult) -> None:
         """Count a trial."""
         self._trials += 1
-        estimate = self._estimate(result)
+        estimate = trial_estimate(result, self.metrics[0])
         if estimate is None or not result.feasible:
             return
-        value = estimate.value
-        if self._best is None or (value > self._best if self._maximize else value < self._best):
-            self._best = value
+        if self._best is None or is_better(estimate.value, self._best, self._goal):
+            self._best = estimate.value
 
     def texts(self, now: float) -> list[str]:
         """`1/6 trials`, `best latency_p50 0.5x`, `0:16, about 1:10 left`."""
@@ -160,29 +192,14 @@ class SearchProgress:
             return "no feasible trial yet"
         if not is_ratio_metric(objective):
             return f"best {objective} {metric_text(objective, self._best)}"
-        if self._best > 1 if self._maximize else self._best < 1:
+        if is_better(self._best, 1.0, self._goal):
             return f"best {objective} {self._best:.3f}x"
         return "no gain yet"
 
-    def _estimate(self, result: TrialResult) -> Estimate | None:
-        objective = self.metrics[0]
-        if is_ratio_metric(objective):
-            return result.ratios.get(objective)
-        return result.metrics.get(objective)
-
 
 def trial_line(trial: Trial, metrics: Sequence[str]) -> str:
-    """A trial in one line: `trial 3: fold -> static [static: per_channel=true]: latency_p50 0.301x (...)`.
-
-    Args:
-        trial: The finished trial.
-        metrics: The metrics to show first.
-    """
+    """A trial in one line, `metrics` first: `trial 3: fold -> static [static: bits=8]: latency_p50 0.301x (...)`."""
     result = trial.result
-    params = params_text(result.point)
-    text = f"trial {trial.number}: {trial.chain}"
-    if params:
-        text = f"{text} [{params}]"
     parts = trial_figures(result, metrics) if result.outcome is Outcome.OK else [value_text(str(result.outcome))]
     if result.message:
         parts.append(result.message)
@@ -192,4 +209,4 @@ def trial_line(trial: Trial, metrics: Sequence[str]) -> str:
         parts += [reason.partition(":")[0] for reason in result.reasons]
     if result.outcome is Outcome.OK and result.executed == 0:
         parts.append("reused")
-    return f"{text}: {', '.join(parts)}"
+    return f"{trial_title(trial)}: {', '.join(parts)}"

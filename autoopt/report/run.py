@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import WARM_LATENCIES, Estimate, is_ratio_metric
-from autoopt.report.figures import metrics_of, model_figures
-from autoopt.report.formatting import counts_text, metric_text, params_text, plural, ratio_text, seconds_text, short
+from autoopt.metrics import Estimate, is_ratio_metric
+from autoopt.report.change import ratio_change
+from autoopt.report.figures import chain_text, metrics_of
+from autoopt.report.formatting import counts_text, metric_text, plural, ratio_text, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
+from autoopt.report.verdict import gains, verdict
 from autoopt.results import ModelResult, RunResult, TargetResult
 
-SURELY_FASTER = 0.95
-"""Upper bound of a latency ratio below which the verdict names a speed-up."""
 
+def write_run(
+    result: RunResult,
+    stream: TextIO,
+    *,
+    verbose: bool = False,
+    files: Sequence[str] = (),
+    next_step: str = "",
+    told: Collection[str] = (),
+) -> None:
+    """Write the whole result for people, the answer last.
 
-def write_run(result: RunResult, stream: TextIO, *, verbose: bool = False) -> None:
-    """Write the whole result for people."""
+    Args:
+        result: The result.
+        stream: Receives the text.
+        verbose: Count the work that was done too.
+        files: Lines about the files that were written.
+        next_step: What to do with the answer.
+        told: Notes that were read during the run.
+    """
+    notes = tuple(note for note in result.notes if note not in told)
     for table in run_tables(result):
         write_table(table, stream)
-    write_lines(summary(result, verbose=verbose), stream)
+    *lines, answer = summary(replace(result, notes=notes), verbose=verbose)
+    write_lines([*lines, *files, "", f"{answer} {next_step}".rstrip()], stream)
 
 
 def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
@@ -49,10 +67,7 @@ def target_table(result: RunResult, target: TargetResult) -> Table:
 def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), title: str = "") -> Table:
     """One row each for the source, the best model and the rest of the front; every metric, and its ratio if it has one.
 
-    Args:
-        result: The result of the run.
-        extra: Further models with their labels, shown unless they are among those of the run.
-        title: Title of the table; the run's id and status by default.
+    `extra` are further models with their labels, shown unless they are among those of the run.
     """
     models = labelled_models(result)
     keys = {model.candidate.key for _, model in models}
@@ -102,7 +117,7 @@ def _row(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str
 
 
 def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
-    """The models of a run with their labels `source`, `best` and `front`."""
+    """The models of a run with their labels `source`, `best`, `lossy` and `front`."""
     labelled = []
     for model in result.models:
         label = "front"
@@ -110,6 +125,8 @@ def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
             label = "source"
         elif result.best is not None and model.candidate.key == result.best.candidate.key:
             label = "best"
+        elif result.best_lossy is not None and model.candidate.key == result.best_lossy.candidate.key:
+            label = "lossy"
         labelled.append((label, model))
     return labelled
 
@@ -126,19 +143,9 @@ def target_text(target: TargetResult) -> str:
     return ", ".join(words)
 
 
-def chain_text(model: ModelResult) -> str:
-    """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats."""
-    text, params = model.chain, params_text(model.point)
-    if params:
-        text += f" [{params}]"
-    if model.flags:
-        text += " *"
-    return text
-
-
 def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
     """The caveats, notes and the answer, a line each; with `verbose`, also the work that was done."""
-    lines = [*_caveats(result), *(f"note: {one_line(note)}" for note in result.notes), _trials_line(result)]
+    lines = [*caveats(result), *(f"note: {one_line(note)}" for note in result.notes), _trials_line(result)]
     if verbose:
         for name, counts in (("pass runs", result.pass_runs), ("evaluations", result.evaluations)):
             lines.append(f"{name}: {counts.executed} executed, {counts.reused} reused")
@@ -146,11 +153,24 @@ def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
     if result.reused:
         lines.append("answered from the store: an identical run has finished, so nothing was executed")
     if not result.targets:
-        return [*lines, *measured_lines(result.best), verdict(result)]
+        return [*lines, *measured_lines(result.best), *_unverified(result), verdict(result)]
     for target in result.targets:
-        target_lines = [*measured_lines(target.result.best), verdict(target.result) + _origin(target)]
+        answer = verdict(target.result) + _origin(target)
+        target_lines = [*measured_lines(target.result.best), answer]
         lines += [f"target {target.name}: {line}" for line in target_lines]
     return [*lines, single_verdict(result)]
+
+
+def _unverified(result: RunResult) -> list[str]:
+    """The best lossy model of a run without data, and how to use it all the same."""
+    model = result.best_lossy
+    if model is None:
+        return []
+    remedy = "add --data FILE to judge it by accuracy, or --fidelity to accept it as it is"
+    return [
+        f"best lossy: {', '.join(gains(result, model))} ({model.chain})",
+        f"unverified: compared on generated inputs only; {remedy}",
+    ]
 
 
 def _trials_line(result: RunResult) -> str:
@@ -162,7 +182,7 @@ def _trials_line(result: RunResult) -> str:
     return text
 
 
-def _caveats(result: RunResult) -> list[str]:
+def caveats(result: RunResult) -> list[str]:
     """The caveats of all models, each once, with the models that it applies to."""
     models_by_flag: dict[str, list[str]] = {}
     for part in [target.result for target in result.targets] or [result]:
@@ -172,36 +192,21 @@ def _caveats(result: RunResult) -> list[str]:
     return [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in models_by_flag.items()]
 
 
-def verdict(result: RunResult) -> str:
-    """The answer in one sentence."""
-    best = result.best
-    if best is None:
-        return "no model meets the constraints"
-    if best.is_source:
-        return "no candidate was measurably better; keeping your model"
-    metrics = [name for name in metrics_of(result) if is_ratio_metric(name) and name in best.ratios]
-    parts = [f"best: {best.chain}", *model_figures(best, metrics)]
-    latency = next((name for name in metrics if name in WARM_LATENCIES), None)
-    if latency is not None and 0 < best.ratios[latency].high < SURELY_FASTER:
-        parts.append(f"{1 / best.ratios[latency].value:.1f} times as fast")
-    return ", ".join(parts)
-
-
 def single_verdict(result: RunResult) -> str:
     """The answer for all targets in one sentence."""
     single = result.best_single
     if single is None:
-        return "best single model: none meets the constraints on all targets"
+        return "Best single model: none meets the constraints on all targets."
     if single.first.is_source:
-        return "best single model: the source; no candidate was measurably better over all targets"
-    value = metric_text(single.metric, single.value.value)
+        return "Best single model: the source; no candidate was measurably better over all targets."
+    value = f"{single.metric} {metric_text(single.metric, single.value.value)}"
     if "ratios" in single.how:
-        value = ratio_text(single.value)
-    parts = [f"best single model: {single.first.chain}", f"{single.metric} {value} ({single.how})"]
+        value = ratio_change(single.metric, single.value)
+    parts = [f"Best single model: {single.first.chain}: {value} ({single.how})"]
     for name, model in single.targets.items():
         if single.metric in model.ratios:
-            parts.append(f"{name} {ratio_text(model.ratios[single.metric])}")
-    return ", ".join(parts)
+            parts.append(f"{name} {ratio_change(single.metric, model.ratios[single.metric])}")
+    return f"{', '.join(parts)}."
 
 
 def _origin(target: TargetResult) -> str:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoopt.report.figures import first_objective, model_figures
+from autoopt.report.change import change_text
+from autoopt.report.figures import chain_text, first_objective
 from autoopt.report.formatting import counts_text, short
-from autoopt.report.run import chain_text
 from autoopt.report.table import Table
-from autoopt.results import RunResult
+from autoopt.results import ModelResult, RunResult
 
 
 @dataclass(frozen=True)
@@ -24,23 +24,32 @@ class RunRow:
     created: float
     """Seconds since 1970."""
     result: RunResult | None = None
-    """None for a run that has not finished."""
+    """None for a run without a finished trial."""
+    imported: str = ""
+    """Name of the archive that it came in."""
 
 
 def runs_table(runs: Sequence[RunRow]) -> Table:
-    """One row for each run, with the figure of its first objective."""
-    columns = ("run", "started", "model", "dag", "status", "trials", "objective", "best chain")
+    """One row for each run, with what changed in its first objective."""
+    columns = ("run", "started", "model", "dag", "status", "trials", "result", "best chain")
     return Table(columns, tuple(map(_row, runs)))
 
 
 def _row(run: RunRow) -> tuple[str, ...]:
-    trials = objective = chain = "-"
+    trials = change = chain = "-"
     if run.result is not None:
         if run.result.trials:
             trials = counts_text(run.result.trials)
         best = run.result.best
         if best is not None:
-            objective = ", ".join(model_figures(best, [first_objective(run.result).metric])) or "-"
+            change = _change(run.result, best)
             chain = chain_text(best)
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
-    return short(run.run), started, run.model, run.dag, run.status, trials, objective, chain
+    status = f"{run.status}, imported" if run.imported else run.status
+    return short(run.run), started, run.model, run.dag, status, trials, change, chain
+
+
+def _change(result: RunResult, best: ModelResult) -> str:
+    if best.is_source:
+        return "no gain"
+    return change_text(first_objective(result).metric, best, result.baseline.metrics) or "-"

@@ -1,18 +1,15 @@
-"""The result of a sweep: a table of its models, the changes since the last good sweep, an HTML page, Markdown."""
+"""The result of a sweep: a table of its models, the changes since the last good sweep, Markdown."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 from typing import TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, headline_metrics
-from autoopt.report.figures import figure, figure_title, is_quality
+from autoopt.report.figures import chain_text, figure, figure_title, is_quality
 from autoopt.report.formatting import metric_text, plural, ratio_text, short
-from autoopt.report.html import page, table_html
-from autoopt.report.run import chain_text
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results import MetricChange, SweepEntry, SweepResult
 from autoopt.results.sweep import OK
@@ -31,7 +28,7 @@ def models_table(result: SweepResult) -> Table:
     titles = map(figure_title, metrics)
     columns = ("model", "tags", "status", "best model", *titles, "since last good")
     rows = tuple(_row(entry, metrics) for entry in result.models)
-    return Table(columns, rows, title=_title(result))
+    return Table(columns, rows, title=sweep_title(result))
 
 
 def _row(entry: SweepEntry, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -113,17 +110,6 @@ def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
     return causes + caveats
 
 
-def sweep_html(result: SweepResult) -> str:
-    """The sweep as one HTML page without external resources."""
-    parts = [f"<h1>{escape(one_line(_title(result)))}</h1>"]
-    parts += [f"<p>{escape(one_line(line))}</p>" for line in summary(result)]
-    parts.append(table_html(models_table(result)))
-    changes = changes_table(result)
-    if changes.rows:
-        parts.append(f"<h2>Changes</h2>\n{table_html(changes)}")
-    return page(_title(result), parts)
-
-
 def sweep_markdown(result: SweepResult) -> str:
     """The sweep as Markdown, for artifacts of flow runs."""
     return "\n\n".join([*summary(result), *map(_markdown, _tables(result))])
@@ -136,7 +122,8 @@ def _tables(result: SweepResult) -> list[Table]:
     return tables
 
 
-def _title(result: SweepResult) -> str:
+def sweep_title(result: SweepResult) -> str:
+    """Name and short id of a sweep."""
     return f"sweep {result.name} {short(result.sweep)}"
 
 

@@ -80,13 +80,30 @@ def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricC
     result, last = entry.result, earlier[0].entry.result
     assert result is not None, "an entry with status ok has a result"
     assert last is not None, "an entry with status ok has a result"
-    changes = _model_changes("best model", last, result)
-    if entry.last_best is not None:
-        changes += _model_changes("last best model", last, replace(result, best=entry.last_best))
-    nights = [one.entry.result for one in earlier[:NIGHTS] if one.entry.result is not None]
+    changes = _best_changes(entry, last, result)
+    nights: list[RunResult] = []
+    for one in earlier[:NIGHTS]:
+        night = one.entry.result
+        if night is not None and night.baseline.artifact == result.baseline.artifact:
+            nights.append(night)
     for metric in _objectives(entry):
         if kind(metric) == "latency":
             changes += _source_changes(metric, result, nights)
+    return changes
+
+
+def _best_changes(entry: SweepEntry, last: RunResult, result: RunResult) -> list[MetricChange]:
+    """The metrics of the best models that moved beyond their intervals."""
+    changes = _model_changes("best model", last, result)
+    if last.baseline.artifact == result.baseline.artifact:
+        if entry.last_best is not None:
+            changes += _model_changes("last best model", last, replace(result, best=entry.last_best))
+        return changes
+    # Ratios to two source models do not compare. The last best model was measured tonight, beside the same source.
+    changes = [change for change in changes if not change.as_ratio]
+    if entry.last_best is not None:
+        beside = _model_changes("best model", replace(result, best=entry.last_best), result)
+        changes += [change for change in beside if change.as_ratio]
     return changes
 
 
@@ -113,16 +130,20 @@ def _source_changes(metric: str, result: RunResult, nights: Sequence[RunResult])
 
 
 def _source_estimate(result: RunResult, metric: str) -> Estimate | None:
-    """The source model's metric with its interval; None if it was not measured or is not finite."""
+    """The source model's metric with its interval; None if it was not measured, is not finite or the machine was busy.
+
+    On a busy machine only ratios are comparable.
+    """
+    if result.best is not None and result.best.measured.busy:
+        return None
     baseline = result.baseline
     value = baseline.metrics.get(metric)
     if value is None:
         return None
     estimate = baseline.intervals.get(metric, Estimate.exact(value))
-    finite = all(map(math.isfinite, (estimate.value, estimate.low, estimate.high)))
-    if finite:
-        return estimate
-    return None
+    if not all(map(math.isfinite, (estimate.value, estimate.low, estimate.high))):
+        return None
+    return estimate
 
 
 def _objectives(entry: SweepEntry) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,7 +138,10 @@ def _print_title(table: Table, console: Console) -> None:
 
 
 def write_lines(lines: Sequence[str], stream: TextIO) -> None:
-    """Write lines, each cleaned of control characters; spaces stay."""
+    """Write lines, each cleaned of control characters; spaces stay. On a terminal, long ones break between words."""
+    width = shutil.get_terminal_size().columns if stream.isatty() else 0
     for line in lines:
         clean = "".join(c if c.isprintable() else "?" for c in line)
+        if 0 < width < len(clean):
+            clean = "\n".join(textwrap.wrap(clean, width, subsequent_indent="  ", break_on_hyphens=False))
         stream.write(f"{clean}\n")

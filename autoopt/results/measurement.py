@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from autoopt import json_codec
 from autoopt.metrics import Estimate
-from autoopt.results.upgrades import upgrade_measurement
 
 COUNTS = ("rounds", "disturbed_rounds", "counted_rounds", "pairs", "effective_repeats")
 """Fields that say nothing where no latency was measured."""
@@ -61,9 +60,16 @@ class MeasurementSummary:
     throughput: tuple[ThroughputResult, ...] = ()
     profiles: Mapping[str, ProfileResult] = field(default_factory=dict)
     items: int | None = None
-    """Data items that the outputs were compared on."""
+    """Data items that the quality was measured on."""
+    identical_outputs: bool | None = None
+    """True if all outputs are the source's; None if they are not, or were not compared."""
     outputs: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """Fidelity metrics by output."""
+
+    @property
+    def busy(self) -> bool:
+        """True if other processes used the machine during most rounds."""
+        return 2 * self.disturbed_rounds > self.rounds
 
     def to_json(self) -> dict[str, object]:
         """Convert to JSON; fields without a value are left out."""
@@ -74,10 +80,6 @@ class MeasurementSummary:
         if self.throughput:
             data["throughput"] = [_without_empty(json_codec.to_json(row)) for row in self.throughput]
         return data
-
-    @staticmethod
-    def from_json(data: Mapping[str, object], schema: int) -> MeasurementSummary:
-        return json_codec.from_json(MeasurementSummary, upgrade_measurement(data, schema))
 
 
 def _without_empty(data: Mapping[str, object]) -> dict[str, object]:

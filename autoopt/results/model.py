@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autoopt import json_codec
+from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.results.measurement import MeasurementSummary
-from autoopt.results.upgrades import Json, upgrade_model
 from autoopt.space import Point
+
+if TYPE_CHECKING:
+    from autoopt.model.session_file import InferenceSession
 
 SOURCE = "source"
 """The chain name of the source model."""
@@ -48,14 +53,29 @@ class ModelResult:
     def is_source(self) -> bool:
         return self.chain == SOURCE
 
+    def session(self, execution_provider: str = "CPUExecutionProvider") -> InferenceSession:
+        """Open the model as it was measured.
+
+        Args:
+            execution_provider: for a model in the store; the package of an exported one knows its own.
+
+        Raises:
+            InputError: the model is not on this machine.
+        """
+        from autoopt.model.session import make_session
+        from autoopt.model.session_file import SESSION_FILE, load
+
+        file = Path(self.path)
+        if not file.is_file():
+            raise InputError(
+                "no such model file", where=self.path or self.chain, remedy="export it with autoopt export"
+            )
+        if (file.parent / SESSION_FILE).is_file():
+            return load(file.parent)
+        return make_session(file, self.session_options, execution_provider, self.measured.threads or 0)
+
     def to_json(self) -> dict[str, object]:
         return {**json_codec.to_json(self), "measured": self.measured.to_json()}
-
-    @staticmethod
-    def from_json(data: Json, schema: int) -> ModelResult:
-        """Read a model of a document with this schema version."""
-        measured = MeasurementSummary.from_json(data.get("measured") or {}, schema)
-        return json_codec.from_json(ModelResult, {**upgrade_model(data, schema), "measured": measured})
 
 
 def values_of(estimates: Mapping[str, Estimate]) -> dict[str, float]:
@@ -84,7 +104,3 @@ class Baseline:
             intervals=self.intervals,
             ratios={name: Estimate.exact(1.0) for name, value in self.metrics.items() if value},
         )
-
-    @staticmethod
-    def from_json(data: Json, schema: int) -> Baseline:
-        return json_codec.from_json(Baseline, upgrade_model(data, schema))

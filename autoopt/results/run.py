@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Final
 
 from autoopt import json_codec
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.results.model import Baseline, ModelResult
-from autoopt.results.upgrades import SCHEMA, Json, schema_of
+from autoopt.results.upgrades import SCHEMA, Json, upgraded
+
+INTERIM: Final = ("running", "interrupted", "cancelled", "failed")
+"""Status of a run that has not finished."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +28,15 @@ class WorkCounts:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run. `status`: `finished`, or a sentence on why there is no best model."""
+    """The result of a run. `status`: `finished`, a sentence on why there is no best model, or one of `INTERIM`."""
 
     run: str
     status: str
     baseline: Baseline = field(default_factory=Baseline)
     best: ModelResult | None = None
     """The best model; None if no model meets the constraints."""
+    best_lossy: ModelResult | None = None
+    """The best lossy model of a run in which only generated inputs judge it; `best` is then a lossless one."""
     pareto: tuple[ModelResult, ...] = ()
     trials: Mapping[str, int] = field(default_factory=dict)
     """Number of trials by outcome; `total`, and the `infeasible` ones among those that are `ok`."""
@@ -43,6 +49,11 @@ class RunResult:
     notes: tuple[str, ...] = ()
     stopped: str = ""
     """The reason why the search ended."""
+    untried: int = 0
+    """Number of trials that failed twice for a reason that may lie outside the model. An identical run is not answered
+    with this result but tries them again."""
+    undecided: str = ""
+    """The reason why measuring did not decide which model is the best; empty if it did."""
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     targets: tuple[TargetResult, ...] = ()
@@ -51,11 +62,18 @@ class RunResult:
     best_single: BestSingleModel | None = None
 
     @property
+    def is_interim(self) -> bool:
+        """True if the run has not finished: this is the best of the trials so far."""
+        return self.status in INTERIM
+
+    @property
     def models(self) -> tuple[ModelResult, ...]:
-        """The source, the best model and the rest of the Pareto front, each candidate once."""
+        """The source, the best model, the best lossy one and the rest of the front, each candidate once."""
         models = [self.baseline.model]
         if self.best is not None and not self.best.is_source:
             models.append(self.best)
+        if self.best_lossy is not None:
+            models.append(self.best_lossy)
         keys = {model.candidate.key for model in models[1:]}
         for model in self.pareto:
             if not model.is_source and model.candidate.key not in keys:
@@ -72,12 +90,15 @@ class RunResult:
             "reused": self.reused,
             "baseline": json_codec.to_json(self.baseline),
             "best": None if self.best is None else self.best.to_json(),
+            "best_lossy": None if self.best_lossy is None else self.best_lossy.to_json(),
             "pareto": [model.to_json() for model in self.pareto],
             "trials": dict(self.trials),
             "pass_runs": asdict(self.pass_runs),
             "evaluations": asdict(self.evaluations),
             "seconds": dict(self.seconds),
             "stopped": self.stopped,
+            "untried": self.untried,
+            "undecided": self.undecided,
             "notes": list(self.notes),
             "objectives": [asdict(objective) for objective in self.objectives],
             "constraints": [_constraint_json(constraint) for constraint in self.constraints],
@@ -94,15 +115,11 @@ class RunResult:
         Raises:
             JsonTypeError: a field has the wrong type.
         """
-        schema, best, single = schema_of(data), data.get("best"), data.get("best_single")
-        models = {
-            "baseline": Baseline.from_json(data.get("baseline") or {}, schema),
-            "best": ModelResult.from_json(best, schema) if best else None,
-            "pareto": [ModelResult.from_json(model, schema) for model in data.get("pareto") or ()],
-            "targets": [TargetResult.from_json(target) for target in data.get("targets") or ()],
-            "best_single": BestSingleModel.from_json(single, schema) if single else None,
-        }
-        return json_codec.from_json(RunResult, {**data, **models})
+        document = dict(upgraded(data))
+        document["targets"] = list(map(TargetResult.from_json, document.get("targets", ())))
+        if document.get("best_single"):
+            document["best_single"] = BestSingleModel.from_json(document["best_single"])
+        return json_codec.from_json(RunResult, document)
 
     def as_reused(self, seconds: float) -> RunResult:
         """Return the same answer for an identical request: everything is reused, nothing was executed."""
@@ -169,10 +186,8 @@ class BestSingleModel:
         }
 
     @staticmethod
-    def from_json(data: Json, schema: int) -> BestSingleModel:
-        value = json_codec.from_json(Estimate, data)
-        targets = {name: ModelResult.from_json(model, schema) for name, model in data["targets"].items()}
-        return BestSingleModel(data["metric"], data["how"], value, targets, data["made_on"])
+    def from_json(data: Json) -> BestSingleModel:
+        return json_codec.from_json(BestSingleModel, {**data, "value": json_codec.from_json(Estimate, data)})
 
 
 def _constraint_json(constraint: Constraint) -> dict[str, object]:

@@ -9,7 +9,7 @@ from autoopt import json_codec
 from autoopt.metrics import Estimate
 from autoopt.results.model import ModelResult
 from autoopt.results.run import RunResult
-from autoopt.results.upgrades import SCHEMA, Json, schema_of
+from autoopt.results.upgrades import SCHEMA, Json, upgraded
 
 OK = "ok"
 """Status of an entry with a best model."""
@@ -132,14 +132,11 @@ class SweepEntry:
     @staticmethod
     def from_json(data: Json) -> SweepEntry:
         """Read an entry of this or an older version."""
-        last_best = data.get("last_best")
-        fields = {
-            **data,
-            "result": RunResult.from_json({**data, "seconds": {}}) if data.get("run") else None,
-            "last_best": ModelResult.from_json(last_best, schema_of(data)) if last_best else None,
-            "compared": EntryComparison.from_json(data.get("compared") or {"verdict": "new"}),
-        }
-        return json_codec.from_json(SweepEntry, fields)
+        document = dict(upgraded(data))
+        document["compared"] = EntryComparison.from_json(document.get("compared") or {"verdict": "new"})
+        if document.get("run"):
+            document["result"] = RunResult.from_json({**document, "seconds": {}})
+        return json_codec.from_json(SweepEntry, document)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class TrialResult:
     executed: int = 0
     """Pass runs and evaluations that this trial executed; 0 means everything was reused."""
     seconds: float = 0.0
+    transient: bool = False
+    """True for a failure whose cause may lie outside the work; an identical run tries again."""
     intermediate: tuple[IntermediateResult, ...] = ()
 
     @property

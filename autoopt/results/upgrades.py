@@ -16,50 +16,59 @@ SCHEMA = 2
 Json: TypeAlias = Mapping[str, Any]
 
 
-def schema_of(document: Json) -> int:
-    """Return the schema version of a document.
+def upgraded(document: Json) -> Json:
+    """Bring the document of a run, of one target or of one model of a sweep to the current schema.
+
+    Documents of newer versions stay as they are: readers ignore their additional fields.
 
     Raises:
-        SystemFailure: a version before the first one. Newer versions are read, without their additional fields.
+        SystemFailure: a version before the first one.
     """
     version = int(document.get("schema", 1))
     if version < 1:
         raise SystemFailure(f"result document with unknown schema {version}", remedy="store the result again")
-    return version
+    if version >= SCHEMA:
+        return document
+    upgrade = {**_without_nulls(document), "schema": SCHEMA}
+    for name in ("baseline", "best", "last_best"):
+        if name in upgrade:
+            upgrade[name] = _model(upgrade[name])
+    upgrade["pareto"] = list(map(_model, upgrade.get("pareto", ())))
+    if "best_single" in upgrade:
+        targets = {name: _model(model) for name, model in upgrade["best_single"]["targets"].items()}
+        upgrade["best_single"] = {**upgrade["best_single"], "targets": targets}
+    return upgrade
 
 
-def upgrade_model(model: Json, schema: int) -> Json:
+def _model(model: Json) -> Json:
     """Upgrade a model: the source, the best one, or one of the Pareto front."""
-    if schema >= SCHEMA:
-        return model
-    metrics = {}
-    for name, value in (model.get("metrics") or {}).items():
-        metrics[name] = value["value"] if isinstance(value, Mapping) else value
-    return {
-        **{name: value for name, value in model.items() if value is not None},
-        "metrics": metrics,
-        "intervals": _estimates(model.get("intervals") or {}, metrics),
-        "ratios": _estimates(model.get("ratios") or {}, {}),
-    }
+    upgrade = _without_nulls(model)
+    metrics = upgrade["metrics"] = dict(upgrade.get("metrics", {}))
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            metrics[name] = value["value"]
+    upgrade["intervals"] = _estimates(upgrade.get("intervals", {}), metrics)
+    upgrade["ratios"] = _estimates(upgrade.get("ratios", {}), {})
+    if "measured" in upgrade:
+        outputs = upgrade["measured"].get("outputs") or {}
+        outputs = {name: _estimates(values, {}) for name, values in outputs.items()}
+        upgrade["measured"] = {**upgrade["measured"], "outputs": outputs}
+    return upgrade
 
 
-def upgrade_measurement(measured: Json, schema: int) -> Json:
-    """Upgrade a measurement summary."""
-    if schema >= SCHEMA:
-        return measured
-    outputs = measured.get("outputs") or {}
-    return {**measured, "outputs": {name: _estimates(metrics, {}) for name, metrics in outputs.items()}}
+def _without_nulls(document: Json) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if value is not None}
 
 
-def _estimates(values: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str, Any]:
+def _estimates(values: Json, metrics: Mapping[str, float]) -> dict[str, Json]:
     """Estimates by name; `metrics` has the values of those that are given as a pair of bounds."""
-    return {name: _estimate(value, metrics.get(name)) for name, value in values.items()}
-
-
-def _estimate(value: Any, middle: float | None) -> Json:  # noqa: ANN401  documents of any age
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, Sequence):
-        low, high = value
-        return {"value": (low + high) / 2 if middle is None else middle, "low": low, "high": high}
-    return {"value": value, "low": value, "high": value}
+    estimates: dict[str, Json] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            estimates[name] = value
+        elif isinstance(value, Sequence):
+            low, high = value
+            estimates[name] = {"value": metrics.get(name, (low + high) / 2), "low": low, "high": high}
+        else:
+            estimates[name] = {"value": value, "low": value, "high": value}
+    return estimates

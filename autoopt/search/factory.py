@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -14,6 +14,7 @@ from autoopt.search.order import Groups, affordable, check_order, nesting, stage
 from autoopt.search.points import total_points
 from autoopt.search.samplers.allocation import ALLOCATIONS, round_robin
 from autoopt.search.samplers.base import CreateSampler, Sampler, SamplerInputs
+from autoopt.search.samplers.grouped import GroupedSampler
 from autoopt.search.samplers.nested import NestedSampler
 from autoopt.search.samplers.per_chain import PerChainSampler
 from autoopt.search.samplers.staged import StagedSampler
@@ -26,7 +27,7 @@ UNTIMED: Final = 10
 """Trials per stage if only time limits the search, which a sampler does not see; the last stage is unlimited."""
 
 
-def create_study(
+def create_study(  # noqa: PLR0913  what a search depends on
     config: SearchConfig,
     chains: Sequence[ChainSpace],
     objectives: Sequence[Objective],
@@ -34,25 +35,46 @@ def create_study(
     cost: Cost | None = None,
     node_objectives: Mapping[str, Sequence[Objective]] | None = None,
     pruned: bool = False,
+    apart: Collection[str] = (),
 ) -> Study:
     """Create the study that `config` describes.
 
     Args:
         config: strategy, sampler, order and budget.
-        chains: the chains to search.
+        chains: at least one.
         objectives: the first has priority.
         cost: tells which candidates are measured already, to choose among equally promising points.
         node_objectives: node id -> objectives of partial chains that end there, where they differ from `objectives`.
         pruned: chains were left out, so the order may name nodes that no chain has.
+        apart: ids of chains that a unified search treats as a search of its own, with half of the trials.
 
     Raises:
         InputError: no chain or no objective, ids that repeat, a prior point outside its chain's space, or an order
             that does not fit the chains.
     """
-    _check(chains, objectives)
+    if not chains:
+        raise InputError("no chain to search", where="search")
+    if not objectives:
+        raise InputError("no objective", where="search")
+    if len({chain.id for chain in chains}) < len(chains):
+        raise InputError("two chains have the same id", where="search")
+    for chain in chains:
+        for point in chain.prior:
+            chain.space.index(point)  # raises if the space does not hold it
     check_order(config.parsed_order(), chains, known_nodes=not pruned)
+    groups = [[chain for chain in chains if (chain.id in apart) == is_apart] for is_apart in (False, True)]
+    if config.strategy == "unified" and all(groups):
+        samplers = [create_sampler(_half(config), group, objectives, cost=cost) for group in groups]
+        return Study(config, chains, objectives, GroupedSampler(groups, samplers))
     sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives)
     return Study(config, chains, objectives, sampler)
+
+
+def _half(config: SearchConfig) -> SearchConfig:
+    """The configuration of a search that gets half of the trials."""
+    if config.trials is None:
+        return config
+    return config.overridden({"trials": max(1, config.trials // 2)})
 
 
 def create_sampler(
@@ -141,16 +163,3 @@ class _ChainSamplers:
         if len(parts) == 1:
             return create(parts[0])
         return PerChainSampler(parts, create, round_robin, budget)
-
-
-def _check(chains: Sequence[ChainSpace], objectives: Sequence[Objective]) -> None:
-    if not chains:
-        raise InputError("no chain to search", where="search")
-    if not objectives:
-        raise InputError("no objective", where="search")
-    ids = {chain.id for chain in chains}
-    if len(ids) < len(chains):
-        raise InputError("two chains have the same id", where="search")
-    for chain in chains:
-        for point in chain.prior:
-            chain.space.index(point)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from autoopt.errors import InputError, did_you_mean
 from autoopt.search.trial import ChainSpace
-from autoopt.spec.order import Group, Order
+from autoopt.spec.order import Order
 
 Groups: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -67,7 +67,11 @@ def stages(order: Order, chain: ChainSpace) -> tuple[Stage, ...]:
     if not nodes_of:
         return (Stage(chain.nodes),)
     nodes_of[max(nodes_of)].extend(waiting)
-    return tuple(_stage(order.groups[index], nodes) for index, nodes in nodes_of.items())
+    stage_list = []
+    for index, nodes in nodes_of.items():
+        inner = _nest(order.groups[index].levels, nodes)
+        stage_list.append(Stage(tuple(nodes), inner if len(inner) > 1 else ()))
+    return tuple(stage_list)
 
 
 def nesting(order: Order, chain: ChainSpace) -> Groups:
@@ -87,15 +91,6 @@ def affordable(stage_list: Sequence[Stage], chain: ChainSpace, trials: int) -> t
             break
         merged[-2:] = [Stage((*merged[-2].nodes, *merged[-1].nodes))]
     return tuple(merged)
-
-
-def _stage(group: Group, nodes: Sequence[str]) -> Stage:
-    inner: Groups = ()
-    if len(group.levels) > 1:
-        inner = _nest(group.levels, nodes)
-    if len(inner) < 2:
-        inner = ()
-    return Stage(tuple(nodes), inner)
 
 
 def _nest(levels: Sequence[Sequence[str]], nodes: Sequence[str]) -> Groups:

@@ -44,10 +44,7 @@ class StepwiseStudy:
 
     def suggest(self) -> Proposal | None:
         """Return the next point to try; None if the search is over (`finished` says why) or waits for a report."""
-        proposals = self._study.ask(1)
-        if not proposals:
-            return None
-        return proposals[0]
+        return next(iter(self._study.ask()), None)
 
     def report(
         self,
@@ -59,11 +56,7 @@ class StepwiseStudy:
     ) -> None:
         """Record the result of a suggested point; without `values` it counts as failed.
 
-        Args:
-            proposal: the suggested point.
-            values: metrics by name.
-            violation: by how much the worst constraint is broken; <= 0 is feasible.
-            failed: there is no result.
+        The fields of the result are those of `Feedback`.
 
         Raises:
             ValueError: the point was never suggested, or has a result already.

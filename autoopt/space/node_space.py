@@ -28,6 +28,21 @@ MAX_GROUP: Final = 200_000
 """Most points of one group of parameters, or of passes, that depend on each other."""
 
 
+def unravel(index: int, sizes: Sequence[int]) -> list[int]:
+    """Split an index into one index per size, the last varying fastest, as `numpy.unravel_index` does.
+
+    Raises:
+        IndexError: not below the product of the sizes.
+    """
+    if not 0 <= index < math.prod(sizes):
+        raise IndexError(index)
+    indexes: list[int] = []
+    for size in reversed(sizes):
+        index, within = divmod(index, size)
+        indexes.append(within)
+    return indexes[::-1]
+
+
 @dataclass(frozen=True)
 class NodeSpace:
     """The space of one pass node.
@@ -51,11 +66,9 @@ class NodeSpace:
 
     def __getitem__(self, index: int) -> NodePoint:
         """The point with that index in `0..count - 1`; the first parameters vary slowest."""
-        if not 0 <= index < self.count:
-            raise IndexError(index)
         point: NodePoint = {}
-        for group in reversed(self._groups):
-            index, within = divmod(index, len(group))
+        indexes = unravel(index, list(map(len, self._groups)))
+        for group, within in zip(self._groups, indexes, strict=True):
             point.update(group[within])
         return {name: point[name] for name in self.order if name in point}
 
@@ -65,7 +78,7 @@ class NodeSpace:
         Raises:
             InputError: not a point of this space.
         """
-        index, matched = 0, 0
+        index = matched = 0
         for names, positions in self._positions:
             part: NodePoint = {}
             for name, value in point.items():
@@ -143,12 +156,12 @@ class NodeSpace:
                 if parent not in names:
                     raise InputError(f"parameter {name!r} depends on {parent!r}, which does not exist")
         ordered: dict[str, None] = {}
-        for name in (*self.search, *self.defaults):
+        for name in (*self.search, *self._parents):
             self._append_after_parents(name, ordered, ())
-        return tuple(name for name in ordered if name in self.search or name in self._parents)
+        return tuple(ordered)
 
     def _append_after_parents(self, name: str, ordered: dict[str, None], path: tuple[str, ...]) -> None:
-        if name in ordered:
+        if name in ordered or (name not in self.search and name not in self._parents):
             return
         if name in path:
             cycle = " -> ".join([*path[path.index(name) :], name])

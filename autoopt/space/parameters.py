@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from autoopt.json_codec import JsonObject, JsonValue
 
 Value: TypeAlias = JsonValue
 T = TypeVar("T")
+
+Support: TypeAlias = Mapping[Any, T]
+"""Values by the parents' values: a tuple, or one value if there is one parent."""
 
 MAX_VALUES: Final = 10_000
 """Most values of one parameter."""
@@ -93,95 +95,76 @@ class Boolean(Categorical):
         return "Boolean()"
 
 
-@dataclass(frozen=True)
-class Integer(SearchParameter):
+class Integer(Categorical):
     """`low, low + step, ...` up to `high` inclusive; with `log`, each value is `step` (default 2) times the last."""
 
-    low: int
-    high: int
-    step: int | None = None
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        if self.low > self.high:
-            raise ValueError(f"low {self.low} is above high {self.high}")
-        if self._step < self._default_step:
-            raise ValueError(f"step must be at least {self._default_step}")
-        if self.log and self.low < 1:
+    def __init__(self, low: int, high: int, step: int | None = None, log: bool = False) -> None:
+        smallest_step = 1 + log
+        if step is None:
+            step = smallest_step
+        if low > high:
+            raise ValueError(f"low {low} is above high {high}")
+        if step < smallest_step:
+            raise ValueError(f"step must be at least {smallest_step}")
+        if log and low < 1:
             raise ValueError("log needs low >= 1")
-        if not self.log and (self.high - self.low) // self._step >= MAX_VALUES:
+        if not log and (high - low) // step >= MAX_VALUES:
             raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
-
-    @property
-    def _default_step(self) -> int:
-        return 2 if self.log else 1
-
-    @property
-    def _step(self) -> int:
-        return self._default_step if self.step is None else self.step
-
-    def values(self) -> tuple[Value, ...]:
-        if not self.log:
-            return tuple(range(self.low, self.high + 1, self._step))
-        values = [self.low]
-        while values[-1] * self._step <= self.high:
-            values.append(values[-1] * self._step)
-        return tuple(values)
+        values = [low]
+        while log and values[-1] * step <= high:
+            values.append(values[-1] * step)
+        if not log:
+            values += range(low + step, high + 1, step)
+        super().__init__(values)
 
 
-@dataclass(frozen=True)
-class Float(SearchParameter):
+class Float(Categorical):
     """Evenly spaced values from `low` to `high`: by `step`, or `count` of them (geometric with `log`)."""
 
-    low: float
-    high: float
-    step: float | None = None
-    count: int | None = None
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low > self.high:
-            raise ValueError(f"low {self.low} and high {self.high} must be finite and in order")
-        if self.log and self.low <= 0:
+    def __init__(
+        self, low: float, high: float, step: float | None = None, count: int | None = None, log: bool = False
+    ) -> None:
+        if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+            raise ValueError(f"low {low} and high {high} must be finite and in order")
+        if log and low <= 0:
             raise ValueError("log needs low > 0")
-        if self.step is not None and self.count is None:
-            self._check_step(self.step)
-        elif self.count is not None and self.step is None:
-            self._check_count(self.count)
+        if step is not None and count is None:
+            if not math.isfinite(step) or step <= 0 or log:
+                raise ValueError("step must be above 0 and finite, and goes without log (use count)")
+            super().__init__(_stepped(float(low), float(high), step))
+        elif count is not None and step is None:
+            super().__init__(_divided(float(low), float(high), count, log))
         else:
             raise ValueError("needs exactly one of step or count")
 
-    def _check_step(self, step: float) -> None:
-        if not math.isfinite(step) or step <= 0 or self.log:
-            raise ValueError("step must be above 0 and finite, and goes without log (use count)")
-        if (self.high - self.low) / step > MAX_VALUES:
-            raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
 
-    def _check_count(self, count: int) -> None:
-        if count < 1 or (count == 1 and self.high > self.low):
-            raise ValueError("count must be at least 2")
-        if count > MAX_VALUES:
-            raise ValueError(f"more than {MAX_VALUES} values; give a smaller count")
+def _stepped(low: float, high: float, step: float) -> list[float]:
+    if (high - low) / step > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
+    # A float division can fall just short of a whole number of steps.
+    steps = math.floor((high - low) / step + 1e-9)
+    return [_rounded(low + index * step, low, high) for index in range(steps + 1)]
 
-    def values(self) -> tuple[Value, ...]:
-        low, high = float(self.low), float(self.high)
-        if self.step is not None:
-            # A float division can fall just short of a whole number of steps.
-            steps = math.floor((high - low) / self.step + 1e-9)
-            return tuple(dict.fromkeys(self._rounded(low + index * self.step) for index in range(steps + 1)))
-        values = [low]
-        intervals = cast(int, self.count) - 1
-        for index in range(1, intervals):
-            share = index / intervals
-            if self.log:
-                values.append(self._rounded(math.exp(math.log(low) + (math.log(high) - math.log(low)) * share)))
-            else:
-                values.append(self._rounded(low * (1 - share) + high * share))
-        return tuple(dict.fromkeys((*values, high)))
 
-    def _rounded(self, value: float) -> float:
-        """Round to 12 digits, so that 0.1 + 2 * 0.1 reads 0.3; never beyond the bounds."""
-        return min(float(self.high), max(float(self.low), float(f"{value:.12g}")))
+def _divided(low: float, high: float, count: int, log: bool) -> list[float]:
+    if count < 1 or (count == 1 and high > low):
+        raise ValueError("count must be at least 2")
+    if count > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values; give a smaller count")
+    values = [low]
+    for index in range(1, count - 1):
+        share = index / (count - 1)
+        if log:
+            value = math.exp(math.log(low) + (math.log(high) - math.log(low)) * share)
+        else:
+            value = low * (1 - share) + high * share
+        values.append(_rounded(value, low, high))
+    return [*values, high]
+
+
+def _rounded(value: float, low: float, high: float) -> float:
+    """Round to 12 digits, so that 0.1 + 2 * 0.1 reads 0.3; never beyond the bounds."""
+    return min(high, max(low, float(f"{value:.12g}")))
 
 
 def value_key(value: object) -> Hashable:
@@ -203,7 +186,7 @@ def same(a: object, b: object) -> bool:
 class ByParents(Generic[T]):
     """A choice by the values of one or several parent parameters of the same pass."""
 
-    def __init__(self, parents: str | Sequence[str], support: Mapping[Any, T], default: T) -> None:
+    def __init__(self, parents: str | Sequence[str], support: Support[T], default: T) -> None:
         if isinstance(parents, str):
             parents = (parents,)
         self.parents = tuple(parents)
@@ -243,7 +226,7 @@ class Conditional(ByParents[Branch], SearchParameter):
     given.
     """
 
-    def __init__(self, parents: str | Sequence[str], support: Mapping[Any, Branch], default: Branch = INVALID) -> None:
+    def __init__(self, parents: str | Sequence[str], support: Support[Branch], default: Branch = INVALID) -> None:
         super().__init__(parents, support, default)
 
     @property
@@ -301,7 +284,7 @@ class Conditional(ByParents[Branch], SearchParameter):
 class ConditionalDefault(ByParents[Value]):
     """A default that depends on the values of `parents`; `default` for combinations that `support` does not list."""
 
-    def __init__(self, parents: str | Sequence[str], support: Mapping[Any, Value], default: Value = None) -> None:
+    def __init__(self, parents: str | Sequence[str], support: Support[Value], default: Value = None) -> None:
         super().__init__(parents, support, default)
 
 
@@ -331,27 +314,23 @@ def definition_to_json(definition: Definition) -> dict[str, JsonValue]:
 
 def definition_from_json(data: JsonObject) -> Definition:
     """Read what `definition_to_json` wrote; numeric ranges come back as `Categorical` of the same values."""
-    kind = data["kind"]
-    if kind in ("Conditional", "ConditionalDefault"):
-        parents, support, default = _read_cases(data)
-        by_parents = Conditional if kind == "Conditional" else ConditionalDefault
-        return by_parents(parents, support, default)
-    if kind == "Categorical":
-        return Categorical(data["values"])
-    if kind == "value":
-        return data["value"]
-    if kind == "Boolean":
-        return Boolean()
-    return INVALID if kind == "INVALID" else IGNORED
-
-
-def _read_cases(data: JsonObject) -> tuple[Sequence[str], dict[Hashable, Any], Any]:
-    """Parents, branches by the parents' values, and the default branch."""
-    support: dict[Hashable, Any] = {}
-    for values, branch in cast(Sequence[tuple[JsonValue, JsonObject]], data["cases"]):
-        support[_as_tuples(values)] = definition_from_json(branch)
-    parents, default = cast(Sequence[str], data["parents"]), cast(JsonObject, data["default"])
-    return parents, support, definition_from_json(default)
+    match data["kind"]:
+        case "Conditional" | "ConditionalDefault" as kind:
+            by_parents = Conditional if kind == "Conditional" else ConditionalDefault
+            support: dict[Hashable, Any] = {}
+            for values, branch in cast(Sequence[tuple[JsonValue, JsonObject]], data["cases"]):
+                support[_as_tuples(values)] = definition_from_json(branch)
+            default: Any = definition_from_json(cast(JsonObject, data["default"]))
+            return by_parents(cast(Sequence[str], data["parents"]), support, default)
+        case "Categorical":
+            return Categorical(data["values"])
+        case "Boolean":
+            return Boolean()
+        case "INVALID":
+            return INVALID
+        case "IGNORED":
+            return IGNORED
+    return data["value"]
 
 
 def _as_tuples(value: JsonValue) -> Hashable:

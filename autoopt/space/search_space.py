@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from random import Random
 from typing import TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.space.node_space import MAX_GROUP, NodePoint, NodeSpace
+from autoopt.space.node_space import MAX_GROUP, NodePoint, NodeSpace, unravel
 from autoopt.space.parameters import Value, same
 
 Point: TypeAlias = dict[str, NodePoint]
@@ -19,7 +20,7 @@ Point: TypeAlias = dict[str, NodePoint]
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The space of a chain: the product of its nodes' spaces, less the `cuts`.
+    """The product of the spaces of a chain's nodes, less the `cuts`.
 
     A cut is a partial assignment `{node id: {parameter: value}}`; points that match it are invalid.
     """
@@ -34,19 +35,14 @@ class SearchSpace:
 
     def __getitem__(self, index: int) -> Point:
         """The point with that index in `0..count - 1`; nodes without search parameters are omitted."""
-        if not 0 <= index < self.count:
-            raise IndexError(index)
-        parts: list[Point] = []
-        for block in reversed(self._blocks):
-            index, within = divmod(index, block.count)
-            parts.append(block[within])
         point: Point = {}
-        for part in reversed(parts):
-            point.update(part)
+        indexes = unravel(index, [block.count for block in self._blocks])
+        for block, within in zip(self._blocks, indexes, strict=True):
+            point.update(block[within])
         return point
 
     def index(self, point: Mapping[str, Mapping[str, Value]]) -> int:
-        """The reverse of `[]`: the position of a point in the order of points.
+        """The reverse of `[]`.
 
         Raises:
             InputError: the point is not in this space.
@@ -98,17 +94,28 @@ class SearchSpace:
 
         A block spans neighbouring nodes, which keeps the order of points the same as without cuts.
         """
+        nodes = tuple(self.nodes.items())
         position = {node: index for index, node in enumerate(self.nodes)}
-        spans = [_Span(index, index, ()) for index in position.values()]
+        cuts_from: list[list[Point]] = [[] for _ in nodes]
+        last_of_span = list(range(len(nodes)))
         for cut in self.cuts:
             touched = [node for node, values in cut.items() if values]
             if not set(touched) <= set(position):
                 continue  # matches no point of this chain
             # A cut without values matches every point, so it spans the whole chain.
-            indexes = [position[node] for node in touched] or [0, len(position) - 1]
-            spans = _merge(spans, _Span(min(indexes), max(indexes), (cut,)))
-        nodes = tuple(self.nodes.items())
-        return tuple(_Block.of(nodes[span.first : span.last + 1], span.cuts) for span in spans)
+            indexes = [position[node] for node in touched] or [0, len(nodes) - 1]
+            first = min(indexes)
+            cuts_from[first].append(cut)
+            last_of_span[first] = max(last_of_span[first], *indexes)
+        blocks: list[_Block] = []
+        first = last = 0
+        for index in range(len(nodes)):
+            last = max(last, last_of_span[index])
+            if index == last:  # no cut reaches beyond this node
+                cuts = tuple(chain.from_iterable(cuts_from[first : index + 1]))
+                blocks.append(_Block.of(nodes[first : index + 1], cuts))
+                first = last = index + 1
+        return tuple(blocks)
 
 
 def matches(point: Mapping[str, Mapping[str, Value]], cut: Mapping[str, Mapping[str, Value]]) -> bool:
@@ -118,32 +125,6 @@ def matches(point: Mapping[str, Mapping[str, Value]], cut: Mapping[str, Mapping[
             if node not in point or name not in point[node] or not same(point[node][name], value):
                 return False
     return True
-
-
-@dataclass(frozen=True)
-class _Span:
-    """Positions of neighbouring nodes, `first` to `last`, and the cuts within."""
-
-    first: int
-    last: int
-    cuts: tuple[Point, ...]
-
-    def overlaps(self, other: _Span) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
-    def union(self, other: _Span) -> _Span:
-        return _Span(min(self.first, other.first), max(self.last, other.last), (*self.cuts, *other.cuts))
-
-
-def _merge(spans: Sequence[_Span], added: _Span) -> list[_Span]:
-    """Unite a span with those that it overlaps, in order of position."""
-    separate = []
-    for span in spans:
-        if span.overlaps(added):
-            added = added.union(span)
-        else:
-            separate.append(span)
-    return sorted([*separate, added], key=lambda span: span.first)
 
 
 @dataclass(frozen=True)
@@ -184,11 +165,13 @@ class _Block:
 
     def raw_point(self, index: int) -> Point:
         """The point at a raw index; nodes without search parameters are omitted."""
-        parts: list[tuple[str, NodePoint]] = []
-        for node, space in reversed(self.nodes):
-            index, within = divmod(index, space.count)
-            parts.append((node, space[within]))
-        return {node: point for node, point in reversed(parts) if point}
+        point: Point = {}
+        indexes = unravel(index, [space.count for _, space in self.nodes])
+        for (node, space), within in zip(self.nodes, indexes, strict=True):
+            part = space[within]
+            if part:
+                point[node] = part
+        return point
 
     def __getitem__(self, index: int) -> Point:
         if self.valid is not None:

@@ -33,24 +33,16 @@ class Dag:
         params: str | Mapping[str, object] | None = None,
         **fixed: object,
     ) -> Dag:
-        """Add a node.
+        """Add a node with a pass, by default the one of its name.
 
-        Args:
-            node: the node id.
-            pass_name: the pass; the node id by default.
-            params: as in dag.yaml, also `"search"`.
-            fixed: parameters by name.
+        `params` is as in dag.yaml, also `"search"`; `fixed` are further parameters by name.
         """
-        if not isinstance(params, str):
-            settings = {**(params or {}), **fixed}
-            self._passes[node] = {
-                "pass": pass_name or node,
-                "params": {name: _setting(value) for name, value in settings.items()},
-            }
-        elif fixed:
+        if isinstance(params, str) and fixed:
             raise TypeError(f"params={params!r} covers all parameters; remove {', '.join(fixed)}")
-        else:
-            self._passes[node] = {"pass": pass_name or node, "params": params}
+        settings: object = params
+        if not isinstance(params, str):
+            settings = {name: _setting(value) for name, value in {**(params or {}), **fixed}.items()}
+        self._passes[node] = {"pass": pass_name or node, "params": settings}
         return self
 
     def chain(self, *nodes: str) -> Dag:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
@@ -15,10 +15,10 @@ from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written
 from autoopt.spec.graph import Chains, GraphKind, Stages, mentions, read_chains, read_edges, read_stages
 from autoopt.spec.nodes import PassNode
-from autoopt.spec.objectives import ConstraintSpec, Objectives, check_metric
+from autoopt.spec.objectives import CHECKS_METRICS, ConstraintSpec, Objectives, ObjectiveSpec, check_metric
 from autoopt.spec.priors import PreferSpec, PriorSpec
 from autoopt.spec.search import SearchSpec
-from autoopt.spec.source import FieldError, Place, below
+from autoopt.spec.source import FieldError, FieldErrors, Place, below
 from autoopt.spec.strict_model import Name, StrictModel, check_name
 from autoopt.spec.targets import HostSpec, TargetSpec
 
@@ -130,35 +130,41 @@ class DagSpec(FileModel):
         self._check_mentions()
         return self
 
+    @classmethod
+    def context(cls, value: Mapping[str, object]) -> object:
+        """Metrics are checked one by one unless a script may define more."""
+        return {CHECKS_METRICS: value.get("user_script") is None}
+
     def _check_targets(self) -> None:
         if self.target is not None and self.targets:
             raise FieldError("target and targets exclude each other", place=("targets",), remedy="remove one of them")
         names: list[str] = []
         for index, target in enumerate(self.targets):
             with below("targets", index):
-                if target.name in (".", ".."):
-                    raise FieldError(f"cannot be named {target.name!r}", remedy="a folder is named after it")
                 if target.name in names:
                     raise FieldError(f"is named {target.name!r} like another target", remedy="give each a name")
             names.append(target.name)
 
     def _check_metrics(self) -> None:
-        for index, objective in enumerate(self.objectives):
-            with below("objectives", index, "metric"):
-                check_metric(objective.metric)
-        for index, constraint in enumerate(self.constraints or ()):
-            with below("constraints", index, "metric"):
-                check_metric(constraint.metric)
+        sections: dict[Place, Sequence[ObjectiveSpec | ConstraintSpec]] = {
+            ("objectives",): self.objectives,
+            ("constraints",): self.constraints or (),
+        }
         for node, spec in self.passes.items():
-            for index, objective in enumerate(spec.objectives or ()):
-                with below("passes", node, "objectives", index, "metric"):
-                    check_metric(objective.metric)
+            sections["passes", node, "objectives"] = spec.objectives or ()
+        for place, section in sections.items():
+            for index, item in enumerate(section):
+                with below(*place, index, "metric"):
+                    check_metric(item.metric)
 
     def _check_mentions(self) -> None:
+        unknown: list[FieldError] = []
         for node, place in self._mentions():
             if node not in self.passes:
                 hint = did_you_mean(node, self.passes) or f"known: {', '.join(self.passes)}"
-                raise FieldError(f"unknown node {node!r}", place=place, remedy=hint)
+                unknown.append(FieldError(f"unknown node {node!r}", place=place, remedy=hint))
+        if unknown:
+            raise FieldErrors(unknown)
         used = {node for node, _ in self._graph_mentions()}
         for node in self.passes:
             if node not in used:
@@ -219,7 +225,7 @@ class DagSpec(FileModel):
 
     def data_json(self, which: str) -> JsonValue:
         """Return the data config of `evaluation`, `calibration` or `latency`, paths absolute; None if not given."""
-        return self.data.resolved(which, self._source.folder, self._data_root)
+        return self.data.resolved(which, self._source.folder, self._data_root, self.script_path)
 
     def check_files(self, *, model: bool = True, data: bool = True) -> None:
         """Check that the files named here exist; `model` and `data` tell whether to check those too.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
+from autoopt.data.components import BUILT_IN
+from autoopt.data.config import DataConfig, resolve_path
 from autoopt.errors import InputError
 from autoopt.spec.source import FieldError, Place, below
 from autoopt.spec.strict_model import StrictModel
@@ -48,19 +51,21 @@ class DataSpec(StrictModel):
         _check_config(value)
         return value
 
-    def resolved(self, which: str, folder: Path, root: str | None = None) -> JsonValue:
+    def resolved(self, which: str, folder: Path, root: str | None = None, script: str | None = None) -> JsonValue:
         """Return a config as JSON with absolute paths; None if not given.
 
-        Relative paths start from `root` (a folder or URL), else from `folder`.
+        Relative paths start from `root` (a folder or URL), else from `folder`. A config with components that are not
+        built in finds them in `script`, unless it names a script of its own.
         """
         value: str | dict[str, JsonValue] | None = getattr(self, which)
         if value is None:
             return None
         if isinstance(value, str):
             return resolve_path(root or folder, value)
-        from autoopt.data.config import DataConfig
-
-        config = DataConfig.parse(value).resolved(root or folder, scripts=folder)
+        config = DataConfig.parse(value)
+        if config.user_script is None and any(part.type not in BUILT_IN[kind] for kind, part in config.components()):
+            config = replace(config, user_script=script)
+        config = config.resolved(root or folder, scripts=folder)
         return cast(JsonValue, config.to_json())
 
     def paths(self) -> Iterator[tuple[Place, str]]:
@@ -70,25 +75,12 @@ class DataSpec(StrictModel):
             if isinstance(value, str):
                 yield (which,), value
             elif value is not None:
-                from autoopt.data.config import DataConfig
-
                 for path in DataConfig.parse(value).paths():
                     yield (which,), path
 
 
-def resolve_path(folder: Path | str, text: str) -> str:
-    """Return `text` as an absolute path; relative ones start from `folder`, a path or URL. URLs stay as they are."""
-    if "://" in text:
-        return text
-    if "://" in str(folder) and not text.startswith("/"):
-        return f"{str(folder).rstrip('/')}/{text}"
-    return str(Path(folder).joinpath(Path(text).expanduser()).absolute())
-
-
 def _check_config(value: object) -> None:
     if isinstance(value, dict):
-        from autoopt.data.config import DataConfig  # late: most files name a path
-
         try:
             DataConfig.parse(value)
         except InputError as error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, Union
+from typing import Final, TypeAlias, TypeVar, Union
 
 from autoopt.errors import ConfigError
 from autoopt.spec.source import FieldError, Place, Source, dotted
 
 Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007  recursive
+T = TypeVar("T")
 Container: TypeAlias = list[Json] | dict[str, Json]
 
 MAX_DEPTH: Final = 32
@@ -72,6 +73,11 @@ class Builder:
         self._items = 0
 
     @property
+    def place(self) -> Place:
+        """Place of the innermost mapping or list."""
+        return self._open[-1][1] if self._open else ()
+
+    @property
     def wants_key(self) -> bool:
         """True if the next scalar is a key."""
         return bool(self._open) and isinstance(self._open[-1][0], dict) and self._keys[-1] is None
@@ -82,12 +88,12 @@ class Builder:
 
     def key(self, text: str, line: int) -> None:
         """Add a key of the innermost mapping."""
-        container, place = self._open[-1]
+        place = self.place
         try:
             check_text(text)
         except FieldError as error:
             raise self.fail(f"a key {error.reason}", line, place, error.remedy) from None
-        if text in container:
+        if text in self._open[-1][0]:
             first = self.lines[(*place, text)]
             raise self.fail(f"duplicate key {text!r} (first in line {first})", line, place, "keep one of them")
         self._keys[-1] = text
@@ -96,7 +102,7 @@ class Builder:
     def begin(self, container: Container, line: int) -> None:
         """Begin a mapping or a list."""
         if self.wants_key:
-            raise self.fail("a key must be text", line, self._open[-1][1])
+            raise self.fail("a key must be text", line, self.place)
         if len(self._open) >= MAX_DEPTH:
             raise self.fail(f"is nested deeper than {MAX_DEPTH} levels", line)
         place = self._next_place()
@@ -109,10 +115,10 @@ class Builder:
         self._open.pop()
         self._keys.pop()
 
-    def scalar(self, parse: Callable[[str], Json], text: str, line: int) -> None:
-        """Add a value, parsed from its text."""
+    def scalar(self, parse: Callable[[T], Json], value: T, line: int) -> None:
+        """Add a value after `parse`, which raises `FieldError`."""
         try:
-            self._add(parse(text), line)
+            self._add(parse(value), line)
         except FieldError as error:
             raise self.fail(error.reason, line, self._next_place(), error.remedy) from None
 

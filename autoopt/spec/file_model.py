@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Self, TypeAlias
 
 from pydantic import PrivateAttr, ValidationError
 
-from autoopt.errors import ConfigError
-from autoopt.spec.data import resolve_path
-from autoopt.spec.document import Document
+from autoopt.data.config import resolve_path
+from autoopt.errors import ConfigError, joined
+from autoopt.spec.document import Document, Json
 from autoopt.spec.reader import read_document
-from autoopt.spec.source import Place, Source
+from autoopt.spec.source import FieldError, Place, Source
 from autoopt.spec.strict_model import StrictModel
-from autoopt.spec.validation import first_error
+from autoopt.spec.validation import is_consequence, problems_of
 
 Written: TypeAlias = str | Path | Mapping[str, object] | Document
 """A YAML or JSON file, a mapping, or a document."""
+
+
+MISSING = object()
+MAX_ATTEMPTS = 30
+"""Times that a file is validated to find all of its mistakes."""
+GRAPH = ("name", "passes", "chains", "stages", "edges", "models")
+"""Fields without which nothing else can be checked."""
 
 
 class FileModel(StrictModel):
@@ -31,7 +39,7 @@ class FileModel(StrictModel):
         """Read and validate a file or a mapping.
 
         Raises:
-            ConfigError: the first mistake, as `file:line: field: reason`.
+            ConfigError: the first mistake, as `file:line: field: reason`, with all others.
         """
         if isinstance(given, cls):
             return given
@@ -41,11 +49,36 @@ class FileModel(StrictModel):
         if not isinstance(document.value, dict):
             raise document.source.error((), "must be a mapping of fields", f"start with {cls.keys()[0]}:")
         try:
-            model = cls.model_validate(document.value)
+            model = cls.model_validate(document.value, context=cls.context(document.value))
         except ValidationError as error:
-            raise first_error(error, document.source) from None
+            raise joined(list(cls._mistakes(document, error))) from None
         model._source = document.source
         return model
+
+    @classmethod
+    def context(cls, value: Mapping[str, object]) -> object:
+        """What the validators of single fields need to know of the whole file."""
+        return None
+
+    @classmethod
+    def _mistakes(cls, document: Document, error: ValidationError) -> Iterator[ConfigError]:
+        """Yield all mistakes: without the wrong fields, the rest is validated again, until no new mistake appears."""
+        value = deepcopy(document.value)
+        assert isinstance(value, dict)
+        for attempt in range(MAX_ATTEMPTS):
+            problems = problems_of(error)
+            for problem in problems:
+                if not attempt or not is_consequence(problem):
+                    yield document.source.error(problem.place, problem.reason, problem.remedy)
+            removed = [_remove(value, problem) for problem in problems]
+            if not any(removed):
+                return
+            try:
+                cls.model_validate(value, context=cls.context(value))
+            except ValidationError as next_error:
+                error = next_error
+            else:
+                return
 
     @property
     def source(self) -> Source:
@@ -76,3 +109,23 @@ class FileModel(StrictModel):
         copy = self.model_copy()
         copy._data_root = root
         return copy
+
+
+def _remove(value: dict[str, Json], problem: FieldError) -> bool:
+    """Remove the wrong field, or its whole section if an item of a list is wrong; false if that cannot be."""
+    place = problem.place
+    if not place or (place[0] in GRAPH and (len(place) == 1 or is_consequence(problem))):
+        return False
+    if isinstance(place[-1], int) or is_consequence(problem):
+        if place[0] in GRAPH:
+            return False
+        place = place[:1]
+    holder: Json = value
+    for part in place[:-1]:
+        if isinstance(holder, dict) and part in holder:
+            holder = holder[str(part)]
+        elif isinstance(holder, list) and isinstance(part, int) and part < len(holder):
+            holder = holder[part]
+        else:
+            return False
+    return isinstance(holder, dict) and holder.pop(str(place[-1]), MISSING) is not MISSING

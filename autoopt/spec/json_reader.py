@@ -6,7 +6,7 @@ import json
 import re
 from typing import Final
 
-from autoopt.spec.document import MAX_DEPTH, Builder, Json, check_number, check_text, parse_integer
+from autoopt.spec.document import Builder, Json, check_number, check_text, parse_integer
 from autoopt.spec.source import Place
 
 _TOKEN: Final = re.compile(r'\n|"(?:\\.|[^"\\])*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -41,20 +41,10 @@ def read_json(text: str, file: str) -> tuple[Json, dict[Place, int]]:
 
 
 def _check_syntax(text: str, build: Builder) -> None:
-    # Before the standard reader, because that one recurses.
-    depth = 0
-    line = 1
-    for token in _TOKEN.findall(text):
-        if token == "\n":
-            line += 1
-        elif token in ("{", "["):
-            depth += 1
-        elif token in ("}", "]"):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise build.fail(f"is nested deeper than {MAX_DEPTH} levels", line)
     try:
         json.loads(text, parse_int=str, parse_constant=_refuse_constant)
+    except RecursionError:
+        pass  # the builder refuses such a depth, and names its line
     except json.JSONDecodeError as error:
         raise build.fail(f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]}", error.lineno) from error
     except ValueError as error:

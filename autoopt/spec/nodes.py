@@ -1,20 +1,53 @@
-"""A node of the pass graph: a pass and its parameters (`passes:`)."""
+"""A node of the pass graph: a pass and its parameters (`passes:`).
+
+A parameter is fixed, searched (a list, a range, the pass's own values), or the default.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, cast
 
 from pydantic import Field, JsonValue, field_validator
 
+from autoopt.errors import did_you_mean
+from autoopt.space import Categorical, Float, Integer, SearchParameter, Value
 from autoopt.spec.objectives import Objectives
-from autoopt.spec.pass_settings import Setting, read_setting
 from autoopt.spec.source import FieldError, below
 from autoopt.spec.strict_model import StrictModel
 from autoopt.spec.targets import HostSpec
 
 Params: TypeAlias = Literal["all", "none"]
+_RANGE_FIELDS: Final = ("low", "high", "step", "count", "log")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """One value; not searched."""
+
+    value: Value
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Searched over these values."""
+
+    values: SearchParameter
+
+
+@dataclass(frozen=True)
+class OwnSearch:
+    """Searched over the pass's own values."""
+
+
+@dataclass(frozen=True)
+class OwnDefault:
+    """The pass's default."""
+
+
+Setting: TypeAlias = Fixed | Searched | OwnSearch | OwnDefault
 
 
 class PassNode(StrictModel):
@@ -58,3 +91,68 @@ class PassNode(StrictModel):
         if isinstance(self.params, str):
             return self.params == "search"
         return (self.search or default) == "all"
+
+
+def read_setting(value: object) -> Setting:
+    """Read a JSON value as a setting.
+
+    Raises:
+        FieldError: a malformed search.
+    """
+    if value == "search":
+        return OwnSearch()
+    if value == "default":
+        return OwnDefault()
+    if isinstance(value, Mapping) and set(value) == {"search"}:
+        with below("search"):
+            return Searched(_read_search(value["search"]))
+    return Fixed(cast(Value, value))
+
+
+def _read_search(value: object) -> SearchParameter:
+    if isinstance(value, list):
+        if not value:
+            raise FieldError("needs at least one value")
+        return Categorical(value)
+    if not isinstance(value, Mapping):
+        raise FieldError("must be a list of values or {low, high, step}", remedy="write [value, ...]")
+    for key in value:
+        if key not in _RANGE_FIELDS:
+            hint = did_you_mean(key, _RANGE_FIELDS) or f"known: {', '.join(_RANGE_FIELDS)}"
+            raise FieldError("unknown field", place=(key,), remedy=hint)
+    for key in ("low", "high"):
+        if key not in value:
+            raise FieldError("is required", place=(key,))
+    return _read_range(value)
+
+
+def _read_range(value: Mapping[str, object]) -> SearchParameter:
+    """Read a range: of whole numbers if all its numbers are whole and it has no `count`."""
+    log = value.get("log", False)
+    if not isinstance(log, bool):
+        raise FieldError(f"must be true or false, not {log!r}", place=("log",))
+    integers, numbers = _read_numbers(value)
+    count = integers.get("count")
+    if "count" in numbers and count is None:
+        raise FieldError("must be a whole number", place=("count",))
+    try:
+        if count is None and len(integers) == len(numbers):
+            return Integer(integers["low"], integers["high"], step=integers.get("step"), log=log)
+        return Float(numbers["low"], numbers["high"], step=numbers.get("step"), count=count, log=log)
+    except ValueError as error:
+        raise FieldError(str(error)) from error
+
+
+def _read_numbers(value: Mapping[str, object]) -> tuple[dict[str, int], dict[str, float]]:
+    """Read the numbers of a range: the whole ones, and all."""
+    integers: dict[str, int] = {}
+    numbers: dict[str, float] = {}
+    for key, number in value.items():
+        if key == "log":
+            continue
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise FieldError(f"must be a number, not {number!r}", place=(key,))
+        numbers[key] = number
+        if isinstance(number, int):
+            integers[key] = number
+    return integers, numbers

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from autoopt.errors import InputError
 from autoopt.metrics import METRICS, Constraint, Direction, Objective, get_metric
@@ -24,12 +25,25 @@ def check_metric(name: str) -> None:
         raise FieldError(error.what, remedy=error.remedy) from error
 
 
+CHECKS_METRICS = "check metrics"
+"""Entry of the validation context that is true if all metrics are autoopt's own."""
+
+
+def _check_known(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, Mapping) and info.context.get(CHECKS_METRICS):
+        check_metric(name)
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_check_known)]
+
+
 class ObjectiveSpec(StrictModel):
     """A metric to optimize, in its own direction unless `goal` gives one. A bare text is the metric."""
 
     short: ClassVar[str] = "metric"
 
-    metric: str
+    metric: MetricName
     goal: Literal["minimize", "maximize"] | None = None
     weight: float = Field(default=1.0, gt=0)
 
@@ -53,7 +67,7 @@ Objectives = Annotated[tuple[ObjectiveSpec, ...], Field(strict=False), AfterVali
 class ConstraintSpec(StrictModel):
     """Bounds of a metric. Ratios are candidate / source; `max_drop` is absolute, in the direction of worse."""
 
-    metric: str
+    metric: MetricName
     min: float | None = None
     max: float | None = None
     min_ratio: float | None = Field(default=None, ge=0)

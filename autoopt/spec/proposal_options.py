@@ -46,8 +46,14 @@ class ProposalOptions:
     """0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything."""
     memory: int | None = None
     """Memory of the target in bytes."""
-    fidelity: bool = False
-    """Without evaluation data, compare the outputs of lossy passes with those of the source, on generated inputs."""
+    fidelity: bool | None = None
+    """Without evaluation data, lossy passes are judged by their outputs on generated inputs, beside the source's.
+    None: they are tried and shown, but are never the best; True: they may be the best; False: they are not tried."""
+    threads: str | None = None
+    """Intra-op threads: a number, `all`, or several to search, separated by commas."""
+
+    keep_signature: bool = False
+    """Keep inputs and open dimensions that never change in the data as they are."""
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:
@@ -55,6 +61,11 @@ class ProposalOptions:
             raise InputError(f"unknown precision {self.precision!r}", where="precision", remedy=hint)
         if isinstance(self.level, bool) or self.level not in range(HIGHEST + 1):
             raise InputError(f"must be 0 to {HIGHEST}, not {self.level!r}", where="level")
+
+    @property
+    def accepts_unverified(self) -> bool:
+        """True if a lossy model that only generated inputs judge may be the best: the user asked for one."""
+        return bool(self.fidelity) or self.precision not in (None, "fp32")
 
     def target(self) -> TargetSpec:
         """Return the target.
@@ -69,6 +80,9 @@ class ProposalOptions:
             fields["memory"] = self.memory
         if self.execution_provider is not None:
             fields["execution_provider"] = _EP_NAMES.get(self.execution_provider.lower(), self.execution_provider)
+        if self.threads is not None:
+            counts = [int(count) if count.isdecimal() else count for count in self.threads.split(",")]
+            fields["threads"] = counts
         try:
             return TargetSpec.model_validate(fields)
         except ValidationError as error:

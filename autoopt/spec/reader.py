@@ -9,8 +9,8 @@ from typing import Final
 
 from autoopt.errors import ConfigError
 from autoopt.settings import without_password
-from autoopt.spec.document import MAX_DEPTH, MAX_ITEMS, Document, Json, check_number, check_text
-from autoopt.spec.source import FieldError, Place, Source
+from autoopt.spec.document import Builder, Document, Json, check_number, check_text
+from autoopt.spec.source import FieldError, Source
 
 MAX_BYTES: Final = 512 * 1024
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(?!/)", re.IGNORECASE)
@@ -23,8 +23,9 @@ def read_document(given: str | Path | Mapping[str, object]) -> Document:
         ConfigError: the file is missing, too large or malformed; the mapping holds values that JSON does not have.
     """
     if isinstance(given, Mapping):
-        source = Source("<dict>")
-        return Document(_PlainCopy(source).copy(given, ()), source)
+        build = Builder("<dict>")
+        _copy(given, build)
+        return Document(build.root, Source("<dict>"))
     if _URL.match(str(given)):  # a Path turns :// into :/
         shown = without_password(_URL.sub(r"\1://", str(given)))
         raise ConfigError("is an address, not a file", file=shown, remedy="download it first")
@@ -61,37 +62,23 @@ def _read_text(path: Path) -> str:
         raise ConfigError("is not UTF-8 text", file=file, line=line) from error
 
 
-class _PlainCopy:
-    """Copies a Python value as JSON: tuples become lists, paths become text.
-
-    `copy` raises `ConfigError` for anything else that JSON does not have, and for a value that is too large or too deep
-    (one that contains itself is).
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._items = 0
-
-    def copy(self, value: object, place: Place) -> Json:
-        self._items += 1
-        if len(place) > MAX_DEPTH or self._items > MAX_ITEMS:
-            raise self._source.error(place[:4], "is too deep or too large")
-        if isinstance(value, Mapping):
-            return {self._key(key, place): self.copy(item, (*place, key)) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.copy(item, (*place, index)) for index, item in enumerate(value)]
-        try:
-            return _plain_scalar(value)
-        except FieldError as error:
-            raise self._source.error(place, error.reason, error.remedy) from None
-
-    def _key(self, key: object, place: Place) -> str:
-        if not isinstance(key, str):
-            raise self._source.error(place, f"key {key!r} must be text")
-        try:
-            return check_text(key)
-        except FieldError as error:
-            raise self._source.error(place, f"a key {error.reason}", error.remedy) from None
+def _copy(value: object, build: Builder) -> None:
+    """Copy a Python value as JSON: tuples become lists, paths become text."""
+    if isinstance(value, Mapping):
+        build.begin({}, 1)
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise build.fail(f"key {key!r} must be text", 1, build.place)
+            build.key(key, 1)
+            _copy(item, build)
+        build.end()
+    elif isinstance(value, list | tuple):
+        build.begin([], 1)
+        for item in value:
+            _copy(item, build)
+        build.end()
+    else:
+        build.scalar(_plain_scalar, value, 1)
 
 
 def _plain_scalar(value: object) -> Json:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 
-from autoopt.errors import InputError
 from autoopt.spec.order import Order, parse_order
 from autoopt.spec.samplers import (
     DEFAULT_SAMPLER,
@@ -18,7 +17,7 @@ from autoopt.spec.samplers import (
     find_sampler,
     short_name,
 )
-from autoopt.spec.source import FieldError, dotted
+from autoopt.spec.source import FieldError
 from autoopt.spec.strict_model import StrictModel
 from autoopt.spec.validation import input_error
 
@@ -78,7 +77,16 @@ class SearchFields(StrictModel):
         return parse_order(self.order)
 
 
-class SearchSpec(SearchFields):
+class _Search(SearchFields):
+    """The fields of one search together."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        _check_combination(self)
+        return self
+
+
+class SearchSpec(_Search):
     """The `search:` section. A bare `all` or `none` is `params`."""
 
     short: ClassVar[str] = "params"
@@ -86,17 +94,12 @@ class SearchSpec(SearchFields):
     params: Literal["all", "none"] = "none"
     """Whether parameters that a node does not set are searched."""
 
-    @model_validator(mode="after")
-    def _check_together(self) -> SearchSpec:
-        check_combination(self)
-        return self
-
     def config(self) -> SearchConfig:
         """The section without `params`, which planning uses and the search does not."""
         return SearchConfig.model_construct(**self.model_dump(exclude={"params"}))
 
 
-class SearchConfig(SearchFields):
+class SearchConfig(_Search):
     """A search as `create_study` takes it.
 
     Raises:
@@ -107,13 +110,9 @@ class SearchConfig(SearchFields):
     @classmethod
     def _raise_input_error(cls, value: object, handler: ModelWrapValidatorHandler[SearchConfig]) -> SearchConfig:
         try:
-            config = handler(value)
-            check_combination(config)
+            return handler(value)
         except ValidationError as error:
             raise input_error(error, "search") from None
-        except FieldError as error:
-            raise InputError(error.reason, where=dotted(("search", *error.place)), remedy=error.remedy) from None
-        return config
 
     def overridden(self, changes: Mapping[str, object]) -> SearchConfig:
         """Return a copy with other values of some fields.
@@ -126,7 +125,7 @@ class SearchConfig(SearchFields):
         return self.model_copy(update=dict(changes))
 
 
-def check_combination(fields: SearchFields) -> None:
+def _check_combination(fields: SearchFields) -> None:
     """Refuse fields that are valid one by one and exclude each other.
 
     Raises:
@@ -142,18 +141,14 @@ def check_combination(fields: SearchFields) -> None:
         raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
     if fields.with_replacement:
         _check_option("with_replacement", sampler)
-        _check_replacement(fields, joint)
+        if not joint:
+            raise FieldError("needs order: joint", place=("with_replacement",))
+        if fields.trials is None and fields.minutes is None:
+            raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
     if fields.min_expected_improvement is not None:
         _check_option("min_expected_improvement", sampler)
     if not joint and fields.allocation in ("successive_halving", "max_ucb"):
         raise FieldError(f"{fields.allocation} needs order: joint", place=("allocation",))
-
-
-def _check_replacement(fields: SearchFields, joint: bool) -> None:
-    if not joint:
-        raise FieldError("needs order: joint", place=("with_replacement",))
-    if fields.trials is None and fields.minutes is None:
-        raise FieldError("never ends by itself", place=("with_replacement",), remedy="give trials or minutes")
 
 
 def _check_option(option: SamplerOption, sampler: SamplerInfo) -> None:

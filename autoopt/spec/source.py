@@ -25,6 +25,14 @@ class FieldError(ValueError):
         super().__init__(reason)
 
 
+class FieldErrors(ValueError):
+    """Several things are wrong below the field that is being read."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(error.reason for error in errors))
+
+
 @contextmanager
 def below(*place: str | int) -> Iterator[None]:
     """Prefix the place of every `FieldError` that is raised inside."""

@@ -65,12 +65,12 @@ def check_name(name: str) -> str:
     """Return `name` if it may be the name of a DAG, node, target or tag.
 
     Raises:
-        FieldError: it has characters other than letters, digits, `.`, `_`, `-`, or is longer than 128.
+        FieldError: it has characters other than letters, digits, `.`, `_`, `-`, only dots, or is longer than 128.
     """
-    if not _NAME.match(name):
-        raise FieldError(f"{name!r} is not a valid name", remedy="use letters, digits, '.', '_', '-'")
     if len(name) > MAX_NAME:
         raise FieldError(f"is longer than {MAX_NAME} characters")
+    if not _NAME.match(name) or not name.strip("."):  # `.` and `..` are folders
+        raise FieldError(f"{name!r} is not a valid name", remedy="use letters, digits, '.', '_', '-'")
     return name
 
 

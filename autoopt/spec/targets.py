@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
 from autoopt.errors import did_you_mean
-from autoopt.spec.source import FieldError
+from autoopt.spec.source import FieldError, below
 from autoopt.spec.strict_model import Name, StrictModel
-from autoopt.target import DEFAULT_EP, Accelerator, Target
+from autoopt.target import ALL_THREADS, DEFAULT_EP, Accelerator, Target
 
 HostType: TypeAlias = Literal["local", "python_env", "isolated_ort", "docker", "work_pool"]
 
@@ -22,6 +23,33 @@ _DEVICE_OF: Final = {f"{name}ExecutionProvider": device for device, names in _DE
 EXECUTION_PROVIDERS: Final = tuple(_DEVICE_OF)
 _NEEDS: Final = {"python_env": "python", "isolated_ort": "python", "docker": "image", "work_pool": "work_pool"}
 """Host type -> the field that it requires."""
+
+
+MAX_THREADS: Final = 4096
+
+
+def _read_thread_count(value: object) -> int:
+    if value == "all":
+        return ALL_THREADS
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_THREADS:
+        raise FieldError(f"must be a number from 0 to {MAX_THREADS}, all, or a list of these, not {value!r}")
+    return value
+
+
+def describe_threads(threads: int | Sequence[int]) -> str:
+    """Describe a number of threads, or several to choose from: `1, 2 or the runtime's default threads`."""
+    if not isinstance(threads, int):
+        words = [_count_word(count) for count in threads]
+        return f"{', '.join(words[:-1])} or {words[-1]} threads"
+    if threads == 1:
+        return "1 thread"
+    return f"{_count_word(threads)} threads"
+
+
+def _count_word(threads: int) -> str:
+    if threads == ALL_THREADS:
+        return "the runtime's default"
+    return str(threads)
 
 
 class HostSpec(StrictModel):
@@ -62,8 +90,9 @@ class TargetSpec(StrictModel):
     name: Name = "local"
     device: Literal["cpu", "gpu", "npu"] = "cpu"
     execution_provider: str = "CPUExecutionProvider"
-    threads: int = Field(default=1, ge=0, le=4096)
-    """Intra-op threads; 0 is the runtime's default."""
+    threads: int | tuple[int, ...] = 1
+    """Intra-op threads; 0, also written `all`, is the runtime's default. The numbers of a list are searched, and the
+    source model runs with the runtime's default."""
     memory: int | None = Field(default=None, gt=0)
     """Memory of the device in bytes."""
     isa: tuple[str, ...] = Field(default=(), strict=False)
@@ -92,6 +121,22 @@ class TargetSpec(StrictModel):
             return {**value, "device": _DEVICE_OF.get(provider, "cpu")}
         return value
 
+    @field_validator("threads", mode="before")
+    @classmethod
+    def _read_threads(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            return _read_thread_count(value)
+        if not value:
+            raise FieldError("is empty", remedy="write a number, or a list such as [1, 2, all]")
+        counts = []
+        for index, item in enumerate(value):
+            with below(index):
+                counts.append(_read_thread_count(item))
+        choices = tuple(dict.fromkeys(counts))
+        if len(choices) == 1:
+            return choices[0]
+        return choices
+
     @field_validator("execution_provider")
     @classmethod
     def _check_provider(cls, value: str) -> str:
@@ -108,11 +153,23 @@ class TargetSpec(StrictModel):
 
     def target(self) -> Target:
         """Return what the meters need to know."""
-        return Target(self.name, self.device, self.execution_provider, self.threads, self.memory, self.where.python)
+        threads = ALL_THREADS
+        if isinstance(self.threads, int):
+            threads = self.threads
+        return Target(self.name, self.device, self.execution_provider, threads, self.memory, self.where.python)
 
     def accelerator(self, isa: frozenset[str] = frozenset()) -> Accelerator:
         """Return what pass parameters may depend on; `isa` are the features found on the machine."""
-        return Accelerator(self.device, self.execution_provider, self.memory, isa | frozenset(self.isa))
+        return Accelerator(
+            self.device, self.execution_provider, self.memory, isa | frozenset(self.isa), self.thread_choices
+        )
+
+    @property
+    def thread_choices(self) -> tuple[int, ...]:
+        """The numbers of threads to search; empty if the number is fixed."""
+        if isinstance(self.threads, int):
+            return ()
+        return self.threads
 
     @property
     def machine(self) -> tuple[str, ...]:
@@ -132,12 +189,7 @@ class TargetSpec(StrictModel):
     def words(self) -> str:
         """Description for people: `CPUExecutionProvider, 2 threads, the runtime of /opt/env/bin/python`."""
         parts = [self.execution_provider]
-        if self.threads == 0:
-            parts.append("the runtime's default threads")
-        elif self.threads == 1:
-            parts.append("1 thread")
-        else:
-            parts.append(f"{self.threads} threads")
+        parts.append(describe_threads(self.threads))
         host = self.where
         if host.python:
             parts.append(f"the runtime of {host.python}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from autoopt.errors import ConfigError, InputError, did_you_mean, one_line
-from autoopt.spec.source import FieldError, Place, Source, dotted
+from autoopt.errors import InputError, did_you_mean, one_line
+from autoopt.spec.source import FieldError, FieldErrors, Place, dotted
 
-_UNKNOWN, _WRONG, _MISSING = range(3)
+_UNKNOWN: Final = "unknown field"
+_MISSING: Final = "is required"
+_CONSEQUENCES: Final = (_MISSING, "needs a bound", "is in no chain", "is empty", "has no graph", "must not be empty")
 _SHOWN_CHARS: Final = 60
 _WORDS: Final = {
     "int_type": "must be a whole number",
@@ -35,49 +36,61 @@ _BOUNDS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong with a document. `rank` orders problems: the lowest explains the others."""
+def problems_of(error: ValidationError) -> list[FieldError]:
+    """All mistakes, without missing fields of a place that has unknown ones, which explain them."""
+    problems: list[FieldError] = []
+    for details in error.errors(include_url=False):
+        cause = details.get("ctx", {}).get("error")
+        if isinstance(cause, FieldErrors):
+            place = _place(details)
+            problems += [FieldError(e.reason, place=(*place, *e.place), remedy=e.remedy) for e in cause.errors]
+        else:
+            problems.append(_problem(details))
+    if any(problem.reason == _UNKNOWN for problem in problems):
+        problems = [problem for problem in problems if problem.reason != _MISSING]
+    return problems
 
-    rank: int
-    place: Place
-    reason: str
-    remedy: str = ""
 
-
-def first_error(error: ValidationError, source: Source) -> ConfigError:
-    """Pick the mistake to report: unknown fields first (they explain missing ones), then the topmost, missing last."""
-    problems = [_problem(details) for details in error.errors(include_url=False)]
-    first = min(problems, key=lambda problem: (problem.rank, source.line(problem.place)))
-    return source.error(first.place, first.reason, first.remedy)
+def is_consequence(problem: FieldError) -> bool:
+    """True for a mistake that the removal of another one may have caused."""
+    return problem.reason in _CONSEQUENCES
 
 
 def input_error(error: ValidationError, *where: str) -> InputError:
     """Pick the mistake to report for values that come from no file; `where` names what they belong to."""
-    problems = [_problem(details) for details in error.errors(include_url=False)]
-    first = min(problems, key=lambda problem: problem.rank)
+    first = min(problems_of(error), key=_rank)
     return InputError(first.reason, where=dotted((*where, *first.place)), remedy=first.remedy)
 
 
-def _problem(details: ErrorDetails) -> Problem:
+def _rank(problem: FieldError) -> int:
+    """The order of problems: the lowest explains the others."""
+    return {_UNKNOWN: 0, _MISSING: 2}.get(problem.reason, 1)
+
+
+def _problem(details: ErrorDetails) -> FieldError:
     kind, value = details["type"], details.get("input")
     context = details.get("ctx", {})
-    place: Place = tuple(part for part in details["loc"] if isinstance(part, int) or not _is_union_tag(part))
+    place = _place(details)
     cause = context.get("error")
     if isinstance(cause, FieldError):
-        rank = _UNKNOWN if cause.reason == "unknown field" else _WRONG
-        return Problem(rank, (*place, *cause.place), cause.reason, cause.remedy)
+        return FieldError(cause.reason, place=(*place, *cause.place), remedy=cause.remedy)
     if kind == "missing":
-        return Problem(_MISSING, place, "is required")
+        return FieldError(_MISSING, place=place)
+    remedy = ""
     if kind == "literal_error":
         known = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        reason = f"must be one of {', '.join(known)}, not {_show(value)}"
-        return Problem(_WRONG, place, reason, did_you_mean(str(value), known))
-    if kind in _BOUNDS:
+        words = f"must be one of {', '.join(known)}"
+        remedy = did_you_mean(str(value), known)
+    elif kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
-        return Problem(_WRONG, place, f"{words} {context[bound]:g}, not {_show(value)}")
-    words = _WORDS.get(kind) or one_line(details["msg"]).replace("Input should be", "must be")
-    return Problem(_WRONG, place, f"{words}, not {_show(value)}")
+        words += f" {context[bound]:g}"
+    else:
+        words = _WORDS.get(kind) or one_line(details["msg"]).replace("Input should be", "must be")
+    return FieldError(f"{words}, not {_show(value)}", place=place, remedy=remedy)
+
+
+def _place(details: ErrorDetails) -> Place:
+    return tuple(part for part in details["loc"] if isinstance(part, int) or not _is_union_tag(part))
 
 
 def _show(value: object) -> str:

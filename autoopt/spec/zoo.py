@@ -20,7 +20,7 @@ from autoopt.spec.file_model import FileModel, Written
 from autoopt.spec.objectives import ConstraintSpec, Objectives
 from autoopt.spec.search import SearchFields
 from autoopt.spec.source import FieldError, Place
-from autoopt.spec.strict_model import Name, StrictModel
+from autoopt.spec.strict_model import MAX_NAME, Name, StrictModel
 
 
 class ZooModel(StrictModel):
@@ -168,8 +168,10 @@ def name_of(path: str) -> str:
         file = Path(innermost(path).split("://")[-1].partition("?")[0])
     stem = file.stem.removesuffix(".tar")
     if stem == "model" and file.parent.name:
-        return file.parent.name
-    return stem
+        stem = file.parent.name
+    if not stem.strip("."):  # `.` and `..` are folders
+        return "model"
+    return stem[:MAX_NAME]
 
 
 def _models_in(folder: Path) -> Iterator[str]:

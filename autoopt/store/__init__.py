@@ -1,8 +1,8 @@
 """The store: results in a database, models in a content-addressed folder.
 
 Read `contracts` first: it says what the store keeps and promises. `records` are the values that go in and come out,
-`sql` and `memory` implement the contracts, `files` holds the artifacts, `maintenance` collects garbage, verifies and
-moves runs between machines. Importing this package imports no SQL library.
+`sql` implements the contracts (`memory`: without a file), `files` holds the artifacts, `maintenance` collects garbage,
+verifies and moves runs between machines. Importing this package imports no SQL library.
 """
 
 from autoopt.store.contracts import Claim, Restorer, Store
@@ -13,7 +13,6 @@ from autoopt.store.records import (
     EvaluationRecord,
     EventRecord,
     Lineage,
-    LineageStep,
     ModelRecord,
     PassRunRecord,
     RunRecord,
@@ -28,7 +27,6 @@ __all__ = [
     "EvaluationRecord",
     "EventRecord",
     "Lineage",
-    "LineageStep",
     "ModelRecord",
     "PassRunRecord",
     "Restorer",

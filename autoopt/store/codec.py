@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from autoopt.errors import one_line
@@ -14,11 +14,11 @@ from autoopt.model.candidate import Candidate
 
 
 def dumps(value: object) -> str:
-    """JSON text in ASCII, equal for equal values.
+    """JSON text in ASCII, equal for equal values, which may hold mappings and dataclasses of any kind.
 
     Unlike `canonical_json` it allows infinities and NaN, which metrics may be.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_mapping)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_as_dict)
 
 
 def dumps_optional(value: object) -> str | None:
@@ -26,9 +26,11 @@ def dumps_optional(value: object) -> str | None:
     return None if value is None else dumps(value)
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _as_dict(value: object) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
@@ -42,13 +44,8 @@ def text(value: str) -> str:
     return one_line(value)
 
 
-def estimates_to_text(estimates: Mapping[str, Estimate]) -> str:
-    """Estimates by metric as JSON text."""
-    return dumps({name: asdict(estimate) for name, estimate in estimates.items()})
-
-
-def estimates_from_text(stored: str) -> dict[str, Estimate]:
-    """The estimates in text from `estimates_to_text`."""
+def estimates(stored: str) -> dict[str, Estimate]:
+    """The estimates in a column, by metric."""
     return {name: Estimate(**estimate) for name, estimate in json.loads(stored).items()}
 
 
@@ -67,3 +64,10 @@ def candidate(artifact: str | None, options: str | None) -> Candidate | None:
     if artifact is None:
         return None
     return Candidate(artifact, loads(options) or {})
+
+
+def candidate_columns(candidate: Candidate | None) -> tuple[str | None, str | None]:
+    """The pair of columns that `candidate` reads."""
+    if candidate is None:
+        return None, None
+    return candidate.artifact, dumps(candidate.session_options)

@@ -141,25 +141,21 @@ class ResultStore(ABC):
     def evaluations(self, keys: Iterable[str]) -> dict[str, EvaluationRecord]:
         """The finished evaluations among `keys`."""
 
+    @abstractmethod
+    def evaluations_of(self, candidate: Candidate) -> tuple[EvaluationRecord, ...]:
+        """All finished evaluations of a candidate, oldest first."""
+
+    @abstractmethod
     def finish_pass_run(self, record: PassRunRecord, owner: str | None = None) -> bool:
         """Store a result, claimed before or not.
 
         Returns:
             False if the store refused it, because another result exists or is under way.
         """
-        return self.finish_pass_runs([record], owner)[0]
 
     @abstractmethod
-    def finish_pass_runs(self, records: Sequence[PassRunRecord], owner: str | None = None) -> list[bool]:
-        """Store several results in one transaction."""
-
     def finish_evaluation(self, record: EvaluationRecord, owner: str | None = None) -> bool:
         """Store a result like `finish_pass_run`."""
-        return self.finish_evaluations([record], owner)[0]
-
-    @abstractmethod
-    def finish_evaluations(self, records: Sequence[EvaluationRecord], owner: str | None = None) -> list[bool]:
-        """Store several results in one transaction."""
 
 
 class ClaimStore(ABC):
@@ -204,6 +200,10 @@ class RunStore(ABC):
         """
 
     @abstractmethod
+    def update(self, run: str, result: Json, owner: str | None = None) -> bool:
+        """Store the interim result of a run; False if it has ended or belongs to another owner."""
+
+    @abstractmethod
     def finish(
         self, run: str, status: RunStatus = "finished", result: Json | None = None, owner: str | None = None
     ) -> bool:
@@ -231,14 +231,6 @@ class RunStore(ABC):
     @abstractmethod
     def chains(self, run: str) -> tuple[ChainRecord, ...]:
         """The chains stored with a run, in the plan's order."""
-
-    @abstractmethod
-    def delete(self, run: str) -> None:
-        """Delete a run, its parts, trials and events, and the results that no other run's trials use.
-
-        Raises:
-            InputError: The run is still running under a living owner.
-        """
 
 
 class SweepStore(ABC):
@@ -268,8 +260,8 @@ class TrialStore(ABC):
     """The trials of runs."""
 
     @abstractmethod
-    def add(self, records: Sequence[TrialRecord]) -> None:
-        """Add trials to do. An existing trial stays if it is done or runs under a living owner, else it is replaced."""
+    def add(self, record: TrialRecord) -> None:
+        """Add a trial to do. An existing one stays if it is done or runs under a living owner, else it is replaced."""
 
     @abstractmethod
     def claim_next(
@@ -277,13 +269,9 @@ class TrialStore(ABC):
     ) -> TrialRecord | None:
         """Claim the next trial: an abandoned one, else the pending one with the lowest number; None without either."""
 
+    @abstractmethod
     def finish(self, record: TrialRecord, owner: str | None = None) -> bool:
         """Store the end of a trial; False if it is already done or claimed by another owner."""
-        return self.finish_all([record], owner)[0]
-
-    @abstractmethod
-    def finish_all(self, records: Sequence[TrialRecord], owner: str | None = None) -> list[bool]:
-        """Store the ends of several trials in one transaction."""
 
     @abstractmethod
     def get(self, run: str, number: int) -> TrialRecord:
@@ -319,14 +307,6 @@ class LineageStore(ABC):
 
         Raises:
             InputError: The store does not have that artifact.
-        """
-
-    @abstractmethod
-    def trace_trial(self, run: str, number: int) -> Lineage:
-        """The pass runs of a trial in order, including unchanged and failed ones.
-
-        Raises:
-            InputError: The run has no such trial.
         """
 
 

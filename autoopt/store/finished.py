@@ -1,9 +1,13 @@
-"""The finished trials of a run, as reports take them."""
+"""The result and the finished trials of a run, as reports take them."""
 
 from __future__ import annotations
 
-from autoopt.results import Trial
+from dataclasses import replace
+
+from autoopt.errors import InputError
+from autoopt.results import RunResult, Trial
 from autoopt.store.contracts import Store
+from autoopt.store.records import Json, RunRecord
 
 
 def finished_trials(store: Store, run: str, chain: str | None = None) -> list[Trial]:
@@ -11,3 +15,41 @@ def finished_trials(store: Store, run: str, chain: str | None = None) -> list[Tr
     names = {record.id: record.name for record in store.runs.chains(run)}
     rows = [row for row in store.trials.all(run) if row.status == "done" and chain in (None, row.chain)]
     return [Trial(row.number, names.get(row.chain, row.chain), row.result) for row in rows]
+
+
+def result_of(run: RunRecord) -> RunResult:
+    """Return the result of a run, or the best of its trials so far.
+
+    Raises:
+        InputError: the run has no trial yet, or was interrupted or failed before its first one.
+    """
+    if run.status == "finished" and run.result:
+        return _result(run, run.result)
+    if has_result(run) and run.result:
+        return replace(_result(run, run.result), status=run.shown_status)
+    message = f"run {run.id} is {run.shown_status}"
+    reason = (run.result or {}).get("error")
+    if reason:
+        message += f" ({reason})"
+    remedy = ""
+    if run.shown_status == "running":
+        remedy = "no trial has finished yet"
+    elif run.status != "failed":
+        remedy = f"continue with: autoopt resume {run.id}"
+    raise InputError(message, remedy=remedy)
+
+
+def has_result(run: RunRecord) -> bool:
+    """True for a finished run, and for one that has completed trials so far."""
+    return bool(run.result) and (run.status == "finished" or "baseline" in (run.result or {}))
+
+
+def _result(run: RunRecord, document: Json) -> RunResult:
+    try:
+        result = RunResult.from_json(document)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"the result of run {run.id} cannot be read ({error})") from None
+    if run.imported:
+        note = f"imported from {run.imported}: everything here was measured elsewhere, and may have been edited"
+        return replace(result, notes=(note, *result.notes))
+    return result

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from autoopt.errors import SystemFailure
+from autoopt.owner import is_known_alive, is_known_dead
 from autoopt.store.contracts import LEASE_SECONDS, Store
-from autoopt.store.owner import is_known_alive, is_known_dead
-from autoopt.store.records import ClaimKind, RunStatus
+from autoopt.store.records import ClaimKind, Json, RunRecord, RunStatus
 
 
 def is_abandoned(lease: float | None, owner: str | None, now: float) -> bool:
@@ -53,6 +53,59 @@ def renewed_claim(
         thread.join()
 
 
+def close_dead_runs(store: Store, identity: str, successor: str) -> None:
+    """Record the interrupted runs with this identity as cancelled, except their successor.
+
+    Args:
+        store: The store.
+        identity: The content key that the runs share.
+        successor: Id of the run that has the result or continues the search.
+    """
+    error = f"its process ended; run {successor} is the same search"
+    for run in store.runs.all(status="running", identity=identity):
+        if run.id != successor:
+            _close_dead_run(store, run, error)
+
+
+def _close_dead_run(store: Store, run: RunRecord, error: str) -> None:
+    """Record an interrupted run and its parts as cancelled; leave it if its process may live."""
+    if run.owner is not None and (run.owner == store.owner or is_known_alive(run.owner)):
+        return
+    if not store.claims.acquire("run", run.id):
+        return
+    end_run(store, run.id, "cancelled", error)
+    for part in store.runs.all(status="running", parent=run.id):
+        _close_dead_run(store, part, error)
+
+
+def resumable_runs(store: Store) -> list[RunRecord]:
+    """The interrupted and cancelled runs that no process works on, newest first, one for each search.
+
+    A cancelled run of a sweep belongs to that sweep, and one whose search has finished since is left out.
+    """
+    runs: dict[str, RunRecord] = {}
+    for run in store.runs.all():
+        if run.parent is not None or run.identity in runs:
+            continue
+        interrupted = run.status == "running" and bool(store.claims.acquire("run", run.id))
+        cancelled = run.status == "cancelled" and run.sweep is None
+        if interrupted or (cancelled and store.runs.latest_finished(run.identity) is None):
+            runs[run.identity] = run
+    return list(runs.values())
+
+
+def end_run(store: Store, run: str, status: RunStatus, error: str) -> None:
+    """End a run without a result; its interim result stays."""
+    interim = store.runs.get(run).result or {}
+    store.runs.finish(run, status, {**interim, "error": error})
+
+
+def finish_run(store: Store, run: str, result: Json) -> None:
+    """Store the result of a run, and close interrupted runs that searched for the same."""
+    store.runs.finish(run, "finished", result)
+    close_dead_runs(store, store.runs.get(run).identity, run)
+
+
 def abandon_run(store: Store, run: str, error: BaseException) -> str:
     """Record that an error ended a run: as failed, or as cancelled if the user stopped it.
 
@@ -61,7 +114,7 @@ def abandon_run(store: Store, run: str, error: BaseException) -> str:
     """
     status: RunStatus = "failed" if isinstance(error, Exception) else "cancelled"
     with suppress(SystemFailure):  # the caller reports `error`, which usually has the same cause
-        store.runs.finish(run, status, {"error": str(error)})
+        end_run(store, run, status, str(error))
     if status == "failed":
         return ""
     return f"run {run} was cancelled; continue it with 'autoopt resume {run}'"

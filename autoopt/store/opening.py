@@ -20,8 +20,9 @@ def open_store(url: str | None = None, home: Path | None = None) -> Store:
             SQLite would be on a network file system.
     """
     # SQLAlchemy takes a tenth of a second to import, and most commands never open a store.
+    from autoopt.store.sql.database import open_database
     from autoopt.store.sql.store import SqlStore
 
     home = (home or settings().home).absolute()
-    url = url or settings().db_url or f"sqlite:///{home / 'autoopt.db'}"
-    return SqlStore(url, home, artifacts_url=settings().artifacts_url)
+    address = url or settings().db_url or home / "autoopt.db"
+    return SqlStore(open_database(address), home, artifacts_url=settings().artifacts_url)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from autoopt.json_codec import from_json
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
+from autoopt.owner import is_known_dead
 from autoopt.results import IntermediateResult, TrialResult
 from autoopt.space import Point
 
@@ -23,6 +24,10 @@ RunStatus: TypeAlias = Literal["running", "finished", "failed", "cancelled"]
 TrialStatus: TypeAlias = Literal["pending", "running", "done"]
 ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
+IMPORTED = "imported"
+"""Key in the settings of a run that was made elsewhere: the archive's name, and whether its results are reused."""
+TRANSIENT: Final = "transient"
+"""Entry of a pass run's reports and of an evaluation's details; see `PassRunRecord.transient`."""
 
 
 def new_id() -> str:
@@ -77,6 +82,30 @@ class PassRunRecord:
     node: str | None = None
     finished: float = 0.0
 
+    @property
+    def transient(self) -> bool:
+        """True for a failure that other runs do not take over, because its cause may lie outside the work."""
+        return bool(self.reports.get(TRANSIENT))
+
+    def to_json(self) -> dict[str, Any]:
+        """The pass run as users see it in JSON, as a step of a lineage."""
+        output = self.output or self.input
+        document = {
+            "pass": self.pass_name,
+            "params": dict(self.params),
+            "input": self.input.artifact,
+            "output": output.artifact,
+            "session_options": dict(output.session_options),
+            "outcome": str(self.outcome),
+            "seconds": self.seconds,
+            "environment": dict(self.environment),
+        }
+        if self.attempts:
+            document["attempts"] = list(self.attempts)
+        if self.reports:
+            document["reports"] = dict(self.reports)
+        return document
+
 
 @dataclass(frozen=True)
 class EvaluationRecord:
@@ -95,6 +124,11 @@ class EvaluationRecord:
     environment: Json = field(default_factory=dict)
     run: str | None = None
     finished: float = 0.0
+
+    @property
+    def transient(self) -> bool:
+        """True for a failure that other runs do not take over, because its cause may lie outside the work."""
+        return bool(self.details.get(TRANSIENT))
 
 
 @dataclass(frozen=True)
@@ -142,6 +176,24 @@ class RunRecord:
     owner: str | None = None
     created: float = 0.0
     finished: float | None = None
+
+    @property
+    def shown_status(self) -> str:
+        """The status for people: `interrupted` for a running one whose process is known to have ended."""
+        if self.status == "running" and self.owner is not None and is_known_dead(self.owner):
+            return "interrupted"
+        return self.status
+
+    @property
+    def imported(self) -> str:
+        """Name of the archive that the run came in; empty for a run of this store."""
+        mark = self.settings.get(IMPORTED) or {}
+        return str(mark.get("file", ""))
+
+    @property
+    def teaches(self) -> bool:
+        """True if later runs may use its results: it was made here, or imported for reuse."""
+        return not self.imported or bool(self.settings[IMPORTED].get("reuse"))
 
 
 @dataclass(frozen=True)
@@ -191,6 +243,7 @@ class TrialRecord:
             evaluations=self.evaluations,
             executed=int(details.get("executed", 0)),
             seconds=self.seconds,
+            transient=bool(details.get(TRANSIENT)),
             intermediate=tuple(from_json(IntermediateResult, item) for item in details.get("intermediate", ())),
         )
 
@@ -208,52 +261,16 @@ class EventRecord:
 
 
 @dataclass(frozen=True)
-class LineageStep:
-    """One pass run on the way from the source to a candidate."""
-
-    pass_name: str
-    params: Json
-    input: Candidate
-    output: Candidate
-    outcome: Outcome
-    seconds: float
-    environment: Json
-    key: str
-    node: str | None = None
-    reports: Json = field(default_factory=dict)
-    attempts: tuple[Any, ...] = ()
-    """As in `PassRunRecord`."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The step as users see it in JSON."""
-        document = {
-            "pass": self.pass_name,
-            "params": dict(self.params),
-            "input": self.input.artifact,
-            "output": self.output.artifact,
-            "session_options": dict(self.output.session_options),
-            "outcome": str(self.outcome),
-            "seconds": self.seconds,
-            "environment": dict(self.environment),
-        }
-        if self.attempts:
-            document["attempts"] = list(self.attempts)
-        if self.reports:
-            document["reports"] = dict(self.reports)
-        return document
-
-
-@dataclass(frozen=True)
 class Lineage:
     """The way from a source model to a candidate."""
 
     candidate: Candidate
     source: str
     """Digest of the source model."""
-    steps: tuple[LineageStep, ...]
-    converted: LineageStep | None = None
+    steps: tuple[PassRunRecord, ...]
+    converted: PassRunRecord | None = None
     """The pass run that made the source from a model in another format; None for a model that was ONNX already."""
-    analyses: tuple[LineageStep, ...] = ()
+    analyses: tuple[PassRunRecord, ...] = ()
     """Passes that reported on the source or on a model on the way, and changed nothing."""
 
     def to_json(self) -> dict[str, Any]:

@@ -54,7 +54,9 @@ def main() -> None:
         for line in lines:
             message = json.loads(line)
             if "warm" in message:
-                _import_all(message["warm"])
+                for module in message["warm"]:
+                    with suppress(Exception):  # a call that needs the module will report what is wrong with it
+                        importlib.import_module(module)
                 continue
             request = from_json(CallRequest, message)
             if request.log_level != log_level:
@@ -87,13 +89,6 @@ class _ReplyPipe:
         with self._lock:
             while view:
                 view = view[os.write(self._fd, view) :]
-
-
-def _import_all(modules: list[str]) -> None:
-    for module in modules:
-        # A call that needs the module will report what is wrong with it.
-        with suppress(Exception):
-            importlib.import_module(module)
 
 
 def _answer(request: CallRequest) -> bytes:

@@ -2,7 +2,7 @@
 
 <root>/blobs/<sha256>              each file that a call reads or creates, once
 <root>/calls/<id>/asked.json       a `RemoteCall`
-<root>/calls/<id>/begun.json       {}, written when the call no longer waits for anything there
+<root>/calls/<id>/begun.json       a `CallBegun`
 <root>/calls/<id>/answer.json      a `RemoteAnswer`
 
 Paths travel as `{"$file": digest, "name": ...}` and `{"$folder": {name: digest, ...}, "pick": name}`; the folder that a
@@ -12,7 +12,8 @@ call writes into travels as `{"$output": {}}`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
@@ -29,7 +30,6 @@ MODELS: Final = ("candidate", "source", "model")
 FOLDERS: Final = ("path", "labels", "tokenizer", "vocabulary", "data_name", "params")
 """Fields that may name folders; `params`, of a pass or of a data component, at any depth."""
 MAX_PATH_CHARS = 4096
-CALL, BEGUN, ANSWER = "asked.json", "begun.json", "answer.json"
 
 T = TypeVar("T")
 
@@ -49,6 +49,11 @@ class RemoteCall:
 
 
 @dataclass(frozen=True)
+class CallBegun:
+    """A sign that the call no longer waits for anything on the worker's machine: its time counts from now on."""
+
+
+@dataclass(frozen=True)
 class RemoteAnswer:
     """The end of a call as the worker leaves it in the exchange."""
 
@@ -63,6 +68,15 @@ class RemoteAnswer:
     machine: dict[str, object] = field(default_factory=dict)
     """CPU and versions of the worker's machine."""
     error: ErrorRecord | None = None
+    transient: bool = False
+
+
+FILES: Final[Mapping[type, str]] = {
+    RemoteCall: "asked.json",
+    CallBegun: "begun.json",
+    RemoteAnswer: "answer.json",
+}
+"""Files of the messages about a call."""
 
 
 class Exchange:
@@ -83,14 +97,11 @@ class Exchange:
     def put(self, file: Path) -> str:
         """Upload a file unless it is there already; returns its digest."""
         digest = digest_file(file)
-        target = self._path("blobs", digest)
-
-        def upload() -> None:
-            if not self._system.exists(target):
-                self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
-                self._system.put_file(str(file), target)
-
-        self._attempt("write", upload)
+        target = self._root / "blobs" / digest
+        with self._failures("write"):
+            if not self._system.exists(str(target)):
+                self._system.makedirs(str(target.parent), exist_ok=True)
+                self._system.put_file(str(file), str(target))
         return digest
 
     def get(self, digest: str, file: Path) -> None:
@@ -98,69 +109,37 @@ class Exchange:
         if len(digest) != 64 or not digest.isalnum():
             raise SystemFailure(f"{digest!r} is not a digest", where=self.safe_url)
         file.parent.mkdir(parents=True, exist_ok=True)
-        self._attempt("read", lambda: self._system.get_file(self._path("blobs", digest), str(file)))
+        with self._failures("read"):
+            self._system.get_file(str(self._root / "blobs" / digest), str(file))
         if digest_file(file) != digest:
             raise SystemFailure(f"blob {digest[:12]} is damaged", where=self.safe_url)
 
-    def write_call(self, call_id: str, call: RemoteCall) -> None:
-        """Leave a call for the worker."""
-        self._write(call_id, CALL, call)
+    def write(self, call_id: str, message: RemoteCall | CallBegun | RemoteAnswer) -> None:
+        """Leave a message about a call for the other side."""
+        target = self._root / "calls" / call_id / FILES[type(message)]
+        with self._failures("write"):
+            self._system.makedirs(str(target.parent), exist_ok=True)
+            self._system.pipe_file(str(target), json.dumps(to_json(message)).encode())
 
-    def read_call(self, call_id: str) -> RemoteCall | None:
-        """The call; None if there is none with this id."""
-        return self._read(call_id, CALL, RemoteCall)
-
-    def mark_begun(self, call_id: str) -> None:
-        """Report that the call's time counts from now on."""
-        self._write(call_id, BEGUN, {})
-
-    def has_begun(self, call_id: str) -> bool:
-        """True once the worker has reported that."""
-        return self._attempt("read", lambda: bool(self._system.exists(self._path("calls", call_id, BEGUN))))
-
-    def write_answer(self, call_id: str, answer: RemoteAnswer) -> None:
-        """Leave the answer for the caller."""
-        self._write(call_id, ANSWER, answer)
-
-    def read_answer(self, call_id: str) -> RemoteAnswer | None:
-        """The answer; None while there is none."""
-        return self._read(call_id, ANSWER, RemoteAnswer)
+    def read(self, call_id: str, kind: type[T]) -> T | None:
+        """The message of that type about a call; None while there is none."""
+        target = str(self._root / "calls" / call_id / FILES[kind])
+        message = None
+        with self._failures("read"):
+            if self._system.exists(target):
+                message = from_json(kind, json.loads(self._system.cat_file(target)))
+        return message
 
     def clear(self) -> None:
         """Remove all calls and blobs."""
-
-        def remove() -> None:
+        with self._failures("remove"):
             if self._system.exists(str(self._root)):
                 self._system.rm(str(self._root), recursive=True)
 
-        self._attempt("remove", remove)
-
-    def _write(self, call_id: str, name: str, document: object) -> None:
-        target = self._path("calls", call_id, name)
-        data = json.dumps(to_json(document)).encode()
-
-        def upload() -> None:
-            self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
-            self._system.pipe_file(target, data)
-
-        self._attempt("write", upload)
-
-    def _read(self, call_id: str, name: str, kind: type[T]) -> T | None:
-        target = self._path("calls", call_id, name)
-
-        def download() -> T | None:
-            if not self._system.exists(target):
-                return None
-            return from_json(kind, json.loads(self._system.cat_file(target)))
-
-        return self._attempt("read", download)
-
-    def _path(self, *names: str) -> str:
-        return str(self._root.joinpath(*names))
-
-    def _attempt(self, verb: str, work: Callable[[], T]) -> T:
+    @contextmanager
+    def _failures(self, verb: str) -> Iterator[None]:
         try:
-            return work()
+            yield
         except Exception as error:  # each file system has its own family of errors
             raise SystemFailure(f"cannot {verb} the files of a call ({error})", where=self.safe_url) from None
 
@@ -186,6 +165,15 @@ def _pack_value(value: object, key: str, exchange: Exchange) -> object:
     return value
 
 
+def _pack_path(value: str, key: str, exchange: Exchange) -> object:
+    path = Path(value)
+    if path.is_file():
+        return {"$file": exchange.put(path), "name": path.name}
+    if key in FOLDERS and path.is_dir() and path.name:
+        return {"$folder": _put_folder(path, exchange), "pick": ""}
+    return value
+
+
 def _pack_mapping(value: Mapping[str, object], key: str, exchange: Exchange) -> dict[str, object]:
     model = value.get("path")
     if key in MODELS and isinstance(model, str):
@@ -199,15 +187,6 @@ def _pack_mapping(value: Mapping[str, object], key: str, exchange: Exchange) -> 
             item_key = key
         packed[name] = _pack_value(item, item_key, exchange)
     return packed
-
-
-def _pack_path(value: str, key: str, exchange: Exchange) -> object:
-    path = Path(value)
-    if path.is_file():
-        return {"$file": exchange.put(path), "name": path.name}
-    if key in FOLDERS and path.is_dir() and path.name:
-        return {"$folder": _put_folder(path, exchange), "pick": ""}
-    return value
 
 
 def _put_folder(folder: Path, exchange: Exchange) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold the
 gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
-that new work cannot starve it. The kernel releases the locks of a process that ends in any way.
+that new work cannot starve it. The kernel releases the locks of a process that ends in any way. Suspended holders
+(Ctrl-Z) are passed over: who waits replaces the lock file, and a holder finds that out when it leaves
+(`Passage.passed_over`).
 """
 
 from __future__ import annotations
@@ -17,15 +19,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
+from autoopt.workers.lock_holders import describe_processes, is_suspended, lock_holders
 
 FOREVER = float("inf")
 NOTICE_SECONDS = 3.0
 """A command waits this long at the gate before it reports that."""
+SUSPENDED_SECONDS = 5.0
+"""Holders that are suspended are passed over after this time."""
+CHECK_SECONDS = 1.0
+"""Interval of the checks for suspended holders."""
+GATE_FILE = "autoopt-gate.lock"
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -45,7 +54,7 @@ def report_waiting() -> AbstractContextManager[None]:
 
     def report() -> bool:
         with suppress(OSError, ValueError):  # standard error may be closed
-            print("waiting while another run measures a latency", file=sys.stderr, flush=True)
+            print(f"waiting while another run measures a latency{_who_is_inside()}", file=sys.stderr, flush=True)
         return True
 
     return _after_notice_time(report)
@@ -61,7 +70,7 @@ def report_other_runs(report: Callable[[str], None]) -> Callable[[], AbstractCon
     def report_once() -> bool:
         if not Gate.entered and not reported.is_set():
             reported.set()
-            report("another autoopt run is working on this machine; the two take turns")
+            report(f"another autoopt run is working on this machine{_who_is_inside()}; the two take turns")
         return reported.is_set()
 
     def context() -> AbstractContextManager[None]:
@@ -70,6 +79,18 @@ def report_other_runs(report: Callable[[str], None]) -> Callable[[], AbstractCon
         return _after_notice_time(report_once)
 
     return context
+
+
+def _who_is_inside() -> str:
+    """The processes inside the gate of this machine, in brackets; empty if they are not known."""
+    found = ""
+    with suppress(OSError):
+        fd = os.open(machine_folder() / GATE_FILE, _FLAGS)
+        try:
+            found = describe_processes(lock_holders(fd))
+        finally:
+            os.close(fd)
+    return f" ({found})" if found else ""
 
 
 @contextmanager
@@ -86,6 +107,23 @@ def _after_notice_time(report: Callable[[], bool]) -> Iterator[None]:
         yield
     finally:
         over.set()
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A stay inside the gate."""
+
+    path: Path
+    """The lock file."""
+    fd: int
+
+    @property
+    def passed_over(self) -> bool:
+        """True if others came in meanwhile because this process was suspended."""
+        try:
+            return not os.path.samestat(os.fstat(self.fd), os.lstat(self.path))
+        except FileNotFoundError:
+            return True
 
 
 class Gate:
@@ -105,11 +143,11 @@ class Gate:
     ) -> None:
         folder = folder or machine_folder()
         self._turnstile = folder / "autoopt-turnstile.lock"
-        self._gate = folder / "autoopt-gate.lock"
+        self._gate = folder / GATE_FILE
         self._waiting = waiting
 
     @contextmanager
-    def working(self, until: float = FOREVER) -> Iterator[None]:
+    def working(self, until: float = FOREVER) -> Iterator[Passage]:
         """Do ordinary work within: many may be inside at once, but none while somebody measures or waits for it.
 
         Args:
@@ -121,11 +159,11 @@ class Gate:
         with self._once():
             with self._locked(self._turnstile, fcntl.LOCK_EX, until):
                 gate = self._lock(self._gate, fcntl.LOCK_SH, until)
-            with self._within(gate):
-                yield
+            with self._within(gate) as passage:
+                yield passage
 
     @contextmanager
-    def measuring(self, until: float = FOREVER) -> Iterator[None]:
+    def measuring(self, until: float = FOREVER) -> Iterator[Passage]:
         """Measure within, while nobody else works or measures.
 
         Waits for work that is running and keeps new work out meanwhile. Args and errors as of `working`.
@@ -134,15 +172,15 @@ class Gate:
         with (
             self._once(),
             self._locked(self._turnstile, exclusive, until),
-            self._within(self._lock(self._gate, exclusive, until)),
+            self._within(self._lock(self._gate, exclusive, until)) as passage,
         ):
-            yield
+            yield passage
 
     @contextmanager
-    def _within(self, gate: int) -> Iterator[None]:
+    def _within(self, gate: int) -> Iterator[Passage]:
         self.entered.add(gate)
         try:
-            yield
+            yield Passage(self._gate, gate)
         finally:
             self.entered.remove(gate)
             os.close(gate)
@@ -174,12 +212,55 @@ class Gate:
                 fcntl.flock(fd, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 with self._waiting():
-                    if not _Waiter(fd, kind).acquire(until):
-                        raise TimeUp("the run's time was up before the machine was free") from None
+                    if not _wait_for_lock(fd, path, kind, until):
+                        continue
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(fd), os.lstat(path)):
                     return fd
             os.close(fd)
+
+
+def _wait_for_lock(fd: int, path: Path, kind: int, until: float) -> bool:
+    """Wait for a lock, but not for suspended holders.
+
+    Returns:
+        False if the file was replaced meanwhile; the descriptor is then of no use.
+
+    Raises:
+        TimeUp: The lock did not come in time.
+    """
+    waiter = _Waiter(fd, kind)
+    suspended_since: float | None = None
+    while not waiter.acquire(min(until, time.monotonic() + CHECK_SECONDS)):
+        now = time.monotonic()
+        if now >= until:
+            waiter.abandon()
+            raise TimeUp("the run's time was up before the machine was free")
+        pids = lock_holders(fd)
+        if not pids or not all(map(is_suspended, pids)):
+            suspended_since = None
+        elif suspended_since is None:
+            suspended_since = now
+        elif now - suspended_since >= SUSPENDED_SECONDS:
+            _replace(fd, path)
+        if not Passage(path, fd).passed_over:
+            continue
+        if waiter.abandon():
+            return False
+    return True
+
+
+def _replace(fd: int, path: Path) -> None:
+    """Remove the lock file with this descriptor, so that the next process makes another one."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # Two processes must not each remove a file: the second one would be in use.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if not Passage(path, fd).passed_over:
+            with suppress(OSError):  # it belongs to another user
+                path.unlink()
+    finally:
+        os.close(folder)
 
 
 class _Waiter:
@@ -194,13 +275,18 @@ class _Waiter:
         threading.Thread(target=self._wait, name="gate", daemon=True).start()
 
     def acquire(self, until: float) -> bool:
-        """Wait for the lock; if it does not come in time, the waiting thread closes the descriptor when it has it."""
+        """Wait for the lock; False if it does not come in time."""
         try:
-            self._acquired.wait(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
-        finally:  # also when interrupted
-            with self._guard:
-                self._abandoned = not self._acquired.is_set()
-        return not self._abandoned
+            return self._acquired.wait(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
+        except BaseException:  # interrupted
+            self.abandon()
+            raise
+
+    def abandon(self) -> bool:
+        """Have the waiting thread close the descriptor when it gets the lock; False if it has it already."""
+        with self._guard:
+            self._abandoned = not self._acquired.is_set()
+        return self._abandoned
 
     def _wait(self) -> None:
         fcntl.flock(self._fd, self._kind)

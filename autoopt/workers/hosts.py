@@ -13,15 +13,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from autoopt.json_codec import from_json, to_json
 from autoopt.measure.meters import Meter
 from autoopt.measure.request import MeasureReply, MeasureRequest
-from autoopt.passes.request import PassReply, PassRequest
+from autoopt.passes.request import RUN_PASSES, PassReply, PassRequest
 from autoopt.workers.pool import WorkerPool, gated_call
 from autoopt.workers.process import CallResult
 
 Kind: TypeAlias = Literal["local", "python_env", "isolated_ort"]
 Reply = TypeVar("Reply")
-RUN_PASSES = "autoopt.passes.runner:run"
 RUNTIME = "autoopt.model.worker:runtime"
 
 
@@ -92,10 +92,10 @@ class FunctionHost(Host):
         """
 
     def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
-        result = self.call(RUN_PASSES, request.to_json(), limits)
+        result = self.call(RUN_PASSES, to_json(request), limits)
         if result.value is None:
             return HostReply(result, None)
-        return HostReply(result, PassReply.from_json(result.value))
+        return HostReply(result, from_json(PassReply, result.value))
 
     def evaluate_model(self, meter: Meter, request: MeasureRequest, limits: CallLimits) -> HostReply[MeasureReply]:
         result = self.call(meter.function, request.to_json(), limits)

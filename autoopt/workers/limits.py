@@ -12,12 +12,17 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 KILL_SECONDS = 5.0
 """A worker is gone within this time after its limit, a cancellation or the end of its pool."""
 RESIDENT_SLACK = 1.1
 """A worker is killed when its resident set exceeds the cap times this."""
+FULL_IDLE_SHARE = 0.1
+"""Share of idle CPU time below which the machine counts as full."""
+OTHERS_SHARE = 0.25
+"""Share of the CPU time that others take on a full machine from which a call counts as slowed down by them."""
 _RESIDENT, _DATA = 1, 5
 """Columns of /proc/PID/statm."""
 
@@ -56,6 +61,38 @@ def oom_kills() -> int:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return 0
+
+
+@dataclass(frozen=True)
+class MachineLoad:
+    """CPU time of this machine and of one process since some start, in seconds."""
+
+    idle: float
+    total: float
+    """Of all cores; 0 if unknown."""
+    process: float
+
+    @staticmethod
+    def now(pid: int) -> MachineLoad:
+        """The load now; `pid` is the process to set apart."""
+        ticks = [0.0] * 8
+        with suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as file:
+            ticks = [float(number) for number in file.readline().split()[1:9]]
+        own = 0.0
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            user, system = file.read().rpartition(")")[2].split()[11:13]
+            own = float(user) + float(system)
+        rate = float(os.sysconf("SC_CLK_TCK"))
+        return MachineLoad((ticks[3] + ticks[4]) / rate, sum(ticks) / rate, own / rate)
+
+    def disturbed_since(self, before: MachineLoad) -> bool:
+        """True if no core was free since `before`, and not only because of the process itself."""
+        total = self.total - before.total
+        if total <= 0:
+            return False
+        idle = self.idle - before.idle
+        others = total - idle - (self.process - before.process)
+        return idle < FULL_IDLE_SHARE * total and others > OTHERS_SHARE * total
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from autoopt.workers.gate import Gate, report_waiting
 from autoopt.workers.log_relay import requested_level
 from autoopt.workers.process import CallResult, Cancelled, WorkerProcess
 from autoopt.workers.protocol import CallRequest
+from autoopt.working_folder import remove_temporary_folder
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 logger = logging.getLogger(__name__)
@@ -156,19 +157,20 @@ class WorkerPool:
             if self._idle:
                 worker = self._idle.pop()
         try:
-            if worker is not None and _is_fit(worker, memory):
+            if worker is None:
+                return self._new_worker()
+            if _is_fit(worker, memory):
                 return worker
-            if worker is not None:
-                worker.kill()
+            worker.kill()
             return self._new_worker()
         except BaseException:
             self._release()
             raise
 
     def _give_back(self, worker: WorkerProcess) -> None:
-        reusable = worker.alive
+        alive = worker.alive
         with self._free:
-            reusable = reusable and not self._closed
+            reusable = alive and not self._closed
             if reusable:
                 self._idle.append(worker)
         if not reusable:
@@ -183,9 +185,7 @@ class WorkerPool:
 
 def _is_fit(worker: WorkerProcess, memory: int | None) -> bool:
     """True if a used worker lives and has at least half of the memory left that the call may use."""
-    if not worker.alive:
-        return False
-    return memory is None or worker.calls == 0 or worker.data <= memory // 2
+    return worker.alive and (memory is None or worker.calls == 0 or worker.data <= memory // 2)
 
 
 def gated_call(
@@ -210,3 +210,4 @@ def call_once(function: str, payload: dict[str, Any], timeout: float | None = 60
 def _close_all() -> None:
     for pool in list(_pools):
         pool.close()
+    remove_temporary_folder()

@@ -7,9 +7,11 @@ import logging
 import os
 import queue
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,7 @@ from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.log_relay import show_record
 from autoopt.workers.protocol import Reply
+from autoopt.working_folder import temporary_folder
 
 TICK_SECONDS = 0.1
 """Interval between checks of the time limit, cancellation, memory and life while a call runs."""
@@ -57,6 +60,9 @@ class CallResult:
     """True if the process ended by itself, so that nobody killed it."""
     error: ErrorRecord | None = None
     """The exception that the function raised."""
+    transient: bool = False
+    """True if the cause may lie outside the work: something killed the worker, or kept the machine busy until the time
+    limit. The work deserves another try."""
 
     def to_exception(self, where: str = "") -> AutooptError:
         """Build the exception to raise for a call without a value.
@@ -113,8 +119,11 @@ def _start(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[b
 class WorkerProcess:
     """A worker with its keeper. Not thread-safe: one call at a time.
 
+    Its temporary files lie in a folder of its own, which is removed when the worker ends in any way.
+
     Raises:
         InputError: there is no such interpreter.
+        SystemFailure: there is no place for temporary files.
     """
 
     def __init__(self, python: str, env: Mapping[str, str]) -> None:
@@ -126,9 +135,12 @@ class WorkerProcess:
         self._inbox = bytearray()
         self._stderr_tail = b""
         self._replies_closed = False
+        self._folder = _make_folder()
+        env = {**env, "TMPDIR": str(self._folder)}
         try:
             self._process = _start([python, "-P", str(_CHILD), str(os.getpid())], env)
         except OSError as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
             raise InputError(f"cannot start {python}: {error.strerror}", remedy="name a Python interpreter") from error
         assert self._process.stdin
         assert self._process.stdout
@@ -172,8 +184,9 @@ class WorkerProcess:
         self._stderr_tail = b""
         started = time.monotonic()
         oom_kills = limits.oom_kills()
+        load = limits.MachineLoad.now(self._pid)
         try:
-            result = self._exchange(request, started, timeout, memory, cancelled)
+            result = self._exchange(request, started, timeout, memory, cancelled, load)
             if result is None:
                 return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
         except BaseException:
@@ -191,6 +204,7 @@ class WorkerProcess:
         timeout: float | None,
         memory: int | None,
         cancelled: Callable[[], bool],
+        load: limits.MachineLoad,
     ) -> CallResult | None:
         """The worker's reply, or the result of killing it; None when it died."""
         self._outbox = memoryview(request)
@@ -201,7 +215,9 @@ class WorkerProcess:
         while True:
             seconds = time.monotonic() - started
             if timeout is not None and seconds >= timeout:
-                return self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {timeout:g} s", seconds)
+                busy = limits.MachineLoad.now(self._pid).disturbed_since(load)
+                stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {timeout:g} s", seconds)
+                return replace(stopped, transient=busy)
             self._transfer_ready(events)
             result = self._next_reply()
             if result is not None or self._replies_closed:
@@ -293,7 +309,8 @@ class WorkerProcess:
             message = f"the worker died: {_exit_name(code)}"
             if last_line:
                 message += f": {last_line[:300]}"
-        return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True)
+        killed = code == -signal.SIGKILL
+        return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True, transient=killed)
 
     def _last_output(self) -> str:
         return self._stderr_tail.decode("utf-8", "replace")[-protocol.MAX_DETAILS_CHARS :]
@@ -311,6 +328,15 @@ class WorkerProcess:
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe and not pipe.closed:
                 pipe.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _make_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(dir=temporary_folder()))
+    except OSError as error:
+        remedy = "free some space, or set TMPDIR to another folder"
+        raise SystemFailure(f"cannot make a folder for temporary files ({error.strerror})", remedy=remedy) from error
 
 
 def _exit_name(code: int | None) -> str:

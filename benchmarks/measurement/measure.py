@@ -1,20 +1,18 @@
-"""Can the measurements be believed? On real models, with real candidates, in fresh processes.
+"""Is the answer right, also on a machine that is not quiet? Whole runs, beside other programs, against a plain loop.
 
-    python benchmarks/measurement/measure.py ZOO [--models a,b] [--again 10] [--results FILE] [--work FOLDER]
+    python benchmarks/measurement/measure.py [--zoo ZOO] [--levels quiet,one,two,four,eight] [--repeat 1]
+        [--cases a,b] [--results FILE] [--work FOLDER]
 
-ZOO is a folder of folders with `model.onnx` and `evaluation.npz`. For every model:
-1. candidates are made (session options, fusion, dynamic and static int8, as far as the passes take the model);
-2. all are measured with the staged protocol, the best three again in rounds, as a run does it: what that gives is the
-   reported interval; and all with the fixed protocol: same choice, how many repeats;
-3. the chosen one is measured again in fresh processes with a long protocol: how often does its ratio lie inside the
-   reported interval; and the same, report and repetition, while another process loads one core;
-4. so are the top three: is their order kept, where their intervals do not overlap;
-5. a copy of the source model that differs by one word of metadata is compared with it: ratio and interval;
-6. a plain loop, as onnxruntime's own perf test does it (`perf_loop.py`), runs both models by themselves in processes of
-   their own, in turns: is the ratio of its medians inside the reported interval.
+Cases are made-up models of known ratios (`known_ratios.py`) in four sizes, and with `--zoo` a folder of folders with
+`model.onnx` and `evaluation.npz`, whose candidates are session options, graph optimisations and int8 models.
+For every case:
+1. on the quiet machine a run makes all candidates, and `interleaved_loop.py`, which shares no code with autoopt,
+   measures the ratio of each: the truth;
+2. at every level, other processes burn CPU, stream memory or come in bursts, and runs with a seed of their own measure
+   everything anew. They count if the choice is the true one or within 3 % of it, if `source` is answered although a
+   gain of 10 % is there, if a slower model is chosen, if the interval holds the truth, how wide it is, and the time.
 
-Results of other models in FILE stay. `table.py` draws the table of README.md from it. `--prepare` only makes the
-candidates into FOLDER, for a later call that finds them there: measuring wants a quiet machine, making them does not.
+FILE is written after each run. `--table FILE` draws the table of README.md from it.
 """
 
 from __future__ import annotations
@@ -25,305 +23,243 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoopt.engine.run.confirm import EXTRA_ROUNDS, SECONDS_SHARE, confirmations_of
-from autoopt.engine.work.evaluations import Measurements
-from autoopt.measure.settings import ROUNDS
-from autoopt.metrics import Estimate
+import known_ratios
 
-METRIC = "latency_p50"
+from autoopt.api import execute
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.results import RunResult
+from autoopt.store import open_store
+
 HERE = Path(__file__).parent
-RECIPES: dict[str, tuple[list[tuple[str, dict[str, Any]]], dict[str, Any]]] = {
-    "no optimisation": ([], {"graph_optimization_level": "disable"}),
-    "basic optimisation": ([], {"graph_optimization_level": "basic"}),
-    "arena off": ([], {"enable_cpu_mem_arena": False}),
-    "ort graph": ([("ort_graph_optimization", {})], {}),
-    "fused": ([("transformer_fusion", {})], {}),
-    "dynamic int8": ([("dynamic_quantization", {})], {}),
-    "static int8": ([("static_quantization", {})], {}),
-    "static uint8": ([("static_quantization", {"activation_type": "QUInt8"})], {}),
+MARK = "<!-- results: drawn by measure.py --table -->"
+LEVELS: dict[str, tuple[str, ...]] = {
+    "quiet": (),
+    "one": ("cpu",),
+    "two": ("cpu", "memory"),
+    "four": ("cpu", "cpu", "memory", "burst"),
+    "eight": ("cpu", "cpu", "cpu", "cpu", "memory", "memory", "burst", "burst"),
 }
+LOADS = {
+    "cpu": "while True: pass",
+    "memory": "import numpy as np; a = np.ones(1 << 25, np.float32); b = a.copy()\nwhile True: b[:] = a",
+    "burst": (
+        "import random, time\nwhile True:\n"
+        "    end = time.monotonic() + random.expovariate(5)\n"
+        "    while time.monotonic() < end: pass\n"
+        "    time.sleep(random.expovariate(5))"
+    ),
+}
+ZOO_DAG: dict[str, Any] = {
+    "passes": {
+        "basic": {"pass": "session_tuning", "params": {"graph_optimization_level": "basic"}},
+        "arena": {"pass": "session_tuning", "params": {"enable_cpu_mem_arena": False}},
+        "graph": "ort_graph_optimization",
+        "dynamic": "dynamic_quantization",
+        "static": {"pass": "static_quantization", "params": {"activation_type": "QUInt8"}},
+    },
+    "chains": [["basic"], ["arena"], ["graph"], ["dynamic"], ["static"]],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with candidates."""
+
+    name: str
+    dag: dict[str, Any]
+    model: Path
+    data: Path | None
 
 
 def main() -> None:
     args = _arguments()
-    if args.job:
-        from autoopt.measure import worker
-
-        print(json.dumps(worker.latency(json.loads(args.job))))
+    if args.table:
+        _draw(json.loads(Path(args.table).read_text()))
         return
-    zoo = Path(args.zoo)
-    names = args.models.split(",") if args.models else sorted(p.parent.name for p in zoo.glob("*/model.onnx"))
     with tempfile.TemporaryDirectory(prefix="measure-") as temporary:
-        for name in names:
-            work = Path(args.work or temporary) / name
-            work.mkdir(parents=True, exist_ok=True)
-            model = Model(zoo / name, work, args)
-            candidates = model.candidates()
-            if args.prepare:
-                continue
-            found = model.measure(candidates)
-            print(_sentence(name, found), flush=True)
-            if args.results:
-                _merge(Path(args.results), name, found)
-
-
-def _merge(file: Path, name: str, found: dict[str, Any]) -> None:
-    known = json.loads(file.read_text()) if file.exists() else {}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(dict(sorted({**known, name: found}.items())), indent=1) + "\n")
+        work = Path(args.work or temporary)
+        results = Path(args.results) if args.results else work / "results.json"
+        for case in _cases(args, work):
+            _measure(case, work / case.name.replace(" ", "_").replace(":", ""), args, results)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", nargs="?")
-    parser.add_argument("--models", default="")
-    parser.add_argument("--again", type=int, default=10, help="fresh processes that measure the chosen one again")
-    parser.add_argument("--long", type=float, default=3.0, help="seconds of the long protocol, which uses them all")
-    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of the staged and the fixed protocol")
-    parser.add_argument("--same", type=int, default=10, help="comparisons of the source model with its copy")
-    parser.add_argument("--loops", type=int, default=5, help="processes of the plain loop, for each of two models")
-    parser.add_argument("--wait", type=float, default=6.0, help="seconds to measure again while the source is slower")
-    parser.add_argument("--results", default="")
-    parser.add_argument("--work", default="", help="folder for candidates; made once")
-    parser.add_argument("--prepare", action="store_true")
-    parser.add_argument("--job", default="", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if not args.job and not args.zoo:
-        parser.error("name the folder of models")
-    return args
+    parser.add_argument("--zoo", help="folder of models")
+    parser.add_argument("--levels", default=",".join(LEVELS))
+    parser.add_argument("--cases", default="", help="parts of the names of cases")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each case at each level")
+    parser.add_argument("--loop", type=float, default=10.0, help="seconds of the plain loop")
+    parser.add_argument("--results", default="", help="results of earlier calls in it are kept")
+    parser.add_argument("--work", default="", help="folder for models and stores")
+    parser.add_argument("--table", default="")
+    return parser.parse_args()
 
 
-def fresh(*command: str) -> Any:
-    """What a process of its own prints."""
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-1000:])
-    return json.loads(done.stdout)
-
-
-class Model:
-    """One model of the zoo and everything measured of it."""
-
-    def __init__(self, folder: Path, work: Path, args: argparse.Namespace) -> None:
-        self.source: dict[str, Any] = {"path": str(folder / "model.onnx"), "session_options": {}}
-        self.data = str(folder / "evaluation.npz")
-        self.calibration = folder / "calibration.npz"
-        self.work, self.args = work, args
-        self.long = {"seconds": args.long, "fixed": True}
-        self.wait = args.wait
-        self.times: list[float] = []
-        """What the source took in each measurement, ms: slow spells of the host are known by the lower quartile."""
-
-    def latency(self, candidate: dict[str, Any], **settings: Any) -> dict[str, Any]:
-        job = {"candidate": candidate, "source": self.source, "data": self.data, "metrics": [METRIC]}
-        usual = sorted(self.times)[len(self.times) // 4] if self.times else None
-        settings = {"source_ms": usual, "quiet_seconds": self.wait, **settings}
-        answer: dict[str, Any] = fresh(__file__, "--job", json.dumps({**job, "settings": settings}))
-        source = answer["source_metrics"][METRIC]["value"]
-        self.times.append(source)
-        return {**answer["ratios"][METRIC], "details": answer["details"], "source_ms": source}
-
-    def measure(self, candidates: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        staged = self.all(candidates, fixed=False)
-        first = sorted(staged, key=lambda n: staged[n]["value"])[:3]
-        reported = self.confirmed({name: candidates[name] for name in first})
-        top = sorted(reported, key=lambda n: reported[n]["value"])
-        best = top[0]
-        fixed = self.all(candidates, fixed=True)
-        again = {"as it is": self.again(candidates[best], reported[best])}
-        with Load():
-            self.times, self.wait = [], 0.0  # there is nothing to wait for
-            loaded = self.confirmed({name: candidates[name] for name in top})[best]
-            again["one core loaded"] = self.again(candidates[best], loaded)
-        self.wait = self.args.wait
-        return {
-            "candidates": {n: {"staged": _brief(staged[n]), "fixed": _brief(fixed[n])} for n in candidates},
-            "reported": {n: _brief(reported[n]) for n in top},
-            "reported_loaded": _brief(loaded),
-            "best": best,
-            "best_fixed": min(fixed, key=lambda n: fixed[n]["value"]),
-            "repeats": {"staged": _repeats(staged), "fixed": _repeats(fixed)},
-            "seconds": {
-                k: round(sum(m["details"]["seconds"] for m in v.values()), 1)
-                for k, v in (("staged", staged), ("confirmed", reported), ("fixed", fixed))
-            },
-            "again": again,
-            "ranking": self.ranking(candidates, reported, top, statistics.median(again["as it is"]["values"])),
-            "same": self.same(),
-            "loop": self.loop(candidates[best], reported[best]),
-        }
-
-    def candidates(self) -> dict[str, dict[str, Any]]:
-        kept = self.work / "candidates.json"
-        if kept.exists():
-            found: dict[str, dict[str, Any]] = json.loads(kept.read_text())
-            return found
-        made = self._make()
-        kept.write_text(json.dumps(made))
-        return made
-
-    def _make(self) -> dict[str, dict[str, Any]]:
-        from autoopt.workers import WorkerPool
-
-        made: dict[str, dict[str, Any]] = {}
-        data = str(self.calibration if self.calibration.exists() else self.data)
-        with WorkerPool(size=1) as pool:
-            for name, (steps, options) in RECIPES.items():
-                payload = {
-                    "model": self.source,
-                    "steps": [{"node": p, "pass": p, "params": params} for p, params in steps],
-                    "output": str(self.work / name.replace(" ", "_")),
-                    "data": {"path": data, "limit": 50},
+def _cases(args: argparse.Namespace, work: Path) -> Iterator[Case]:
+    parts = [part for part in args.cases.split(",") if part]
+    for size in known_ratios.SIZES:
+        for title, shares in known_ratios.CASES.items():
+            name = f"{size}: {title}"
+            if not parts or any(part in name for part in parts):
+                passes = {f"share{share}": {"pass": "shorten", "params": {"share": share}} for share in shares}
+                dag = {
+                    "user_script": str(HERE / "known_ratios.py"),
+                    "passes": passes,
+                    "chains": [[node] for node in passes],
+                    "objectives": [{"metric": "latency_p50"}],
+                    "constraints": [],
                 }
-                called = pool.call("autoopt.passes.runner:run", payload, timeout=300)
-                done = (called.value or {"steps": [{"outcome": "failed"}]})["steps"]
-                if any(step["outcome"] != "ok" for step in done):
-                    continue
-                path = str(next(Path(done[-1]["path"]).glob("model.o*"))) if done else self.source["path"]
-                made[name] = {
-                    "path": path,
-                    "session_options": {**(done[-1]["session_options"] if done else {}), **options},
-                }
-        return made
-
-    def all(self, candidates: dict[str, dict[str, Any]], fixed: bool) -> dict[str, dict[str, Any]]:
-        """Every candidate measured, the best so far as incumbent."""
-        found: dict[str, dict[str, Any]] = {}
-        incumbent = 1.0
-        for name, candidate in candidates.items():
-            settings = {"seconds": self.args.seconds, "fixed": fixed, "incumbent_ratio": incumbent}
-            found[name] = self.latency(candidate, **settings)
-            incumbent = min(incumbent, found[name]["value"])
-        return found
-
-    def confirmed(self, candidates: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """The few best in rounds, in turns, and what an interval comes of it."""
-        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in candidates}
-        for number in range(ROUNDS + EXTRA_ROUNDS):
-            for name, candidate in candidates.items():
-                if sum(not _disturbed(r) for r in rounds[name]) >= ROUNDS:
-                    continue
-                seconds = self.args.seconds * SECONDS_SHARE
-                rounds[name].append(self.latency(candidate, seconds=seconds, quiet_seconds=self.wait, seed=number))
-        return _confirmed(rounds)
-
-    def again(self, candidate: dict[str, Any], reported: dict[str, Any]) -> dict[str, Any]:
-        found = [self.latency(candidate, **self.long, seed=100 + i) for i in range(self.args.again)]
-        return {
-            "inside": sum(reported["low"] <= f["value"] <= reported["high"] for f in found),
-            "of": len(found),
-            "values": [f["value"] for f in found],
-            "calm": [f["details"]["calm"] for f in found],
-            "pace": [f["details"]["pace"] for f in found],
-            "busy": sum(f["details"]["busy"] for f in found),
-        }
-
-    def ranking(
-        self, candidates: dict[str, Any], reported: dict[str, Any], top: list[str], best: float
-    ) -> dict[str, Any]:
-        """The others of the top measured again too; kept where no pair with separate intervals changed places."""
-        again = {top[0]: best} | {name: self.latency(candidates[name], **self.long)["value"] for name in top[1:]}
-        broken = [
-            (a, b)
-            for i, a in enumerate(top)
-            for b in top[i + 1 :]
-            if reported[a]["high"] < reported[b]["low"] and again[a] > again[b]
-        ]
-        return {"kept": not broken, "again": again}
-
-    def same(self) -> dict[str, Any]:
-        import onnx
-
-        proto = onnx.load(self.source["path"])
-        proto.producer_version = "copy"
-        onnx.save(proto, str(self.work / "copy.onnx"))
-        copy = {"path": str(self.work / "copy.onnx"), "session_options": {}}
-        found = [self.latency(copy, seconds=self.args.seconds, seed=i) for i in range(self.args.same)]
-        return {
-            "deviation": statistics.median(abs(f["value"] - 1) for f in found),
-            "covered": sum(f["low"] <= 1 <= f["high"] for f in found),
-            "of": len(found),
-            "width": statistics.median(f["high"] - f["low"] for f in found),
-        }
-
-    def loop(self, candidate: dict[str, Any], reported: dict[str, Any]) -> dict[str, Any]:
-        """Times of each process, and the median ratio of neighbouring ones, without those that ran in a slow spell."""
-        ours, theirs = [], []
-        for number in range(self.args.loops):
-            for model, found in ((candidate, ours), (self.source, theirs)):
-                options = ["--options", json.dumps(model["session_options"]), "--item", str(number)]
-                command = [str(HERE / "perf_loop.py"), model["path"], self.data, *options]
-                found.append(fresh(*command)["ms"])
-        free = [(a, b) for a, b in zip(ours, theirs, strict=True) if a <= 1.1 * min(ours) and b <= 1.1 * min(theirs)]
-        ratio = statistics.median(a / b for a, b in free or zip(ours, theirs, strict=True))
-        return {"ms": [ours, theirs], "ratio": ratio, "inside": reported["low"] <= ratio <= reported["high"]}
+                yield Case(name, dag, known_ratios.write(size, work / size), None)
+    for model in sorted(Path(args.zoo).glob("*/model.onnx")) if args.zoo else ():
+        name = model.parent.name
+        if not parts or any(part in name for part in parts):
+            dag = {**ZOO_DAG, "objectives": [{"metric": "latency_p50"}], "constraints": []}
+            yield Case(name, dag, model, model.with_name("evaluation.npz"))
 
 
-class Load:
-    """Another process that keeps one core busy, for the while."""
-
-    def __enter__(self) -> None:
-        self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-def _confirmed(rounds: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """One result of each candidate's rounds, as a run makes it."""
-    measured = {
-        name: [
-            Measurements(ratios={METRIC: Estimate(r["value"], r["low"], r["high"])}, disturbed=_disturbed(r))
-            for r in found
-        ]
-        for name, found in rounds.items()
-    }
-    together = {name: confirmed.ratios[METRIC] for name, confirmed in confirmations_of(measured).items()}
-    return {name: {**asdict(together[name]), "details": _details(found)} for name, found in rounds.items()}
+def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) -> None:
+    known = json.loads(results.read_text()) if results.exists() else {}
+    entry = known.setdefault(case.name, {"runs": []})
+    if "truth" not in entry:
+        _run(case, work, {"seconds": 0.1, "rounds": 0})
+        entry["truth"] = _truth(case, work, args.loop)
+    for level in args.levels.split(","):
+        for _ in range(args.repeat):
+            number = sum(run["level"] == level for run in entry["runs"])
+            seed = 1000 * (1 + list(LEVELS).index(level)) + 100 * number
+            with _load(level):
+                began = time.monotonic()
+                result = _run(case, work, {"seed": seed})
+                seconds = time.monotonic() - began
+            entry["runs"].append(_judged(result, entry["truth"], level, seconds))
+            print(case.name, json.dumps(entry["runs"][-1]), flush=True)
+            results.parent.mkdir(parents=True, exist_ok=True)
+            results.write_text(json.dumps(known, indent=1) + "\n")
 
 
-def _details(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "stopped": ", ".join(sorted({r["details"]["stopped"] for r in rounds})),
-        **{k: sum(r["details"][k] for r in rounds) for k in ("pairs", "set_aside", "replicas", "seconds")},
-        **{k: sum(bool(r["details"][k]) for r in rounds) for k in ("busy", "disturbed")},
-        "rounds": [[r["value"], _disturbed(r)] for r in rounds],
-    }
-
-
-def _disturbed(found: dict[str, Any]) -> bool:
-    return bool(found["details"]["disturbed"] or found["details"]["busy"])
-
-
-def _brief(found: dict[str, Any]) -> dict[str, Any]:
-    details = found["details"]
-    return {
-        **{k: found[k] for k in ("value", "low", "high")},
-        **{k: details[k] for k in ("stopped", "pairs", "set_aside", "replicas", "seconds", "busy", "disturbed")},
-        **{k: details[k] for k in ("rounds",) if k in details},
-    }
-
-
-def _repeats(found: dict[str, Any]) -> int:
-    return sum(f["details"]["pairs"] for f in found.values())
-
-
-def _sentence(name: str, found: dict[str, Any]) -> str:
-    again, same, repeats = found["again"], found["same"], found["repeats"]
-    reported = found["reported"][found["best"]]
-    inside = ", ".join(f"{load} {a['inside']}/{a['of']}" for load, a in again.items())
-    return (
-        f"{name}: best {found['best']!r} (fixed: {found['best_fixed']!r}) {reported['value']:.3f} "
-        f"[{reported['low']:.3f}, {reported['high']:.3f}]; inside: {inside}; order kept: {found['ranking']['kept']}; "
-        f"staged {repeats['staged']} of {repeats['fixed']} pairs of blocks; same model: off by "
-        f"{100 * same['deviation']:.2f} %, covers 1 {same['covered']}/{same['of']}; "
-        f"plain loop {found['loop']['ratio']:.3f} inside: {found['loop']['inside']}"
+def _run(case: Case, work: Path, measurement: dict[str, Any]) -> RunResult:
+    """All candidates in one run; the passes come from the store after the first one."""
+    request = RunRequest(
+        dag={"name": "measurement", **case.dag},
+        model=case.model,
+        data=case.data,
+        home=work,
+        search={"strategy": "per-chain", "sampler": "exhaustive"},
+        measurement=measurement,
+        workers=1,
+        fresh=True,
     )
+    return execute(request, engine="inline", out=None)
+
+
+def _truth(case: Case, work: Path, seconds: float) -> dict[str, float]:
+    """The ratio of each candidate by chain, from the plain loop."""
+    with open_store(home=work) as store:
+        (run, *_) = store.runs.all(status="finished")
+        names = {chain.id: chain.name for chain in store.runs.chains(run.id)}
+        chains, models = [], []
+        for trial in store.trials.all(run.id):
+            if trial.candidate is not None:
+                path = store.artifacts.path(trial.candidate.artifact)
+                chains.append(names[trial.chain])
+                models.append({"path": str(path), "options": dict(trial.candidate.session_options)})
+    models.append({"path": str(case.model), "options": {}})
+    job = work / "job.json"
+    data = None if case.data is None else str(case.data)
+    job.write_text(json.dumps({"models": models, "data": data, "seconds": seconds, "seed": 0}))
+    command = [sys.executable, str(HERE / "interleaved_loop.py"), str(job)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return dict(zip(chains, json.loads(output)["ratios"], strict=False))
+
+
+def _judged(result: RunResult, truth: dict[str, float], level: str, seconds: float) -> dict[str, Any]:
+    assert result.best is not None
+    best_truth = min(1.0, *truth.values())
+    chosen = 1.0 if result.best.is_source else truth[result.best.chain]
+    ratio = result.best.ratios["latency_p50"]
+    return {
+        "level": level,
+        "chosen": result.best.chain,
+        "true_ratio": round(chosen, 4),
+        "best_ratio": round(best_truth, 4),
+        "right": chosen <= 1.03 * best_truth,
+        "missed": result.best.is_source and best_truth <= 0.9,
+        "slower": chosen > 1.01,
+        "interval": [round(ratio.value, 4), round(ratio.low, 4), round(ratio.high, 4)],
+        "inside": result.best.is_source or ratio.low <= chosen <= ratio.high,
+        "half_width": round((ratio.high - ratio.low) / (2 * ratio.value), 4),
+        "undecided": result.undecided,
+        "seconds": round(seconds, 2),
+        "phases": dict(result.seconds),
+    }
+
+
+@contextmanager
+def _load(level: str) -> Iterator[None]:
+    """Run the other processes of a level meanwhile."""
+    processes = [subprocess.Popen([sys.executable, "-c", LOADS[kind]]) for kind in LEVELS[level]]
+    time.sleep(0.5 if processes else 0.0)  # until the processes have started
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _draw(known: dict[str, Any]) -> None:
+    runs = [run for entry in known.values() for run in entry["runs"]]
+    lines = [
+        "| level | runs | right | `source` in spite of 10 % | slower | truth inside | half-width | undecided | time |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    quiet = _median_by_case(known, "quiet")
+    for level in LEVELS:
+        rows = [run for run in runs if run["level"] == level]
+        if not rows:
+            continue
+        chosen = [row for row in rows if row["chosen"] != "source"]
+        widths = [row["half_width"] for row in chosen]
+        times = [seconds / quiet[name] for name, seconds in _median_by_case(known, level).items() if name in quiet]
+        lines.append(
+            f"| {level} | {len(rows)} | {_count(rows, 'right')} | {_count(rows, 'missed')} | "
+            f"{_count(rows, 'slower')} | "
+            f"{_count(chosen, 'inside')} of {len(chosen)} | {_percent(widths)} | "
+            f"{sum(bool(row['undecided']) for row in rows)} | {_times(times)} |"
+        )
+    page = HERE / "README.md"
+    page.write_text(f"{page.read_text().split(MARK)[0].rstrip()}\n\n{MARK}\n\n" + "\n".join(lines) + "\n")
+
+
+def _median_by_case(known: dict[str, Any], level: str) -> dict[str, float]:
+    seconds = {
+        name: [run["seconds"] for run in entry["runs"] if run["level"] == level] for name, entry in known.items()
+    }
+    return {name: statistics.median(values) for name, values in seconds.items() if values}
+
+
+def _count(rows: Sequence[dict[str, Any]], name: str) -> int:
+    return sum(bool(row[name]) for row in rows)
+
+
+def _percent(widths: Sequence[float]) -> str:
+    if not widths:
+        return "-"
+    return f"{100 * statistics.median(widths):.1f} % (at most {100 * max(widths):.1f} %)"
+
+
+def _times(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "-"
+    return f"{statistics.median(ratios):.2f}x"
 
 
 if __name__ == "__main__":

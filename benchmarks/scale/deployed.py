@@ -1,11 +1,11 @@
-"""How well trials are scheduled as deployed flow runs: chains of passes that only sleep, under `autoopt serve`.
+"""Scheduling overhead of deployed flow runs: chains of passes that only sleep, run under `autoopt serve`.
 
     python -m benchmarks.scale.deployed [--trials 24] [--seconds 20] [--workers 1 2 4] [--places N]
 
-Prints, for each number of workers: seconds of the search (from the first chain's flow run to the last trial's end), its
-efficiency (seconds slept, shared among the workers, in proportion), and the overhead for each trial, chain and model.
-`workers` are the run's: so many trials are under way at once. `places` is the limit of `autoopt serve`, so many chains
-have a process at once; its default otherwise.
+Prints for each number of workers: the duration of the search in seconds (from the first chain's flow run to the end of
+the last trial), its efficiency (time slept / workers / duration), and the overhead per trial, chain and model.
+`--workers` sets the number of concurrent trials of the run. `--places` is passed to `autoopt serve --limit`: the number
+of chains that may have a process at once.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ Row = dict[str, Any]
 
 @contextmanager
 def serve(folder: Path, places: int | None) -> Iterator[str]:
-    """`autoopt serve` with a home in `folder`; the address of its API."""
+    """Run `autoopt serve` with its home in `folder`; yield the URL of its API."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "AUTOOPT_"))}
     command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port)]
     command += ["--limit", str(places)] if places else []
-    own = {"AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_GATE": str(folder)}  # nobody else's measurement is waited for
+    # A gate of its own, so that it does not wait for other measurements on this machine.
+    own = {"AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_GATE": str(folder)}
     process = subprocess.Popen(command, cwd=folder, env={**inherited, **own}, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
@@ -58,34 +59,34 @@ def _time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def one(folder: Path, workers: int, trials: int, seconds: float, places: int | None) -> dict[str, float]:
-    """Seconds of one run, from what Prefect has recorded of it."""
+def measure_run(folder: Path, workers: int, trials: int, seconds: float, places: int | None) -> dict[str, float]:
+    """Run once and return the durations in seconds, taken from the timestamps that Prefect recorded."""
     folder.mkdir()
     (folder / "sleepers_script.py").write_text(SCRIPT)
     model(folder / "model.onnx")
-    given = {"dag": dag(folder, trials, seconds), "model": str(folder / "model.onnx"), "workers": workers}
+    parameters = {"dag": dag(folder, trials, seconds), "model": str(folder / "model.onnx"), "workers": workers}
     with serve(folder, places) as api, httpx.Client(base_url=api, timeout=60) as client:
-        known = client.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
-        made = client.post(f"/deployments/{known}/create_flow_run", json={"parameters": given}).raise_for_status()
-        run: Row = made.json()
-        asked = _time(run["created"])
+        deployment = client.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
+        response = client.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters})
+        run: Row = response.raise_for_status().json()
+        created = _time(run["created"])
         while run["state_type"] not in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED"):
             time.sleep(1)
             run = client.get(f"/flow_runs/{run['id']}").raise_for_status().json()
         assert run["state_type"] == "COMPLETED", run["state"]
-        below = {"flow_runs": {"parent_flow_run_id": {"any_": [run["id"]]}}}
-        chains: list[Row] = client.post("/flow_runs/filter", json=below).raise_for_status().json()
-        found = {c["id"]: _trials(client, c["id"]) for c in chains}
-    ordered = [sorted(each) for each in found.values() if each]
+        children = {"flow_runs": {"parent_flow_run_id": {"any_": [run["id"]]}}}
+        chains: list[Row] = client.post("/flow_runs/filter", json=children).raise_for_status().json()
+        trials_of = {c["id"]: _trials(client, c["id"]) for c in chains}
+    ordered = [sorted(each) for each in trials_of.values() if each]
     assert sum(map(len, ordered)) == trials, ordered
     first, last = min(_time(c["created"]) for c in chains), max(end for each in ordered for _, end in each)
-    served = [c for c in chains if found[c["id"]]]
+    served = [c for c in chains if trials_of[c["id"]]]
     later = sum(each[-1][1] - each[0][1] - (len(each) - 1) * seconds for each in ordered)
     return {
         "search": last - first,
-        "model": (first - asked) + (_time(run["end_time"]) - last),
+        "model": (first - created) + (_time(run["end_time"]) - last),
         "process": _mean(_time(c["start_time"]) - _time(c["created"]) for c in served),
-        "join": _mean(min(found[c["id"]])[0] - _time(c["start_time"]) for c in served),
+        "join": _mean(min(trials_of[c["id"]])[0] - _time(c["start_time"]) for c in served),
         "first": _mean(each[0][1] - each[0][0] - seconds for each in ordered),
         "trial": later / max(1, trials - len(ordered)),
         "flow runs": len(chains),
@@ -99,7 +100,7 @@ def _mean(values: Iterable[float]) -> float:
 def _trials(client: httpx.Client, chain: str) -> list[tuple[float, float]]:
     body = {"task_runs": {"flow_run_id": {"any_": [chain]}}}
     rows: list[Row] = []
-    for _ in range(60):  # the server takes in the task runs' events a little later
+    for _ in range(60):  # the server processes the events of task runs with a delay
         rows = client.post("/task_runs/filter", json=body).raise_for_status().json()
         if rows and all(r["end_time"] for r in rows):
             break
@@ -108,19 +109,19 @@ def _trials(client: httpx.Client, chain: str) -> list[tuple[float, float]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure and print one line per number of workers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--places", type=int)
-    asked = parser.parse_args()
-    places = f", {asked.places} places" if asked.places else ""
-    print(f"deployed: {asked.trials} trials of {asked.seconds} s, 4 chains{places}", flush=True)
+    options = parser.parse_args()
+    places = f", {options.places} places" if options.places else ""
+    print(f"deployed: {options.trials} trials of {options.seconds} s, 4 chains{places}", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        for workers in asked.workers:
-            took = one(Path(name) / str(workers), workers, asked.trials, asked.seconds, asked.places)
-            ideal = asked.trials * asked.seconds / workers
+        for workers in options.workers:
+            took = measure_run(Path(name) / str(workers), workers, options.trials, options.seconds, options.places)
+            ideal = options.trials * options.seconds / workers
             print(
                 f"{workers} workers: search {took['search']:.1f} s, efficiency {ideal / took['search']:.3f}; a chain: "
                 f"{took['process']:.1f} s until its process runs, {took['join']:.1f} s until its first trial, "

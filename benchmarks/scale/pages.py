@@ -1,10 +1,10 @@
-"""A large zoo in a Prefect server on PostgreSQL: how long its API and its pages take over 20,000 flow runs of chains.
+"""Response times of a Prefect server on PostgreSQL that holds a nightly sweep over a large zoo.
 
     python -m benchmarks.scale.pages [--models 1000] [--chains 20] [--trials 2] [--postgres URL] [--wait]
 
-Makes databases of its own on the PostgreSQL server at URL and drops them at the end. Needs chromium with chromedriver
-for the pages. A page's times run from its address to its largest content (Largest Contentful Paint, W3C), and to the
-last answer of the API that it asks for while it opens; each stands beside that of the same page over 10 models.
+Creates its own databases on the PostgreSQL server at URL and drops them at the end. The pages need chromium and
+chromedriver. For each page it prints the time from navigation to the largest content (Largest Contentful Paint, W3C)
+and to the last API response while the page opens, each beside that of the same page over 10 models.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ from autoopt.orchestrate.server.connection import SERVER
 T = TypeVar("T")
 REPEATS = 3
 IDLE = 1.0
-"""Seconds without a request under way after which a page counts as open."""
+"""Seconds without a pending request after which a page counts as open."""
 
-ASKED = """return [performance.now(), performance.getEntriesByType('resource')
+REQUESTS_JS = """return [performance.now(), performance.getEntriesByType('resource')
     .filter(e => e.name.includes('/api/')).map(e => [e.name, e.startTime, e.responseEnd])]"""
-PAINTED = """return Promise.race([new Promise(found => setTimeout(() => found(0), 500)), new Promise(found =>
-    new PerformanceObserver(list => found(list.getEntries().at(-1).startTime))
+LARGEST_PAINT_JS = """return Promise.race([new Promise(done => setTimeout(() => done(0), 500)), new Promise(done =>
+    new PerformanceObserver(list => done(list.getEntries().at(-1).startTime))
         .observe({type: 'largest-contentful-paint', buffered: true}))])"""
 SMALL = 10
-"""Models of the night that the large one is compared with: what is slow there is not slow for its size."""
+"""Models of the sweep to compare with: what is slow there too is not slow because of its size."""
 
 
 class Opened(NamedTuple):
-    """What a page took, in seconds."""
+    """Load times of a page, in seconds."""
 
     last: float
-    """Until its last answer."""
+    """Time to the last API response."""
     painted: float
-    """Until its largest content."""
+    """Time to the largest content."""
     slow: float
-    """Its slowest request."""
+    """Duration of the slowest request."""
     where: str
-    """Which that was."""
+    """Path of the slowest request."""
 
 
 @contextmanager
 def database(server: str) -> Iterator[str]:
-    """An empty database; its address for Prefect."""
+    """Create an empty database, yield its URL for Prefect, drop it."""
     import psycopg
 
     name = f"prefect_scale_{uuid.uuid4().hex[:8]}"
@@ -77,7 +77,7 @@ def database(server: str) -> Iterator[str]:
 
 @contextmanager
 def prefect_server(folder: Path, **env: str) -> Iterator[str]:
-    """A Prefect server on a free port, `env` for it and for this process; the address of its pages."""
+    """Start a Prefect server on a free port with `env`, which also applies to this process; yield its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -107,33 +107,33 @@ def prefect_server(folder: Path, **env: str) -> Iterator[str]:
 
 
 def deploy(url: str) -> dict[str, tuple[uuid.UUID, uuid.UUID]]:
-    """The deployments of autoopt; ids of flow and deployment by flow name."""
+    """Create the deployments of autoopt; return the ids of flow and deployment by flow name."""
     from autoopt.orchestrate.deployments import deploy_all
 
-    found = {}
+    ids = {}
     for name in deploy_all():
         row = httpx.get(f"{url}/api/deployments/name/{name}").raise_for_status().json()
-        found[name.partition("/")[0]] = (uuid.UUID(row["flow_id"]), uuid.UUID(row["id"]))
-    return found
+        ids[name.partition("/")[0]] = (uuid.UUID(row["flow_id"]), uuid.UUID(row["id"]))
+    return ids
 
 
 def creations(url: str, deployment: uuid.UUID, count: int = 200) -> float:
-    """Seconds for one flow run of a chain to be made through the API, as a model's run makes them."""
+    """Return the mean seconds that creating a chain's flow run through the API takes."""
     began = time.monotonic()
     with httpx.Client(base_url=f"{url}/api", timeout=30) as client:
         for n in range(count):
-            asked = {"name": f"made {n}", "parameters": {"run": "x", "chain": f"{n}"}, "tags": ["made"]}
-            asked["state"] = {"type": "COMPLETED"}
-            client.post(f"/deployments/{deployment}/create_flow_run", json=asked).raise_for_status()
+            body: dict[str, Any] = {"name": f"new {n}", "parameters": {"run": "x", "chain": f"{n}"}, "tags": ["new"]}
+            body["state"] = {"type": "COMPLETED"}
+            client.post(f"/deployments/{deployment}/create_flow_run", json=body).raise_for_status()
     return (time.monotonic() - began) / count
 
 
-def questions(url: str, ids: dict[str, str]) -> dict[str, float]:
-    """Seconds of each question to the API, the median of a few."""
+def api_requests(url: str, ids: dict[str, str]) -> dict[str, float]:
+    """Return the median seconds of each API request."""
     tag = {"tags": {"all_": [ids["tag"]]}}
     runs = {"sort": "START_TIME_DESC", "limit": 200}
     night = {"start_time": {"after_": "2000-01-01T00:00:00Z"}}
-    asked: dict[str, tuple[str, Any]] = {
+    requests: dict[str, tuple[str, Any]] = {
         "newest 200 flow runs": ("flow_runs/filter", runs),
         "flow runs, page 50 of 200": ("flow_runs/filter", {**runs, "offset": 10_000}),
         "flow runs of one run in the store (tag)": ("flow_runs/filter", {**runs, "flow_runs": tag}),
@@ -155,7 +155,7 @@ def questions(url: str, ids: dict[str, str]) -> dict[str, float]:
     }
     took = {}
     with httpx.Client(base_url=f"{url}/api", timeout=120) as client:
-        for text, (path, body) in asked.items():
+        for text, (path, body) in requests.items():
             times = []
             for _ in range(REPEATS):
                 began = time.monotonic()
@@ -166,7 +166,7 @@ def questions(url: str, ids: dict[str, str]) -> dict[str, float]:
 
 
 def pages(url: str, ids: dict[str, str]) -> dict[str, Opened]:
-    """How long each page takes."""
+    """Open each page several times; return the fastest load of each."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -193,29 +193,29 @@ def pages(url: str, ids: dict[str, str]) -> dict[str, Opened]:
     }
     try:
         for path in ("dashboard", *shown.values()):
-            _open(window, f"{url}/{path}")  # the program itself, and warm caches as in the second look
+            _open(window, f"{url}/{path}")  # load the JavaScript bundle and warm the caches
         return {name: min(_open(window, f"{url}/{path}") for _ in range(REPEATS)) for name, path in shown.items()}
     finally:
         window.quit()
 
 
 def _open(window: Any, address: str) -> Opened:
-    """As the browser itself has recorded it (Resource Timing, W3C)."""
+    """Open a page; return the times that the browser recorded (Resource Timing, W3C)."""
     window.get("about:blank")
     window.get(address)
     while True:
         time.sleep(IDLE / 2)
-        now, entries = window.execute_script(ASKED)
+        now, entries = window.execute_script(REQUESTS_JS)
         if entries and all(end for _, _, end in entries) and now - max(end for _, _, end in entries) > 1000 * IDLE:
             break
     last = max(end for _, _, end in entries) / 1000
     name, began, end = max(entries, key=lambda e: float(e[2] - e[1]))
-    painted = window.execute_script(PAINTED) / 1000
+    painted = window.execute_script(LARGEST_PAINT_JS) / 1000
     return Opened(last, painted, (end - began) / 1000, name.partition("/api/")[2])
 
 
 def plans(models: int, chains: int) -> float:
-    """Seconds to plan a DAG of so many chains so many times."""
+    """Return the seconds to compile a DAG of `chains` chains `models` times."""
     from autoopt.dag import compile_plan, pass_infos
     from autoopt.spec import load_dag
 
@@ -228,53 +228,55 @@ def plans(models: int, chains: int) -> float:
     return time.monotonic() - began
 
 
-def night(asked: argparse.Namespace, models: int) -> tuple[dict[str, float], dict[str, Opened]]:
-    """What questions and pages take over a night of so many models, in a database and a server of its own."""
-    with tempfile.TemporaryDirectory() as name, database(asked.postgres) as address:
-        given = {"PREFECT_API_DATABASE_CONNECTION_URL": address}
-        with prefect_server(Path(name), **given) as url:
-            known = deploy(url)
-            print(f"a chain's flow run made through the API: {1000 * creations(url, known['tune_chain'][1]):.0f} ms")
-            from benchmarks.scale.prefect_fill import Night
+def night(options: argparse.Namespace, models: int) -> tuple[dict[str, float], dict[str, Opened]]:
+    """Time API requests and pages over a sweep of `models` models, in a database and server of its own."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        database(options.postgres) as address,
+        prefect_server(Path(name), PREFECT_API_DATABASE_CONNECTION_URL=address) as url,
+    ):
+        deployed = deploy(url)
+        deployment = deployed["tune_chain"][1]
+        print(f"creating a chain's flow run through the API: {1000 * creations(url, deployment):.0f} ms")
+        from benchmarks.scale.prefect_fill import Night
 
-            began = time.monotonic()
-            made = Night(known)
-            made.fill(models, asked.chains, asked.trials)
-            rows = asyncio.run(made.write())
-            runs = {k: len(made.rows[k]) for k in ("flow_run", "task_run", "artifact", "event")}
-            print(f"{rows} rows ({runs}) in {time.monotonic() - began:.0f} s, {size(asked.postgres, address):.0f} MB")
-            found = made.rows["flow_run"]
-            ids = {"sweep": found[0], "model": found[1], "chain": found[2]}
-            named = {k: str(row["id"]) for k, row in ids.items()} | {"deployment": str(known["tune_chain"][1])}
-            named["tag"] = f"run:{models // 2:012d}"
-            taken = questions(url, named), pages(url, named)
-            if asked.wait and models == asked.models:
-                print(f"{url} until Ctrl-C", flush=True)
-                signal.pause()
-            return taken
+        began = time.monotonic()
+        generated = Night(deployed)
+        generated.fill(models, options.chains, options.trials)
+        rows = asyncio.run(generated.write())
+        runs = {k: len(generated.rows[k]) for k in ("flow_run", "task_run", "artifact", "event")}
+        print(f"{rows} rows ({runs}) in {time.monotonic() - began:.0f} s, {size(options.postgres, address):.0f} MB")
+        sweep, model, chain = (str(row["id"]) for row in generated.rows["flow_run"][:3])
+        ids = {"sweep": sweep, "model": model, "chain": chain, "deployment": str(deployment)}
+        ids["tag"] = f"run:{models // 2:012d}"
+        times = api_requests(url, ids), pages(url, ids)
+        if options.wait and models == options.models:
+            print(f"{url} until Ctrl-C", flush=True)
+            signal.pause()
+        return times
 
 
-def elsewhere(work: Callable[..., T], *arguments: Any) -> T:
-    """In a process of its own: Prefect reads once which server and database it has."""
+def in_new_process(work: Callable[..., T], *arguments: Any) -> T:
+    """Call `work` in a new process, because Prefect reads the addresses of server and database only once."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
         return processes.submit(work, *arguments).result()
 
 
 def main() -> None:
-    """Print the tables."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, value in (("models", 1000), ("chains", 20), ("trials", 2)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--postgres", default="postgresql://postgres@127.0.0.1:5432/postgres")
-    parser.add_argument("--wait", action="store_true", help="leave the large night's server up until Ctrl-C")
-    asked = parser.parse_args()
-    seconds = plans(asked.models, asked.chains)
-    print(f"{asked.models} plans of {asked.chains} chains: {seconds:.1f} s", flush=True)
-    few, large = (elsewhere(night, asked, models) for models in (SMALL, asked.models))
-    print(f"seconds over {SMALL} and over {asked.models} models")
+    parser.add_argument("--wait", action="store_true", help="keep the server of the large sweep running until Ctrl-C")
+    options = parser.parse_args()
+    seconds = plans(options.models, options.chains)
+    print(f"{options.models} plans of {options.chains} chains: {seconds:.1f} s", flush=True)
+    few, large = (in_new_process(night, options, models) for models in (SMALL, options.models))
+    print(f"API requests: seconds with {SMALL} and with {options.models} models")
     for text, seconds in large[0].items():
         print(f"{few[0][text]:8.3f} {seconds:8.3f}  {text}")
-    print("until its largest content, and until its last answer")
+    print("pages: seconds to the largest content, and to the last response")
     for text, page in large[1].items():
         small = few[1][text]
         print(
@@ -284,7 +286,7 @@ def main() -> None:
 
 
 def size(server: str, address: str) -> float:
-    """Megabytes of the database."""
+    """Return the size of the database in megabytes."""
     import psycopg
 
     with psycopg.connect(server) as connection:

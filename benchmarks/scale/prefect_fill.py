@@ -1,7 +1,7 @@
-"""Flow runs as a nightly sweep over a large zoo leaves them, written through Prefect's own tables.
+"""Flow runs of a nightly sweep over a large zoo, written directly into Prefect's tables.
 
-One run of the sweep, one for each model below it, one for each chain below that, with task runs, states, artifacts and
-events of the size that autoopt's own have. Imported only with PREFECT_API_DATABASE_CONNECTION_URL set.
+One flow run for the sweep, one per model below it and one per chain below each model, with task runs, states, artifacts
+and events as large as those of autoopt. Import this module only with PREFECT_API_DATABASE_CONNECTION_URL set.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ ENDS = (("COMPLETED", "Completed"),) * 17 + (("FAILED", "Failed"),) * 2 + (("CRA
 
 
 class Night:
-    """Rows by table, in memory until `write`."""
+    """Generated rows by table, kept in memory until `write`."""
 
-    def __init__(self, known: dict[str, tuple[uuid.UUID, uuid.UUID]], seed: int = 0) -> None:
-        """`known`: ids of flow and deployment, by flow name."""
+    def __init__(self, deployed: dict[str, tuple[uuid.UUID, uuid.UUID]], seed: int = 0) -> None:
+        """Prepare an empty night. `deployed` maps flow names to the ids of flow and deployment."""
         self.rows: dict[str, list[Row]] = defaultdict(list)
-        self._known, self._random = known, random.Random(seed)
+        self._deployed, self._random = deployed, random.Random(seed)
         self._now = datetime.now(UTC)
 
     def fill(self, models: int, chains: int, trials: int) -> uuid.UUID:
-        """The whole night; returns the sweep's flow run."""
+        """Generate all rows; return the id of the sweep's flow run."""
         sweep = self._flow_run("nightly_sweep", "sweep zoo.yaml", [], None, self._now - timedelta(hours=8), 7 * 3600.0)
         self._artifact(sweep, "sweep", "markdown", "| model | result |\n|---|---|\n" + "| m | same |\n" * models)
         for m in range(models):
@@ -60,7 +60,7 @@ class Night:
         seconds: float,
         end: tuple[str, str] = ENDS[0],
     ) -> uuid.UUID:
-        run, (flow_id, deployment) = uuid.uuid4(), self._known[flow]
+        run, (flow_id, deployment) = uuid.uuid4(), self._deployed[flow]
         row = self._run(run, name, tags, began, seconds, end, "flow_run")
         row |= {"flow_id": flow_id, "deployment_id": deployment, "parameters": {"run": name, "round": 1}}
         row["parent_task_run_id"] = self._task_run(parent, name, began, end) if parent else None
@@ -88,15 +88,15 @@ class Night:
     ) -> Row:
         ended = began + timedelta(seconds=seconds)
         for stage, (kind_of, state) in enumerate((*STAGES, end)):
-            made = uuid.uuid4()
+            state_id = uuid.uuid4()
             when = ended if stage == len(STAGES) else began + timedelta(milliseconds=stage)
-            given = {"id": made, "type": kind_of, "name": state, "timestamp": when, f"{kind}_id": run}
-            self.rows[f"{kind}_state"].append({**given, "message": "2 of 2 trials ok"})
+            row = {"id": state_id, "type": kind_of, "name": state, "timestamp": when, f"{kind}_id": run}
+            self.rows[f"{kind}_state"].append({**row, "message": "2 of 2 trials ok"})
         return {
             "id": run,
             "name": name,
             "tags": tags,
-            "state_id": made,
+            "state_id": state_id,
             "state_type": end[0],
             "state_name": end[1],
             "state_timestamp": ended,
@@ -108,8 +108,8 @@ class Night:
         }
 
     def _artifact(self, run: uuid.UUID, key: str, kind: str, data: Any) -> None:
-        given = {"id": uuid.uuid4(), "key": key, "type": kind, "data": data, "flow_run_id": run, "description": key}
-        self.rows["artifact"].append(given)
+        row = {"id": uuid.uuid4(), "key": key, "type": kind, "data": data, "flow_run_id": run, "description": key}
+        self.rows["artifact"].append(row)
 
     def _event(self, run: uuid.UUID, name: str, state: str, when: datetime, flow: Any, deployment: Any) -> None:
         event, subject = uuid.uuid4(), {"prefect.resource.id": f"prefect.flow-run.{run}", "prefect.resource.name": name}
@@ -132,12 +132,19 @@ class Night:
             }
         )
         for resource in ({**subject, "prefect.resource.role": ""}, *related):
-            given = {"occurred": when, "resource_id": resource["prefect.resource.id"], "event_id": event}
-            row = {**given, "id": uuid.uuid4(), "resource": resource}
-            self.rows["event_resource"].append({**row, "resource_role": resource["prefect.resource.role"]})
+            self.rows["event_resource"].append(
+                {
+                    "id": uuid.uuid4(),
+                    "occurred": when,
+                    "event_id": event,
+                    "resource": resource,
+                    "resource_id": resource["prefect.resource.id"],
+                    "resource_role": resource["prefect.resource.role"],
+                }
+            )
 
     async def write(self) -> int:
-        """All rows to the database; how many."""
+        """Write all rows to the database; return how many."""
         import sqlalchemy as sa
         from prefect.server.database import provide_database_interface
 
@@ -153,7 +160,8 @@ class Night:
         }
         latest = {row["key"]: row for row in self.rows["artifact"]}
         async with db.session_context(begin_transaction=True) as session:
-            await session.execute(sa.text("SET session_replication_role = replica"))  # rows point at one another
+            # Rows refer to each other, so foreign keys must not be checked while they are written.
+            await session.execute(sa.text("SET session_replication_role = replica"))
             for name, table in tables.items():
                 rows = self.rows[name]
                 for start in range(0, len(rows), CHUNK):

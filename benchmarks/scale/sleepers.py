@@ -1,8 +1,8 @@
-"""How well trials are scheduled: passes that only sleep, so that not the processor but the scheduling is measured.
+"""Scheduling overhead of a run in one process: passes only sleep, so the processor is not the limit.
 
     python -m benchmarks.scale.sleepers [--engine inline|prefect] [--trials 24] [--seconds 1.0]
 
-Prints, for 1, 2 and 4 workers: wall time of the search, efficiency against one worker, overhead per trial.
+Prints for 1, 2 and 4 workers: wall time of the search, efficiency relative to one worker, overhead per trial.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from autoopt import register
 
 @register("sleeper")
 def sleeper(model, seconds: float = 1.0, number: int = 0):
-    """Sleeps and changes nothing."""
+    """Sleep and change nothing."""
     time.sleep(seconds)
 '''
 
 
 def model(path: Path) -> Path:
-    """The smallest model that does something."""
+    """Write a model of one MatMul; return its path."""
     weights = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
     shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", shapes[:1], shapes[1:], [weights])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    made.ir_version = 8
-    path.write_bytes(made.SerializeToString())
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    proto.ir_version = 8
+    path.write_bytes(proto.SerializeToString())
     return path
 
 
 def dag(folder: Path, trials: int, seconds: float) -> dict[str, Any]:
-    """Four chains of one sleeping pass each; the trials differ in a number that does nothing."""
+    """Return a DAG of four chains with one sleeping pass each; trials differ in a parameter without effect."""
     chains = 4
-    searched = {"search": list(range(trials // chains))}
+    numbers = {"search": list(range(trials // chains))}
     return {
         "name": "sleepers",
         "user_script": str(folder / "sleepers_script.py"),
         "passes": {
-            f"s{c}": {"pass": "sleeper", "params": {"seconds": seconds + c * 1e-6, "number": searched}}
+            f"s{c}": {"pass": "sleeper", "params": {"seconds": seconds + c * 1e-6, "number": numbers}}
             for c in range(chains)
         },
         "chains": [[f"s{c}"] for c in range(chains)],
@@ -61,8 +61,8 @@ def dag(folder: Path, trials: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def one(folder: Path, engine: str, workers: int, trials: int, seconds: float) -> dict[str, float]:
-    """Seconds of one run: in all, and of its search alone."""
+def measure_run(folder: Path, engine: str, workers: int, trials: int, seconds: float) -> dict[str, float]:
+    """Run once; return the seconds of the whole run (`all`) and of its search (`search`)."""
     home = folder / f"{engine}-{workers}"
     request = RunRequest(dag=dag(folder, trials, seconds), model=folder / "model.onnx", home=home, workers=workers)
     began = time.monotonic()
@@ -72,23 +72,23 @@ def one(folder: Path, engine: str, workers: int, trials: int, seconds: float) ->
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure and print one line per number of workers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", default="inline")
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=1.0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sleepers_script.py").write_text(SCRIPT)
         model(folder / "model.onnx")
         alone = 0.0
-        print(f"{asked.engine}: {asked.trials} trials of {asked.seconds} s")
+        print(f"{options.engine}: {options.trials} trials of {options.seconds} s")
         for workers in (1, 2, 4):
-            took = one(folder, asked.engine, workers, asked.trials, asked.seconds)
+            took = measure_run(folder, options.engine, workers, options.trials, options.seconds)
             alone = alone or took["search"]
-            ideal = asked.trials * asked.seconds / workers
-            overhead = 1000 * (took["search"] - ideal) * workers / asked.trials
+            ideal = options.trials * options.seconds / workers
+            overhead = 1000 * (took["search"] - ideal) * workers / options.trials
             print(
                 f"{workers} workers: search {took['search']:.2f} s, "
                 f"efficiency {ideal / took['search']:.3f} of the ideal, "

@@ -1,8 +1,9 @@
-"""A large zoo in the store, and how long the questions take that pages and commands ask.
+"""Query times of a store that holds a large zoo.
 
     python -m benchmarks.scale.zoo [--models 1000] [--chains 20] [--trials 2] [--url postgresql://...]
 
-Rows are made up; what is measured is the store. Prints rows, bytes, seconds to write, and seconds of each question.
+Fills the store with generated rows, then runs the queries of pages and commands. Prints the number of rows, the size,
+the seconds to write them, and the seconds of each query.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from autoopt.store.records import SweepRecord
 
 
 def fill(store: Store, folder: Path, models: int, chains: int, trials: int) -> str:
-    """One sweep over `models` models; returns its id."""
+    """Add one sweep over `models` models; return its id."""
     sweep = store.sweeps.create(SweepRecord(id="", name="big")).id
     for m in range(models):
-        made = folder / str(m)
-        made.mkdir()
-        (made / "model.onnx").write_bytes(f"model {m}".encode())
-        digest = store.artifacts.put(made)
+        model_folder = folder / str(m)
+        model_folder.mkdir()
+        (model_folder / "model.onnx").write_bytes(f"model {m}".encode())
+        digest = store.artifacts.put(model_folder)
         store.models.add(ModelRecord(artifact=digest, name=f"model-{m}"))
         ids = [f"{m:08d}{c:08d}" for c in range(chains)]
         run = store.runs.create(
@@ -60,33 +61,33 @@ def fill(store: Store, folder: Path, models: int, chains: int, trials: int) -> s
 
 
 def main() -> None:
-    """Print the table."""
+    """Fill a store and print one line per query."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, value in (("models", 1000), ("chains", 20), ("trials", 2)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--url")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, open_store(asked.url, Path(name, "home")) as store:
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, open_store(options.url, Path(name, "home")) as store:
         began = time.monotonic()
-        sweep = fill(store, Path(name), asked.models, asked.chains, asked.trials)
+        sweep = fill(store, Path(name), options.models, options.chains, options.trials)
         wrote = time.monotonic() - began
-        counted = stats(store)
-        print(f"{counted.rows}, {counted.database_bytes / 1e6:.1f} MB, written in {wrote:.1f} s")
+        statistics = stats(store)
+        print(f"{statistics.rows}, {statistics.database_bytes / 1e6:.1f} MB, written in {wrote:.1f} s")
         run = store.runs.get("latest").id
-        questions: dict[str, Callable[[], Any]] = {
-            "all runs": store.runs,
+        queries: dict[str, Callable[[], Any]] = {
+            "all runs": store.runs.all,
             "the runs of the sweep": lambda: store.runs.all(sweep=sweep),
-            "a run that answers": lambda: store.runs.latest_finished(f"{asked.models // 2:064d}"),
+            "the latest finished run of a request": lambda: store.runs.latest_finished(f"{options.models // 2:064d}"),
             "the latest run": lambda: store.runs.get("latest"),
             "a run's chains": lambda: store.runs.chains(run),
             "a run's trials": lambda: store.trials.all(run),
             "the sweeps with their models": lambda: list(store.sweeps.all("big")),
-            "all models": store.models,
+            "all models": store.models.all,
             "the statistics": lambda: stats(store),
         }
-        for text, ask in questions.items():
+        for text, query in queries.items():
             began = time.monotonic()
-            ask()
+            query()
             print(f"{time.monotonic() - began:8.3f} s  {text}")
 
 

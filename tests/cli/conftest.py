@@ -18,7 +18,7 @@ from autoopt.store import ChainRecord, ModelRecord, PassRunRecord, RunRecord, St
 
 
 class Said(NamedTuple):
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -30,14 +30,19 @@ Call = Callable[..., Said]
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    """Whatever command is tested, no call into a worker goes past the measurement gate."""
-    with watched(monkeypatch) as made:
-        yield made
+    """Check that no call into a worker bypasses the measurement gate; return the calls."""
+    with watched(monkeypatch) as recorded:
+        yield recorded
+
+
+@pytest.fixture(autouse=True)
+def shared_workers(kept_workers: None) -> None:
+    """Have all tests share worker processes."""
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working folder whose `.autoopt` is the home."""
+    """Go to an empty folder; return its `.autoopt`, the home."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOOPT_HOME", raising=False)
     monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
@@ -48,7 +53,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def call(home: Path, capfd: pytest.CaptureFixture[str]) -> Call:
-    """`call("best", "--json")` in the empty folder."""
+    """Return `call("best", "--json")`, which runs a command in the empty folder, in this process."""
 
     def run(*arguments: str) -> Said:
         capfd.readouterr()
@@ -114,7 +119,8 @@ def filled(home: Path, tmp_path: Path) -> dict[str, Any]:
         trials = [
             TrialRecord(run=run.id, number=n, chain="c" * 8, point={"static": {"per_channel": not n}}) for n in (0, 1)
         ]
-        store.trials.add(trials)
+        for trial in trials:
+            store.trials.add(trial)
         good = {
             "ratios": {"latency_p50": Estimate(0.3, 0.29, 0.31)},
             "candidate": Candidate(best),

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -5,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
+import typer
 
 from autoopt.cli import app
 from autoopt.errors import SystemFailure
@@ -110,3 +112,35 @@ def test_each_command_has_its_own_help(call: Callable[..., Any], name: str) -> N
     code, out, err = call(name, "--help")
     assert (code, err) == (0, "")
     assert f"Usage: autoopt {name}" in out
+    assert call(name, "-h").out == out
+
+
+def commands() -> list[tuple[str, ...]]:
+    """All commands, with those of groups."""
+    names: list[tuple[str, ...]] = []
+    for name in sorted(app.COMMANDS):
+        command = typer.main.get_command(app.build(name)).commands[name]
+        names += [(name, each) for each in getattr(command, "commands", ())] or [(name,)]
+    return names
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_each_help_ends_with_an_example_that_calls_the_command(
+    call: Callable[..., Any], command: tuple[str, ...]
+) -> None:
+    _, examples = call(*command, "-h").out.split("Examples:\n")
+    for example in examples.splitlines():
+        assert example.split()[: 1 + len(command)] == ["autoopt", *command]
+
+
+def test_examples_use_options_that_the_commands_have(call: Callable[..., Any]) -> None:
+    for command in commands():
+        options, examples = call(*command, "-h").out.split("Examples:\n")
+        for word in examples.split():
+            assert not word.startswith("-") or f"{word} " in options or f"{word}," in options, (command, word)
+
+
+def test_no_color_is_told_to_all_libraries(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "")
+    call("--no-color", "runs")
+    assert os.environ["NO_COLOR"] == "1"

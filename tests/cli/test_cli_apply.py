@@ -82,3 +82,10 @@ def test_wrong_input(
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1
+
+
+def test_session_options_are_written_beside_the_model(model: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    assert main(["apply", "session_tuning", model, "-o", str(out), "-p", "graph_optimization_level=basic"]) == 0
+    session = json.loads((tmp_path / "out.session.json").read_text())
+    assert session["session_options"]["graph_optimization_level"] == "ORT_ENABLE_BASIC"

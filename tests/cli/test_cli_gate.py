@@ -45,7 +45,7 @@ def test_work_waits_says_so_and_goes_on(work: Work, home: Path, calls: Calls, mo
     with ThreadPoolExecutor(1) as other:
         with Gate().measuring():
             done = other.submit(work, model, home.parent)
-            until(lambda: "waiting while another run measures a latency\n" in told.getvalue())
+            until(lambda: "waiting while another run measures a latency" in told.getvalue())
             assert calls == []
             assert not done.done()
         assert done.result(timeout=120) == 0

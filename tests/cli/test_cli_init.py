@@ -66,7 +66,7 @@ def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, c
         "why": "also lossy passes that need no calibration data, with few values each",
     } in document["decided"]
     text = Path("net.yaml").read_text()
-    assert "# int8 static not tried: level 2 allows only passes that need no calibration data" in text
+    assert "# int8 static, int8 selective not tried: tried from level 3 on" in text
     assert "#   without engine onnxsim: tried from level 3 on" in text
     spec = load_dag("net.yaml")
     assert (spec.model, spec.data.evaluation) == ("net/model.onnx", "items.npz")
@@ -100,7 +100,7 @@ def test_plan_of_a_bare_model_shows_every_cut(call: Call, cnn_file: Path, data: 
     text = call("plan", "net/model.onnx", "--data", data, "--level", "1").out
     assert "decided: level 1: passes that change results at most by rounding" in text
     assert "cut: simplify.engine='onnxsim': tried from level 3 on" in text
-    assert "static: level 1 allows only passes that change results at most by rounding [level]" in text
+    assert "static: tried from level 3 on [inspection]" in text
 
 
 def test_trees_are_not_quantised(call: Call, home: Path) -> None:

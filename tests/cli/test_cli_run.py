@@ -1,13 +1,19 @@
-"""The real command, in a process of its own, on the demo model."""
+"""`autoopt run` on the demo model: once in a process of its own, then in this one."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from autoopt.cli.app import main
+from autoopt.cli.run import chosen_engine
+from autoopt.model.session_file import session_document
+from autoopt.settings import settings
 
 DIGITS = Path(__file__).parents[2] / "dags" / "digits"
 MODEL = ["--model", str(DIGITS / "model.onnx")]
@@ -23,14 +29,35 @@ DAG: dict[str, Any] = {
     "chains": [["names"], ["constants", "fold"]],  # the names are fine: one of the two trials is the source itself
     "objectives": [{"metric": "size"}],
     "constraints": [{"metric": "accuracy", "max_drop": 0.01}, {"metric": "latency_p50", "max": 1e6}],
-    "measurement": {"seconds": 0.3, "replicas": 2, "target_width": 1.0, "rounds": 2},
+    "measurement": {"seconds": 0.05, "replicas": 1, "target_width": 1.0, "rounds": 0},
 }
 
 
-def autoopt(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def run_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `autoopt` in a process of its own."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AUTOOPT_HOME", "AUTOOPT_DB", "PREFECT"))}
     command = [sys.executable, "-m", "autoopt", *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def autoopt(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    """Return `autoopt(folder, ...)`, which runs a command in a folder, in this process."""
+    for name in ("AUTOOPT_HOME", "AUTOOPT_DB_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(folder)
+        settings.cache_clear()
+        capfd.readouterr()
+        code = main(arguments)
+        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
+
+    yield run
+    settings.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -41,47 +68,52 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(folder: Path) -> subprocess.CompletedProcess[str]:
-    """One finished run."""
-    return autoopt(folder, "run", "dag.json", "--engine", "inline", "--json")
+def first(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Finish one run."""
+    return run_process(folder, "run", "dag.json", "--engine", "inline", "--json")
 
 
-def test_stdout_is_one_document_and_progress_goes_to_stderr(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+def test_stdout_is_one_document_and_progress_goes_to_stderr(first: subprocess.CompletedProcess[str]) -> None:
+    assert first.returncode == 0, first.stderr
+    document = json.loads(first.stdout)
     assert set(document) >= {
         "run", "status", "baseline", "best", "pareto", "trials", "pass_runs", "evaluations", "seconds"
     }  # fmt: skip
     assert document["trials"]["total"] == 2
     assert document["best"]["ratios"]["size"]["value"] < 1
     assert document["best"]["ratios"]["latency_p50"]["value"] > 0
-    assert ": constants -> fold: size" in done.stderr
+    assert ": constants -> fold: size" in first.stderr
 
 
-def test_the_best_model_and_its_recipe_are_left(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
-    best = json.loads(done.stdout)["best"]
+def test_the_best_model_and_its_recipe_are_left(folder: Path, first: subprocess.CompletedProcess[str]) -> None:
+    best = json.loads(first.stdout)["best"]
     assert (folder / best["path"]).read_bytes() == (folder / "out" / "model.onnx").read_bytes()
     recipe = json.loads((folder / "out" / "recipe.json").read_text())
     assert [step["pass"] for step in recipe["steps"]][-1] == "batchnorm_folding"
-    assert json.loads((folder / "out" / "session.json").read_text()) == best["session_options"]
+    session = json.loads((folder / "out" / "session.json").read_text())
+    assert session == session_document(best["session_options"], threads=1)
 
 
-def test_the_same_again_executes_nothing_and_says_so(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+def test_the_same_again_executes_nothing_and_says_so(
+    folder: Path, first: subprocess.CompletedProcess[str], autoopt: Command
+) -> None:
     again = autoopt(folder, "run", "dag.json", "--engine", "inline")
     assert again.returncode == 0
     assert "nothing was executed" in again.stdout
     assert again.stderr == ""
 
 
-def test_the_store_answers_for_it(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
-    run = json.loads(done.stdout)["run"]
+def test_the_store_answers_for_it(folder: Path, first: subprocess.CompletedProcess[str], autoopt: Command) -> None:
+    run = json.loads(first.stdout)["run"]
     assert json.loads(autoopt(folder, "best", "--json").stdout)["run"] == run
     assert [r["run"] for r in json.loads(autoopt(folder, "runs", "--json").stdout)] == [run]
     steps = json.loads(autoopt(folder, "lineage", "out/model.onnx", "--json").stdout)["steps"]
     assert [step["pass"] for step in steps][-2:] == ["constant_folding", "batchnorm_folding"]
 
 
-def test_when_nothing_meets_the_constraints_it_is_1(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+def test_when_nothing_meets_the_constraints_it_is_1(
+    folder: Path, first: subprocess.CompletedProcess[str], autoopt: Command
+) -> None:
     strict = {**DAG, "constraints": [{"metric": "size", "max": 1000}, {"metric": "accuracy", "min": 0}]}
     (folder / "strict.json").write_text(json.dumps(strict))
     fell_short = autoopt(folder, "run", "strict.json", "--engine", "inline", "--json", "--quiet", "--out", "none")
@@ -92,7 +124,7 @@ def test_when_nothing_meets_the_constraints_it_is_1(folder: Path, done: subproce
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "said"),
+    ("text", "arguments", "message"),
     [
         ("name: x\npasses:\n  a: {pass: simplfy}\nchains: [[a]]\n", MODEL, "bad.yaml:3: passes.a.pass: unknown pass"),
         ("name: x\nname: y\n", [], "bad.yaml:2: "),
@@ -105,10 +137,21 @@ def test_when_nothing_meets_the_constraints_it_is_1(folder: Path, done: subproce
         (json.dumps(DAG), ["--search", 'order=["fold"]'], "strategy: per-chain"),
     ],
 )  # fmt: skip
-def test_wrong_input_is_one_line(tmp_path: Path, text: str | None, arguments: list[str], said: str) -> None:
+def test_wrong_input_is_one_line(
+    tmp_path: Path, autoopt: Command, text: str | None, arguments: list[str], message: str
+) -> None:
     if text is not None:
         (tmp_path / "bad.yaml").write_text(text)
     failed = autoopt(tmp_path, "run", "bad.yaml", *arguments)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr.count("\n") == 1
-    assert said in failed.stderr
+    assert message in failed.stderr
+
+
+def test_the_engine_is_prefect_only_where_its_server_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert chosen_engine(None) == "inline"
+    assert chosen_engine("prefect") == "prefect"
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4200/api")
+    assert chosen_engine(None) == "prefect"
+    assert chosen_engine("inline") == "inline"

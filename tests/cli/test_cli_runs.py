@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.results import RunResult
+from autoopt.store import RunRecord, open_store
 
 
 def test_without_a_store_each_command_says_how_one_comes_about(call: Callable[..., Any], home: Path) -> None:
@@ -45,3 +46,19 @@ def test_an_unknown_run_is_wrong_input(call: Callable[..., Any], filled: dict[st
     code, out, err = call("best", "nosuchrun")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nosuchrun" in err
+
+
+def test_several_runs_that_can_be_resumed_are_listed(
+    call: Callable[..., Any], filled: dict[str, Any], home: Path
+) -> None:
+    assert call("resume").out == "no run was interrupted or cancelled\n"
+    with open_store(None, home) as store:
+        ids = []
+        for name in ("one", "two"):
+            run = store.runs.create(RunRecord(id="", name=name, identity=name, model=filled["baseline"]["artifact"]))
+            store.runs.finish(run.id, "cancelled", {"error": ""})
+            ids.append(run.id)
+    code, out, err = call("resume")
+    assert code == 2
+    assert all(run in out for run in ids)
+    assert err == f"2 runs can be resumed: {ids[1]}, {ids[0]}; name one of them, or use --all\n"

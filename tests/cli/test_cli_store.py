@@ -1,5 +1,7 @@
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,9 @@ def test_a_run_moves_to_another_home(
     monkeypatch.setenv("AUTOOPT_HOME", str(tmp_path / "other"))
     settings.cache_clear()
     assert json.loads(call("store", "import", "moved.tar", "--json").out) == {"run": filled["run"]}
-    assert json.loads(call("best", "--json").out) == RunResult.from_json(filled).to_json()
+    document = json.loads(call("best", "--json").out)
+    assert document.pop("notes")[0].startswith("imported from moved.tar")
+    assert {**document, "notes": []} == RunResult.from_json(filled).to_json()
     assert json.loads(call("lineage", "--json").out)["steps"]
 
 
@@ -74,3 +78,43 @@ def test_sizes(text: str, value: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(InputError, match="not a size"):
         parse_size(text)
+
+
+def test_an_imported_run_is_marked_in_every_view_and_not_resumed(
+    call: Callable[..., Any], filled: dict[str, Any], home: Path, tmp_path: Path
+) -> None:
+    call("store", "export", "--out", "run.tar")
+    home.rename(tmp_path / "elsewhere")
+    assert call("store", "import", "run.tar").code == 0
+    run = filled["run"]
+    marks = {
+        ("runs",): "finished, imported",
+        ("best",): "imported from run.tar: everything here was measured elsewhere, and may have been edited",
+        ("compare", run, run): f"note: run {run} was imported from run.tar",
+        ("lineage",): "imported  run.tar: steps made elsewhere, and perhaps edited",
+    }
+    for arguments, mark in marks.items():
+        assert mark in call(*arguments).out
+        assert "run.tar" in call(*arguments, "--json").out
+    assert call("report").code == 0
+    assert "imported from run.tar" in (tmp_path / "report.html").read_text()
+    refused = (
+        f"run {run} was imported from run.tar and cannot be continued; start a run of your own with 'autoopt run'\n"
+    )
+    assert call("resume", run) == (2, "", refused)
+
+
+def test_a_result_that_cannot_be_read_hides_no_other_run(
+    call: Callable[..., Any], filled: dict[str, Any], home: Path
+) -> None:
+    with closing(sqlite3.connect(home / "autoopt.db")) as connection, connection:
+        columns = "identity, model, plan, settings, status, created"
+        connection.execute(
+            f"INSERT INTO run (id, name, result, {columns}) SELECT 'odd', 'odd', '7', {columns} FROM run"
+        )
+    code, out, _ = call("runs")
+    assert code == 0
+    assert {"odd", filled["run"][:12]} <= set(out.split())
+    code, out, err = call("best", "odd")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the result of run odd cannot be read" in err

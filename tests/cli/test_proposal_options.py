@@ -10,7 +10,7 @@ from autoopt.spec.proposal_options import HIGHEST, ProposalOptions
 
 
 def test_without_options_the_proposal_is_the_default() -> None:
-    assert make_proposal_options(None, None, None, None, None, False) == ProposalOptions()
+    assert make_proposal_options(None, None, None, None, None, None) == ProposalOptions()
 
 
 def test_level_0_is_not_the_default() -> None:

@@ -33,7 +33,7 @@ def record(status: str, result: dict[str, Any] | None = None) -> RunRecord:
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (record("running"), "run 1f2e is running; continue with: autoopt resume 1f2e"),
+        (record("running"), "run 1f2e is running; no trial has finished yet"),
         (record("cancelled"), "run 1f2e is cancelled; continue with: autoopt resume 1f2e"),
         (record("failed", {"error": "disk full"}), "run 1f2e is failed (disk full)"),
     ],

@@ -38,6 +38,7 @@ PASSES = {
         PassInfo("folds", "t", "s", needs_ops=("BatchNormalization",), aliases=("bn",)),
         PassInfo("calibrated", "t", "s", tolerance="lossy", needs_data=True, requires=("prepare",)),
         PassInfo("prepare", "t", "s", requires=("plain",)),
+        PassInfo("session", "t", "s", (number("level", 1, 2, 3),), session_only=True),
         PassInfo("cuda", "t", "s", accelerators=("CUDAExecutionProvider",)),
         PassInfo("absent", "t", "s", missing="x is not installed; pip install x"),
         PassInfo("needs_absent", "t", "s", requires=("absent",)),
@@ -106,6 +107,19 @@ def test_the_six_pass_example_has_six_chains_and_24_points() -> None:
     assert data["pruned"] == data["cut"] == []
     assert data["chains"][0]["passes"] == ["pass1", "pass2", "pass5"]
     assert json.loads(json.dumps(data)) == data
+
+
+def test_session_options_are_searched_only_if_an_objective_depends_on_them() -> None:
+    nodes = {"three": {"pass": "three", "params": "search"}, "session": {"pass": "session", "params": "search"}}
+    chains = [["three", "session"]]
+    small = plan(passes=nodes, chains=chains, objectives=[{"metric": "size"}])
+    assert kept(small) == {"three -> session": 3}
+    assert small.warnings[0].startswith("session: not searched")
+    fast = [{"metric": "size"}, {"metric": "latency_p50"}]
+    assert kept(plan(passes=nodes, chains=chains, objectives=fast)) == {"three -> session": 9}
+    limit = [{"metric": "peak_memory", "max": 1e9}]
+    limited = plan(passes=nodes, chains=chains, objectives=[{"metric": "size"}], constraints=limit)
+    assert kept(limited) == {"three -> session": 9}
 
 
 def test_lists_that_share_passes_never_make_new_chains() -> None:

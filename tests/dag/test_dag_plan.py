@@ -105,3 +105,12 @@ def test_the_document_is_json_and_consistent(world: World) -> None:
     assert data["pruned_count"] == len(data["pruned"]) == sum(data["pruned_by_rule"].values())
     assert {cut["chain"] for cut in data["cut"]} <= {chain["id"] for chain in data["chains"]}
     assert data["edges"] == plan.graph.edge_count
+
+
+def test_a_notebook_shows_the_first_chains_and_the_reasons_of_pruned_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    html = plan_of()._repr_html_()
+    assert html.startswith("<p>d: 4 chains, 8 points</p>")
+    assert html.count("<tr>") == 1 + 4
+    assert "2 pruned: " in html
+    monkeypatch.setattr("autoopt.dag.compiler.plan.HTML_ROWS", 3)
+    assert "... and 1 more" in plan_of()._repr_html_()

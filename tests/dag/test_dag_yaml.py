@@ -22,7 +22,10 @@ json_values = st.recursive(
         st.floats(-1e6, 1e6),
         st.text(),
     ),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(min_size=1), inner, max_size=4)),
+    # YAML reads keys of at most 1024 characters without a question mark, and an escape takes ten.
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(min_size=1, max_size=90), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 

@@ -95,9 +95,31 @@ def test_preparations_of_old_formats_and_open_shapes() -> None:
     [
         ({"evaluation": True, "labels": True}, "measured on the labels"),
         ({"evaluation": True}, "compared with the source model's outputs on the data"),
-        ({"fidelity": True}, "compared with the source model's outputs on generated inputs"),
         ({}, None),
     ],
 )
 def test_the_measure_of_quality_follows_from_the_data(data: dict[str, Any], quality: str | None) -> None:
     assert decided(TRANSFORMER, **{**dict.fromkeys(LABELLED, False), **data}).get("quality") == quality
+
+
+@pytest.mark.parametrize(
+    ("options", "end"),
+    [
+        (
+            ProposalOptions(),
+            "shown as unverified, the best model is a lossless one. Add --data FILE to judge by accuracy",
+        ),
+        (
+            ProposalOptions(fidelity=True),
+            "check the chosen model before you use it. Add --data FILE to judge by accuracy",
+        ),
+    ],
+)
+def test_without_data_it_says_how_lossy_models_are_judged(options: ProposalOptions, end: str) -> None:
+    without = dict.fromkeys(LABELLED, False)
+    methods = {"int8": INT8, "int4": Method(("weights",), "blocks")}
+    said = decided(TRANSFORMER, options, methods, **without)["no data"]
+    assert said.startswith("int8 and int4 are judged by closeness to your model's own outputs on generated inputs")
+    assert said.endswith(end)
+    reasons = reasons_against("gains nothing on trees", "dynamic", "static")
+    assert "no data" not in decided(TREES, options, {"int8": INT8}, reasons, **without), "nothing lossy is tried"

@@ -35,6 +35,7 @@ def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: An
         ("static", TREES, "lower precision gains nothing on trees"),
         ("half", model("Add"), "lower precision gains nothing on a model without matrix products and convolutions"),
         ("weights", model("MatMul", "QuantizeLinear"), "the model is already quantized"),
+        ("session", TREES, "no session option matters to this model"),
     ],
 )
 def test_the_operators_of_a_model_rule_nodes_out(node: str, inspection: Inspection, text: str) -> None:
@@ -160,3 +161,10 @@ def test_a_fusion_is_stored_only_for_the_source_s_own_precision() -> None:
     assert priors[0].reason == "half, graph: onnxruntime already does this fusion at load time"
     del nodes["graph"]
     assert list(excluded_chains(nodes)) == []
+
+
+def test_session_levels_that_cannot_matter_are_not_tried() -> None:
+    layout = "same as the default level: only convolutions and pooling have another layout"
+    assert cuts("session", "graph_optimization_level", CNN) == {}
+    assert cuts("session", "graph_optimization_level", TRANSFORMER) == {"extended": layout, "layout": layout}
+    assert set(cuts("session", "graph_optimization_level", TREES)) == {"extended", "layout", "basic"}

@@ -86,7 +86,7 @@ def test_a_forbidden_combination_is_one_cut() -> None:
     (cut,) = cuts_of([Prior("forbid", Scope(), values)], SPACES)
     assert cut.single is None
     assert list(cut.assignments()) == [("a", "v", 1), ("b", "flag", True)]
-    assert cut.as_point() == values
+    assert cut.values == values
 
 
 def test_a_forbidden_value_is_a_single_cut() -> None:

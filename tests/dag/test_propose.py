@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.proposal.dag_yaml import yaml_text
 from autoopt.dag.proposal.exclusions import ProposalInputs
+from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import PROVIDERS
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.warm_start import Example, similarity
@@ -21,10 +23,17 @@ from autoopt.spec import load_dag
 from autoopt.spec.proposal_options import PRECISIONS, ProposalOptions
 
 ORDER = (
-    *("name_fix", "ir_upgrade", "opset_conversion", "fix_input_shape", "remove_unused"),
+    *("name_fix", "ir_upgrade", "opset_conversion", "specialize_inputs", "fix_input_shape", "remove_unused"),
     *("common_subexpression_elimination", "simplify", "constant_folding", "batchnorm_folding", "pad_folding"),
     *("transformer_fusion", "float16", "mixed_float16", "dynamic_quantization", "static_quantization"),
-    *("static_16bit", "static_w4", "weight_only_quantization", "ort_graph_optimization", "session_tuning"),
+    *(
+        "selective_quantization",
+        "static_16bit",
+        "static_w4",
+        "weight_only_quantization",
+        "ort_graph_optimization",
+        "session_tuning",
+    ),
 )
 
 
@@ -41,12 +50,12 @@ DATA = {"evaluation": True, "labels": True, "calibration": True}
 
 
 def proposed(
-    inspection: Inspection, wish: ProposalOptions | None = None, *examples: Example, **given: Any
+    inspection: Inspection, options: ProposalOptions | None = None, *examples: Example, **given: Any
 ) -> tuple[Proposal, Plan]:
-    wish = wish or ProposalOptions()
-    infos = pass_infos(wish.target().accelerator())
+    options = options or ProposalOptions()
+    infos = pass_infos(options.target().accelerator())
     known = ProposalInputs(inspection, **{**DATA, **given})
-    found = propose(wish, known, infos, Facts(wish.target().accelerator()), examples)
+    found = propose(options, known, infos, Facts(options.target().accelerator()), examples)
     return found, found.plan(infos)
 
 
@@ -116,7 +125,8 @@ def test_the_model_itself_rules_passes_out(inspection: Inspection, absent: str, 
 def test_passes_that_suit_the_model_are_proposed() -> None:
     assert {"batchnorm_folding", "static_quantization", "dynamic_quantization"} <= passes(proposed(CNN)[1])
     assert {"transformer_fusion", "weight_only_quantization"} <= passes(proposed(TRANSFORMER)[1])
-    assert {"name_fix", "session_tuning"} <= passes(proposed(TREES)[1])
+    assert "session_tuning" in passes(proposed(CNN)[1])
+    assert "name_fix" in passes(proposed(TREES)[1])
 
 
 def test_convolutions_are_never_quantized_dynamically() -> None:
@@ -147,7 +157,7 @@ def test_nothing_lossy_is_tried_without_data_unless_fidelity_is_allowed() -> Non
 def test_only_models_that_fit_into_the_target_s_memory_are_tried() -> None:
     large = replace(CNN, bytes=1_000_000)
     _, plan = proposed(large, ProposalOptions(memory=300_000))
-    lossy = {"static_quantization", "dynamic_quantization", "weight_only_quantization"}
+    lossy = {"static_quantization", "selective_quantization", "dynamic_quantization", "weight_only_quantization"}
     assert all({n.pass_name for n in chain.nodes} & lossy for chain in plan.chains())
     assert "its 1000000 bytes exceed the target's memory of 300000" in why(plan)
     _, plan = proposed(large, ProposalOptions(memory=150_000))
@@ -165,7 +175,7 @@ def test_large_models_are_calibrated_without_histograms() -> None:
     ("provider", "precision", "expected"),
     [
         ("cpu", "fp16", {"float16"}),
-        ("cpu", "int8", {"dynamic_quantization", "static_quantization"}),
+        ("cpu", "int8", {"dynamic_quantization", "static_quantization", "selective_quantization"}),
         ("cpu", "int4", {"weight_only_quantization"}),
         ("cuda", "fp16", {"float16"}),
         ("cuda", "mixed", {"mixed_float16"}),
@@ -207,9 +217,9 @@ def test_fixed_shapes_where_the_provider_needs_them() -> None:
 @pytest.mark.parametrize("level", range(4))
 def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level: int, tmp_path: Any) -> None:
     for provider in ("cpu", "cuda", "qnn"):
-        wish = ProposalOptions(execution_provider=provider, level=level)
+        options = ProposalOptions(execution_provider=provider, level=level)
         taught = Example("other", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
-        found, plan = proposed(inspection, wish, taught)
+        found, plan = proposed(inspection, options, taught)
         file = tmp_path / "dag.yaml"
         file.write_text(yaml_text(found, plan, "model.onnx", {"evaluation": "a b.npz"}))
         spec = load_dag(file)
@@ -264,15 +274,15 @@ def test_similarity_is_symmetric_and_1_for_equal_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "text"),
+    ("options", "text"),
     [
         ({"precision": "int9"}, "did you mean 'int8'"),
         ({"level": 4}, "must be 0 to 3"),
     ],
 )
-def test_options_with_a_wrong_value_are_refused(wish: dict[str, Any], text: str) -> None:
+def test_options_with_a_wrong_value_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
-        ProposalOptions(**wish)
+        ProposalOptions(**options)
 
 
 def test_targets_by_short_name_and_typos() -> None:
@@ -280,3 +290,47 @@ def test_targets_by_short_name_and_typos() -> None:
     assert ProposalOptions(device="gpu").target().execution_provider == "CUDAExecutionProvider"
     with pytest.raises(InputError, match="execution provider"):
         ProposalOptions(execution_provider="cudaa").target()
+
+
+def test_threads_are_searched_in_the_session_and_written_into_the_target() -> None:
+    proposal, plan = proposed(CNN, ProposalOptions(threads="1,2,all"))
+    params = proposal.spec.passes["session"].params
+    assert isinstance(params, dict)
+    assert params["intra_op_num_threads"] == {"search": [1, 2, None]}
+    assert params["graph_optimization_level"] == {"search": ["all", "extended", "layout", "basic"]}
+    assert "trying 1, 2 or the runtime's default threads" in why(plan)
+    text = yaml_text(proposal, plan, "model.onnx", {})
+    assert "threads: [1, 2, all]}" in text
+    assert "intra_op_num_threads: {search: [1, 2, ~]}" in text
+
+
+@pytest.mark.parametrize(("threads", "written"), [("1", ""), ("4", ", threads: 4"), ("all", ", threads: all")])
+def test_fixed_threads_are_not_searched(threads: str, written: str) -> None:
+    proposal, plan = proposed(CNN, ProposalOptions(threads=threads))
+    params = proposal.spec.passes["session"].params
+    assert "intra_op_num_threads" not in params
+    line = f"target: {{device: cpu, execution_provider: CPUExecutionProvider{written}}}\n"
+    assert line in yaml_text(proposal, plan, "model.onnx", {})
+
+
+def test_inputs_that_never_change_are_specialized_and_the_contract_is_stated() -> None:
+    narrowing = Narrowing({"sr": 16000}, {"x": (None, 4)})
+    proposal, plan = proposed(CNN, narrowing=narrowing)
+    assert "sr is always 16000, x has shape [?, 4]; --keep-signature leaves this out" in why(plan)
+    with_pass = [any(node.id == "specialize" for node in chain.nodes) for chain in plan.chains()]
+    assert any(with_pass)
+    assert not all(with_pass)
+    text = yaml_text(proposal, plan, "m.onnx", {})
+    params = load_dag(yaml.safe_load(text)).passes["specialize"].params
+    assert params == {"values": {"sr": 16000}, "shapes": {"x": [None, 4]}}
+    assert "specialize" not in why(proposed(CNN)[1])
+
+
+def test_a_few_sensitive_layers_are_kept_in_float_where_others_are_left() -> None:
+    def kept(inspection: Inspection) -> set[Any]:
+        points = (point for chain in proposed(inspection)[1].chains() for point in chain.space.iterate())
+        return {point["selective"]["exclude_worst"] for point in points if "selective" in point}
+
+    assert kept(model("Conv", "Gemm", "Relu")) == {1, 2}, "4 layers"
+    assert kept(replace(CNN, op_counts={"Conv": 9, "Relu": 9})) == {1, 2, 4}
+    assert kept(replace(CNN, op_counts={"Conv": 1, "Relu": 1})) == set()

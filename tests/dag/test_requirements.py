@@ -7,11 +7,14 @@ from dag_worlds import PASSES, infos
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoopt.dag import pass_infos
 from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import Requirements
 from autoopt.errors import InputError
-from autoopt.registry import REQUIRED, ParameterInfo, PassInfo
+from autoopt.registry import REQUIRED, ParameterInfo, PassInfo, info_to_json, registry
+from autoopt.target import Accelerator
 
+CUDA = Accelerator("gpu", "CUDAExecutionProvider")
 KNOWN = {
     info.name: info
     for info in (
@@ -120,3 +123,16 @@ def test_only_relevant_passes_change_the_answer(known: dict[str, PassInfo], name
     requirements = Requirements(known.__getitem__, Facts())
     relevant = requirements.relevant(known[name])
     assert requirements.missing(known[name], present) == requirements.missing(known[name], present & relevant)
+
+
+def test_registered_passes_are_found_by_name_and_described_for_the_accelerator() -> None:
+    assert info_to_json(pass_infos(CUDA)("simplify")) == info_to_json(registry().info("simplify", CUDA))
+
+
+def test_unknown_passes_name_the_nearest_of_both_sources() -> None:
+    infos = pass_infos(Accelerator(), {"my_pass": PassInfo("my_pass", "mine", "s")})
+    assert infos("my_pass").family == "mine"
+    with pytest.raises(InputError, match="did you mean 'my_pass'"):
+        infos("my_pas")
+    with pytest.raises(InputError, match="did you mean 'simplify'"):
+        infos("simplfy")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
+import builders
 import numpy as np
 import pytest
+from onnx import helper
 
 from autoopt.data import open_data
+from autoopt.data.sources.arrays import load_npz
 from autoopt.errors import InputError
+from autoopt.model import io
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -50,3 +55,29 @@ def test_pickles_are_never_opened(tmp_path):
         with pytest.raises(InputError):
             open_data(str(tmp_path / name))
     assert not trap.exists()
+
+
+@pytest.mark.parametrize("name", ["labels", "label", "y", "Target", "targets"])
+def test_labels_are_found_by_their_usual_names(tmp_path: Path, name: str) -> None:
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 3)), **{name: np.array([1, 0])})
+    data = load_npz(str(tmp_path / "d.npz"))
+    assert list(data.columns) == ["x"]
+    assert data.labels is not None
+    assert data.labels.tolist() == [1, 0]
+
+
+def test_of_several_possible_labels_one_has_to_be_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 3)), y=np.array([1, 0]), target=np.array([0, 1]))
+    with pytest.raises(InputError, match="'y' and 'target' may both be the labels; name one: --label y"):
+        load_npz(str(tmp_path / "d.npz"))
+    data = load_npz(str(tmp_path / "d.npz"), label_col="target", input_cols=["x"])
+    assert (list(data.columns), data.labels is not None and data.labels.tolist()) == (["x"], [0, 1])
+
+
+def test_an_input_of_the_model_is_no_label(tmp_path: Path) -> None:
+    inputs = [builders.tensor("x", ["n", 2]), builders.tensor("y", ["n", 2])]
+    nodes = [helper.make_node("Add", ["x", "y"], ["z"])]
+    model = io.save(builders.model(nodes, inputs, [builders.tensor("z", ["n", 2])], {}), tmp_path)
+    np.savez(tmp_path / "d.npz", x=np.zeros((3, 2)), y=np.zeros((3, 2)))
+    data = open_data(str(tmp_path / "d.npz"), model)
+    assert (list(data.columns), data.labels) == (["x", "y"], None)

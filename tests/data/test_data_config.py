@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from autoopt.data import DataConfig
+from autoopt.data.config import resolve_path
 from autoopt.errors import InputError
 from autoopt.spec.data import DataSpec
 
@@ -90,3 +91,17 @@ def test_named_configs_are_written_once_and_used_by_name():
     assert spec.resolved("calibration", Path("/data")) is None
     with pytest.raises(ValidationError, match="data config"):
         DataSpec.model_validate({"configs": {"val": 3}})
+
+
+@pytest.mark.parametrize(
+    ("folder", "text", "expected"),
+    [
+        ("/a", "b.npz", "/a/b.npz"),
+        ("/a", "/b.npz", "/b.npz"),
+        ("/a", "s3://b/c.npz", "s3://b/c.npz"),
+        ("s3://a", "b.npz", "s3://a/b.npz"),
+        ("s3://a", "/b.npz", "/b.npz"),
+    ],
+)
+def test_relative_paths_start_from_folders_and_urls(folder: str, text: str, expected: str) -> None:
+    assert resolve_path(folder, text) == expected

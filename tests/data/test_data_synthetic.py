@@ -120,3 +120,31 @@ def test_the_shortest_table_limits_indices(tmp_path):
     weights = {"long": np.ones((9, 2), np.float32), "short": np.ones((4, 2), np.float32), "axes": np.array([0])}
     path = inputs_of(tmp_path, builders.tensor("ids", ["n"], TensorProto.INT64), nodes=nodes, weights=weights)
     assert synthetic.read_inputs(path)[1] == {"ids": 4}
+
+
+def test_inputs_that_have_one_meaning_get_it(tmp_path):
+    names = ("attention_mask", "token_type_ids", "position_ids")
+    inputs = [builders.tensor(name, ["batch", "seq"], TensorProto.INT64) for name in names]
+    data = open_data({"load_dataset": "synthetic"}, model=inputs_of(tmp_path, *inputs))
+    mask, types, positions = (data.uneven[name][0] for name in names)
+    assert (mask == 1).all()
+    assert (types == 0).all()
+    np.testing.assert_array_equal(positions, np.arange(32)[np.newaxis])
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [([1, 3, 64, 64], 3), ([1, 64, 64, 3], 1), ([1, 16000], 1), ([1, 1, 16000], 2)]
+)
+def test_pictures_and_sounds_are_smooth(tmp_path, shape, axis):
+    path = inputs_of(tmp_path, builders.tensor("x", shape))
+    item = open_data({"load_dataset": "synthetic"}, model=path).uneven["x"][0]
+    assert item.shape == tuple(shape)
+    assert abs(item.mean()) < 0.1
+    assert abs(item.std() - 1) < 0.1
+    assert np.abs(np.diff(item, axis=axis)).mean() < 0.8  # 1.13 for independent values
+
+
+def test_given_ranges_come_before_meanings(tmp_path):
+    path = inputs_of(tmp_path, builders.tensor("attention_mask", ["batch", "seq"], TensorProto.INT64))
+    load = {"type": "synthetic", "params": {"ranges": {"attention_mask": [0, 1]}}}
+    assert len(np.unique(np.stack(open_data({"load_dataset": load}, model=path).uneven["attention_mask"]))) == 2

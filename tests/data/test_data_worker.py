@@ -6,8 +6,7 @@ import builders
 import numpy as np
 import pytest
 
-from autoopt.data.worker import _label_text, describe
-from autoopt.errors import InputError
+from autoopt.data.worker import _label_text, _open_axes, describe
 from autoopt.model import io
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
@@ -32,7 +31,9 @@ def test_a_description_has_the_kind_of_labels(tmp_path, kind, labels):
     np.savez(tmp_path / "d.npz", x=X, **({} if labels is None else {"labels": labels}))
     found = describe({"data": str(tmp_path / "d.npz")})
     assert (found["items"], found["label_kind"], found["labels"]) == (6, kind, labels is not None)
-    assert found["columns"] == {"x": {"dtype": "float32", "shape": [6, 4], "finite": True}}
+    assert (
+        found["columns"]["x"].items() >= {"dtype": "float32", "shape": [6, 4], "finite": True, "stacked": True}.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,15 +52,31 @@ def test_values_that_are_not_finite_are_reported(tmp_path):
 def test_items_of_different_shapes_are_described_by_the_first(tmp_path):
     path = str(io.save(builders.mlp(), tmp_path))
     found = describe({"data": {"load_dataset": {"type": "synthetic", "params": {"items": 3}}}, "model": path})
-    assert found == {
-        "items": 3,
-        "columns": {"x": {"dtype": "float32", "shape": [1, 8]}},
-        "labels": False,
-        "label_kind": None,
-        "label_text": None,
-    }
+    column = {"dtype": "float32", "shape": [1, 8], "finite": None, "stacked": False, "open_axes": [], "constant": None}
+    labels = {"labels": False, "label_kind": None, "label_text": None}
+    assert found == {"items": 3, "columns": {"x": column}, **labels, "made_up": True}
 
 
-def test_unreadable_data_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no such data file"):
-        describe({"data": str(tmp_path / "gone.npz")})
+@pytest.mark.parametrize(
+    ("array", "constant"),
+    [
+        (np.full(8, 16000), 16000),
+        (np.full((8, 2), 0.5, np.float32), [0.5, 0.5]),
+        (np.array("en"), "en"),
+        (np.full(7, 16000), None),
+        (np.array([1] * 7 + [2]), None),
+        (np.zeros((8, 2), np.float32), None),
+        (np.full((8, 2), np.nan, np.float32), None),
+        (np.ones((8, 2000), np.int8), None),
+    ],
+    ids=["scalar", "vector", "one for all", "few items", "changing", "zeros", "not finite", "large"],
+)
+def test_inputs_that_never_change_are_described(tmp_path, array, constant):
+    np.savez(tmp_path / "d.npz", x=array, z=np.arange(array.shape[0] if array.ndim else 8))
+    found = describe({"data": str(tmp_path / "d.npz")})["columns"]
+    assert (found["x"]["constant"], found["z"]["constant"]) == (constant, None)
+
+
+def test_axes_along_which_items_differ_are_described():
+    arrays = [np.ones((1, 4, 2)), np.ones((1, 5, 2))]
+    assert (_open_axes(arrays), _open_axes([*arrays, np.ones(3)]), _open_axes(arrays[:1])) == ((1,), (0, 1, 2), ())

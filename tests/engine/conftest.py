@@ -15,15 +15,20 @@ from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.results import RunResult
 
-SHORT = {"seconds": 0.2, "replicas": 2, "target_width": 1.0, "rounds": 2}
+SHORT = {"seconds": 0.05, "replicas": 1, "target_width": 1.0, "rounds": 0}
 Runner = Callable[..., RunResult]
 
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
-    """Whatever is tested, no call into a worker goes past the measurement gate."""
-    with watched(monkeypatch) as made:
-        yield made
+    """Check that no call into a worker bypasses the measurement gate; return the calls."""
+    with watched(monkeypatch) as recorded:
+        yield recorded
+
+
+@pytest.fixture(autouse=True)
+def shared_workers(kept_workers: None) -> None:
+    """Have all tests share worker processes."""
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ def calibration(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def go(tmp_path: Path) -> Runner:
-    """`go(dag, ...)`: run a DAG given as a mapping, in a store of this test's own."""
+    """Return `go(dag, ...)`, which runs a DAG given as a mapping in a store of this test's own."""
 
     def run(dag: dict[str, Any], *, out: Path | None = None, **options: Any) -> RunResult:
         measurement = {**SHORT, **options.pop("measurement", {})}

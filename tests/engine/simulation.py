@@ -15,10 +15,12 @@ from typing import Any
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.compiler.chain import Chain
+from autoopt.data.description import DataDescription
 from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.goal import GoalRequest, make_goal
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs
+from autoopt.engine.run.export import STORE_INPUTS
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.work.attempt import Attempt
@@ -26,6 +28,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.hosts import Hosts
 from autoopt.engine.work.problem import DataSets, DataSource, Goal, Problem
 from autoopt.engine.work.resources import Resources
+from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
@@ -36,7 +39,7 @@ from autoopt.spec import load_dag
 from autoopt.spec.search import SearchConfig
 from autoopt.spec.targets import HostSpec
 from autoopt.store import ModelRecord, RunRecord
-from autoopt.store.memory.store import MemoryStore
+from autoopt.store.memory import MemoryStore
 from autoopt.target import Accelerator, Target
 from autoopt.workers import CallResult, Gate, WorkerPool
 from autoopt.workers.quarantine import Deaths
@@ -48,6 +51,10 @@ SOURCE: Model = {"latency": 10.0, "size": 1000.0, "accuracy": 0.9, "passes": []}
 
 class Crash(Exception):
     """Kills the simulated worker."""
+
+
+class Kill(Exception):
+    """Stands for a SIGKILL from outside."""
 
 
 class Hang(Exception):
@@ -71,6 +78,10 @@ def crashing(model: Model, params: Mapping[str, Any]) -> Model:
     raise Crash
 
 
+def killed(model: Model, params: Mapping[str, Any]) -> Model:
+    raise Kill
+
+
 def hanging(model: Model, params: Mapping[str, Any]) -> Model:
     raise Hang
 
@@ -83,6 +94,8 @@ class SimulatedPool(WorkerPool):
         self.passes: dict[str, Callable[[Model, Mapping[str, Any]], Model]] = {}
         self.noise: Callable[[Model], float] = lambda model: 1.0
         """Factor on a measured latency."""
+        self.spread = 0.01
+        """Relative half-width of the interval of a measured ratio."""
         self.disturbed = False
         self.passes_run: list[list[str]] = []
         """Names of the passes of each call."""
@@ -100,12 +113,16 @@ class SimulatedPool(WorkerPool):
     ) -> CallResult:
         self.limits.append(timeout)
         payload = json.loads(json.dumps(payload))
+        if function == STORE_INPUTS:
+            return CallResult(Outcome.REFUSED, message="simulated data")
         try:
             if function == "autoopt.passes.runner:run":
-                return CallResult(Outcome.OK, self._run_passes(PassRequest.from_json(payload)), seconds=0.1)
+                return CallResult(Outcome.OK, self._run_passes(from_json(PassRequest, payload)), seconds=0.1)
             return CallResult(Outcome.OK, self._measure(function, payload), seconds=0.2)
         except Crash:
             return CallResult(Outcome.CRASHED, message="the worker died: SIGSEGV", died=True)
+        except Kill:
+            return CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True)
         except Hang:
             return CallResult(Outcome.TIMEOUT, message=f"more than {timeout:.0f} s")
 
@@ -126,23 +143,29 @@ class SimulatedPool(WorkerPool):
                 path, outcome = write_model(model, request.output / str(index)).parent, Outcome.OK
             options = request.model.session_options
             steps.append(StepReply(step.pass_name, outcome, step.params, step.node, session_options=options, path=path))
-        return PassReply(tuple(steps)).to_json()
+        return to_json(PassReply(tuple(steps)))
 
     def _measure(self, function: str, payload: Mapping[str, Any]) -> dict[str, object]:
         self.measured.append((function, payload))
-        candidate = read_model(Path(payload["candidate"]["path"]))
         source = read_model(Path(payload["source"]["path"]))
+        files = [payload["candidate"], *payload.get("rivals", ())]
+        replies = [self._reply(function, payload["metrics"], read_model(Path(f["path"])), source) for f in files]
+        return {**replies[0], "rivals": replies[1:]}
+
+    def _reply(self, function: str, metrics: Sequence[str], candidate: Model, source: Model) -> dict[str, object]:
         if candidate.get("dies in meter") == function:
             raise Crash
         noise = self.noise(candidate) if function.endswith(":latency") else 1.0
-        metrics = {name: _value(name, candidate) * (noise if "latency" in name else 1.0) for name in payload["metrics"]}
-        source_metrics = {name: _value(name, source) for name in payload["metrics"]}
-        ratios = {name: _interval(metrics[name] / source_metrics[name]) for name in metrics if "latency" in function}
-        if "size" in metrics:
-            ratios["size"] = _exact(metrics["size"] / source_metrics["size"])
+        values = {name: _value(name, candidate) * (noise if "latency" in name else 1.0) for name in metrics}
+        source_values = {name: _value(name, source) for name in metrics}
+        ratios = {}
+        if function.endswith(":latency"):
+            ratios = {name: _interval(values[name] / source_values[name], self.spread) for name in values}
+        if "size" in values:
+            ratios["size"] = _exact(values["size"] / source_values["size"])
         return {
-            "metrics": {name: _exact(value) for name, value in metrics.items()},
-            "source_metrics": {name: _exact(value) for name, value in source_metrics.items()},
+            "metrics": {name: _exact(value) for name, value in values.items()},
+            "source_metrics": {name: _exact(value) for name, value in source_values.items()},
             "ratios": ratios,
             "details": {"disturbed": self.disturbed, "pairs": 10},
         }
@@ -202,12 +225,12 @@ def _exact(value: float) -> dict[str, float]:
     return {"value": value, "low": value, "high": value}
 
 
-def _interval(value: float) -> dict[str, float]:
-    return {"value": value, "low": 0.99 * value, "high": 1.01 * value}
+def _interval(value: float, spread: float) -> dict[str, float]:
+    return {"value": value, "low": value / (1 + spread), "high": value * (1 + spread)}
 
 
 def estimate(value: float) -> Estimate:
-    return Estimate(value, 0.99 * value, 1.01 * value)
+    return Estimate(value, value / 1.01, value * 1.01)
 
 
 def read_model(path: Path) -> Model:
@@ -248,6 +271,7 @@ class Simulation:
     constraints: tuple[Constraint, ...] | None = None
     measurement: Mapping[str, Any] = field(default_factory=lambda: {"rounds": 2})
     source: Model = field(default_factory=lambda: dict(SOURCE))
+    unverified: bool = False
     store: Any = None
     """An existing store to share; by default one in memory."""
 
@@ -272,7 +296,7 @@ class Simulation:
     @property
     def goal(self) -> Goal:
         request = GoalRequest(self.objectives, self.constraints)
-        return make_goal(request, {"labels": True, "label_kind": "class"})[0]
+        return make_goal(request, DataDescription(labels=True, label_kind="class"))[0]
 
     @property
     def problem(self) -> Problem:
@@ -285,6 +309,7 @@ class Simulation:
             accelerator=Accelerator(),
             data=DataSets(evaluation=DataSource({"path": "d.npz"}, "digest of d.npz")),
             measurement=self.measurement,
+            unverified=self.unverified,
         )
 
     def context(self, **attempt: Any) -> RunContext:

@@ -34,6 +34,16 @@ def test_a_sequence_takes_names_and_passes_with_parameters(model: onnx.ModelProt
     assert [node.op_type for node in made.graph.node] == ["Relu"]
 
 
+def test_required_passes_run_first(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[2, 4] x) => (float[2, 4] y) { a = Identity (x)\n b = Relu (a)\n c = Neg (b)\n y = Abs (c) }"""
+    stage = autoopt.get_pass("split_stages")(parser.parse_model(text))
+    assert [node.op_type for node in stage.graph.node] == ["Identity", "Relu"]
+    path = tmp_path / "model.onnx"
+    onnx.save(parser.parse_model(text), path)
+    assert apply_pass("split_stages", path, tmp_path / "work").required == ("name_fix", "shape_inference")
+
+
 def test_what_is_wrong_is_said_before_anything_runs() -> None:
     with pytest.raises(InputError, match="did you mean 'simplify'"):
         autoopt.get_pass("simplfy")

@@ -34,14 +34,6 @@ def test_a_call_after_the_deadline_gets_a_second() -> None:
     assert Attempt("run", deadline=0.0, clock=Clock(1000.0)).call_seconds(60.0) == 1.0
 
 
-def test_an_attempt_with_another_deadline_shares_counts() -> None:
-    attempt = Attempt("run", deadline=1.0, clock=Clock())
-    longer = attempt.until(5.0)
-    longer.counts.add_executed("pass_runs")
-    assert attempt.counts.of("pass_runs") == WorkCounts(executed=1, reused=0)
-    assert (attempt.deadline, longer.deadline) == (1.0, 5.0)
-
-
 def test_without_a_retry_every_record_is_reused() -> None:
     attempt = Attempt("run")
     for outcome in (Outcome.OK, Outcome.FAILED, Outcome.TIMEOUT):

@@ -15,7 +15,7 @@ from autoopt.errors import TimeUp
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.store import EvaluationRecord, Store
-from autoopt.store.memory.store import MemoryStore
+from autoopt.store.memory import MemoryStore
 
 
 @pytest.fixture

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from autoopt.data.description import Column, DataDescription
+from autoopt.engine.inputs.data_check import check_data
 from autoopt.errors import InputError
+from autoopt.model.inspection import Inspection, ValueSpec
 
 DAG: dict[str, Any] = {
     "passes": {"tidy": {"pass": "simplify"}},
@@ -16,6 +20,7 @@ DAG: dict[str, Any] = {
     "objectives": [{"metric": "size"}],
     "constraints": [],
 }
+EMPTY = Inspection((), (), {"": 17}, 8, {}, 0, 0)
 GOOD = np.ones((20, 8), np.float32)
 
 
@@ -67,7 +72,8 @@ def test_a_source_that_the_runtime_refuses_is_no_choice(go: Any, tmp_path: Path)
 
     path = write(regex_segfault(), tmp_path / "refused")
     dag = {**DAG, "passes": {"tidy": {"pass": "name_fix"}}, "objectives": [{"metric": "latency_p50"}]}
-    assert go(dag, model=path).best is None
+    with pytest.raises(InputError, match="the source model does not run, and no pass repairs it"):
+        go(dag, model=path)
 
 
 def test_labels_that_no_output_can_equal_are_told(go: Any, mlp_file: Path, tmp_path: Path) -> None:
@@ -107,3 +113,32 @@ def test_optional_inputs_may_be_absent(go: Any, tmp_path: Path) -> None:
     result = go(DAG, model=write(made, tmp_path / "optional"), data=str(tmp_path / "d.npz"))
     assert result.status == "finished"
     assert "latency_p50" in result.baseline.metrics, result.notes
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "remedy"),
+    [
+        (("n", 13), (5, 14), "choose the columns with --inputs A,B,... and the label with --label NAME"),
+        (("n", 3, 32, 32), (5, 32, 32, 3), "add --layout NCHW"),
+        (("n", 32, 32, 3), (5, 3, 32, 32), "add --layout NHWC"),
+        (("n", 3, 224, 192), (5, 3, 32, 32), "add --image-size 224x192"),
+        (("n", 224, 224, 3), (5, 32, 32, 3), "add --image-size 224x224"),
+    ],
+)
+def test_a_shape_that_does_not_fit_names_the_option_that_helps(
+    expected: tuple[int | str, ...], actual: tuple[int, ...], remedy: str
+) -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", expected),))
+    description = DataDescription(5, {"x": Column("float32", actual, True)})
+    with pytest.raises(InputError) as refused:
+        check_data(description, inspection, "d.npz")
+    assert str(refused.value).endswith(remedy)
+
+
+def test_an_array_that_is_no_input_is_named() -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))
+    columns = {"x": Column("float32", (5, 2), True), "truth": Column("int64", (5,))}
+    (note,) = check_data(DataDescription(5, columns), inspection, "d.npz")
+    assert note.endswith("'truth' is no input of the model and is ignored; if it holds the labels, add --label truth")
+    (note,) = check_data(DataDescription(5, columns, labels=True, label_kind="class"), inspection, "d.npz")
+    assert note.endswith("is ignored")

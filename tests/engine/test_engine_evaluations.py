@@ -10,7 +10,7 @@ from simulation import Simulation, estimate, write_model
 
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
-from autoopt.metrics import Constraint
+from autoopt.metrics import Constraint, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 
@@ -136,3 +136,20 @@ def test_the_worst_constraint_decides(tmp_path: Path) -> None:
     assert measurements.violation == pytest.approx(0.5)
     assert "size" in measurements.worst
     assert len(measurements.reasons) == 2
+
+
+@pytest.mark.parametrize(("resolution", "reasons"), [(0.0, 1), (0.5, 0)])
+def test_a_limit_that_the_data_cannot_confirm_is_no_reason_against_a_candidate(
+    tmp_path: Path, resolution: float, reasons: int
+) -> None:
+    simulation = Simulation(tmp_path, constraints=(Constraint("accuracy", max_drop=0.1),))
+    value = Estimate(0.9, 0.8, 1.0)
+    measurements = Measurements(
+        metrics={"accuracy": value},
+        source={"accuracy": value},
+        drops={"accuracy": Estimate(0.0, -0.2, 0.2)},
+        resolutions={"accuracy": resolution},
+    )
+    measurements.judge(simulation.goal, measurements.metrics)
+    assert measurements.violation <= 0
+    assert len(measurements.reasons) == reasons

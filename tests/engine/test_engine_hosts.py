@@ -56,9 +56,10 @@ def test_passes_and_metrics_in_another_interpreter(go: Any, mlp_file: Path, tmp_
 def test_a_node_with_objectives_of_its_own_decides_by_them(go: Any, mlp_file: Path) -> None:
     """The run wants the smaller model, the node the larger one: what it hands on shows whose word counted."""
     quant = {"pass": "dynamic_quantization", "params": {"per_channel": {"search": [False, True]}}}
+    tune = {"pass": "ort_graph_optimization", "params": {"level": {"search": ["basic", "all"]}}}
     dag = {
         **CHAIN,
-        "passes": {"quant": quant, "tune": {"pass": "session_tuning", "params": {"execution_mode": "search"}}},
+        "passes": {"quant": quant, "tune": tune},
         "chains": [["quant", "tune"]],
         "search": {"strategy": "per-chain", "order": "pass-by-pass", "sampler": "exhaustive"},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
+from autoopt.engine.run.export import RECIPE, with_digest
 from autoopt.engine.tools.maintenance import replay, verify_store
 from autoopt.errors import InputError
 from autoopt.store import open_store
@@ -71,3 +73,101 @@ def test_a_lost_intermediate_is_made_again_when_it_is_needed(go: Any, mlp_file: 
     assert result.trials["ok"] == 1
     assert result.best is not None
     assert json.dumps(result.to_json())
+
+
+SCRIPT = """\
+from onnx import helper
+from autoopt import register
+
+@register("mine")
+def mine(model):
+    name = model.graph.output[0].name
+    model.graph.node[-1].output[0] = "inner"
+    model.graph.node.append(helper.make_node("Identity", ["inner"], [name]))
+    return model
+"""
+
+
+@pytest.fixture
+def scripted(go: Any, mlp_file: Path, tmp_path: Path) -> Path:
+    """The folder of a finished run with a user script; `out` has its recipe."""
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    dag = {**DAG, "passes": {"mine": {"pass": "mine"}}, "chains": [["mine"]], "objectives": [{"metric": "size"}]}
+    result = go({**dag, "user_script": str(tmp_path / "mine.py")}, model=mlp_file, out=tmp_path / "out")
+    assert result.trials["ok"] == 1
+    return tmp_path
+
+
+def recipe_with_script(folder: Path) -> Path:
+    """A recipe of the run's pass, as the run would have written it."""
+    with open_store(home=folder / "home") as store:
+        record = store.runs.get("latest")
+        (trial,) = store.trials.all(record.id)
+        assert trial.candidate is not None
+        steps = [step.to_json() for step in store.lineage.trace(trial.candidate).steps]
+        content = json.loads((folder / "out" / "recipe.json").read_text())
+        content |= {"steps": steps, "result": trial.candidate.artifact, **record.settings["replay_environment"]}
+    recipe = folder / "recipe.json"
+    recipe.write_text(json.dumps(with_digest(content)))
+    return recipe
+
+
+def test_a_script_runs_only_with_consent_and_as_it_was_recorded(scripted: Path, mlp_file: Path) -> None:
+    recipe, again = recipe_with_script(scripted), scripted / "again"
+    script = scripted / "mine.py"
+    digest = hashlib.sha256(SCRIPT.encode()).hexdigest()
+    asks = (
+        rf"recipe\.json: runs the user script .*mine\.py \(sha256 {digest}\); read the script, then add --allow-script"
+    )
+    with pytest.raises(InputError, match=asks):
+        replay(recipe, mlp_file, again)
+    assert replay(recipe, mlp_file, again, allow_script=True).same
+    script.write_text(SCRIPT + "# edited\n")
+    with pytest.raises(InputError, match=r"mine\.py: is not the script that was recorded"):
+        replay(recipe, mlp_file, again, allow_script=True)
+    script.unlink()
+    with pytest.raises(InputError, match=r"mine\.py: no such user script"):
+        replay(recipe, mlp_file, again, allow_script=True)
+
+
+def test_a_script_that_loads_calibration_data_needs_consent_too(scripted: Path, mlp_file: Path) -> None:
+    recipe = scripted / "recipe.json"
+    content = json.loads((scripted / "out" / "recipe.json").read_text())
+    loader = {"type": "mine", "user_script": str(scripted / "mine.py")}
+    recipe.write_text(json.dumps(with_digest({**content, "user_script": None, "calibration": loader})))
+    with pytest.raises(InputError, match="runs the user script"):
+        replay(recipe, mlp_file, scripted / "again")
+
+
+def test_a_repair_runs_a_script_only_with_consent(scripted: Path) -> None:
+    with open_store(home=scripted / "home") as store:
+        (trial,) = store.trials.all(store.runs.get("latest").id)
+        assert trial.candidate is not None
+        store.artifacts.path(trial.candidate.artifact).write_bytes(b"lost")
+    for allowed, repaired in ((False, False), (True, True)):
+        with open_store(home=scripted / "home") as store:
+            (problem,) = verify_store(store, repair=True, allow_script=allowed).problems
+        assert problem.repaired is repaired
+        assert ("add --allow-script" in problem.reason) is not allowed
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        ({"steps": [{"pass": "evil", "params": {}}]}, "was edited after autoopt wrote it; use the original"),
+        ({"steps": ["simplify"]}, "field 'steps' is missing or has a wrong value"),
+        ({"steps": [{"pass": "simplify"}]}, "field 'steps' is missing or has a wrong value"),
+        ({"source": None}, "field 'source' is missing or has a wrong value"),
+        ({"user_script": 7}, "field 'user_script' is missing or has a wrong value"),
+        ({"calibration": [1]}, "field 'calibration' is missing or has a wrong value"),
+        ({"accelerator": {"device": 7}, "target": None}, "field 'accelerator' is missing or has a wrong value"),
+        ({"target": {"threads": "x"}}, "field 'target' is missing or has a wrong value"),
+        ({"environment": "x"}, "field 'environment' is missing or has a wrong value"),
+    ],
+)
+def test_a_wrong_recipe_is_one_line(tmp_path: Path, edit: dict[str, object], reason: str) -> None:
+    good = {"recipe": RECIPE, "source": "s" * 64, "result": "r" * 64, "steps": [], "environment": {}}
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps({**with_digest(good), **edit}))
+    with pytest.raises(InputError, match=rf"recipe\.json:1: {reason}"):
+        replay(recipe, tmp_path / "model.onnx", tmp_path / "out")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from autoopt.engine.run.confirm import Confirmation
 from autoopt.engine.run.measurement_summary import BUSY, summarize
-from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
 from autoopt.results import MeasurementSummary, ThroughputResult
+from autoopt.store import EvaluationRecord
 
 
 def estimate(value: float) -> dict[str, float]:
@@ -21,52 +23,57 @@ def details(stopped: str = "narrow", **values: Any) -> dict[str, Any]:
     return {"stopped": stopped, "pairs": 10, "effective_repeats": 7.5, "threads": 2, "batch_size": 1, **values}
 
 
-def measured(latency: dict[str, Any], *, disturbed: bool = False) -> Measurements:
-    return Measurements(details={"latency": latency}, disturbed=disturbed)
+def latency(details: Mapping[str, Any], outcome: Outcome = Outcome.OK) -> EvaluationRecord:
+    return EvaluationRecord("key", Candidate("artifact"), "latency", outcome, details=details)
 
 
-def test_rounds_are_counted_without_those_on_a_disturbed_machine() -> None:
-    rounds = [measured(details()), measured(details("time")), measured(details(), disturbed=True), measured(details())]
-    summary, caveats = summarize(Measurements(), Confirmation(rounds))
-    assert (summary.rounds, summary.disturbed_rounds, summary.counted_rounds) == (4, 1, 3)
+def test_all_measurements_of_a_candidate_count() -> None:
+    records = [latency(details()), latency(details("time")), latency(details(disturbed=True))]
+    summary, caveats = summarize(records)
+    assert (summary.rounds, summary.disturbed_rounds, summary.counted_rounds) == (3, 1, 3)
     assert summary.stopped == {"narrow": 2, "time": 1}
     assert (summary.pairs, summary.effective_repeats, summary.threads) == (30, 22.5, 2)
     assert caveats == ()
 
 
+def test_a_failed_measurement_does_not_count() -> None:
+    summary, _ = summarize([latency(details()), latency({}, Outcome.CRASHED)])
+    assert summary.rounds == 1
+
+
 def test_a_mostly_disturbed_machine_is_a_caveat() -> None:
-    disturbed = measured(details(), disturbed=True)
-    summary, caveats = summarize(Measurements(), Confirmation([measured(details()), disturbed, disturbed]))
-    assert summary.counted_rounds == 3
+    disturbed = latency(details(busy=True))
+    summary, caveats = summarize([latency(details()), disturbed, disturbed])
+    assert summary.disturbed_rounds == 2
     assert caveats == (BUSY,)
 
 
 def test_without_measurements_the_summary_is_empty() -> None:
-    assert summarize(Measurements(), Confirmation()) == (MeasurementSummary(), ())
+    assert summarize([]) == (MeasurementSummary(), ())
 
 
 def test_the_machine_and_the_pace_are_those_of_the_rounds() -> None:
     machine = {"affinity": [1], "cores": 4}
-    rounds = [measured(details(machine=machine, pace=pace)) for pace in (1.0, 1.5, None)]
-    summary, _ = summarize(Measurements(), Confirmation(rounds))
+    summary, _ = summarize([latency(details(machine=machine, pace=pace)) for pace in (1.0, 1.5, None)])
     assert (summary.affinity, summary.cores, summary.pace) == ((1,), 4, 1.5)
 
 
 def test_the_fidelity_of_each_output_is_part_of_the_summary() -> None:
     fidelity = {"items": 10, "outputs": {"y": {"cosine": estimate(1.0)}}}
-    summary, _ = summarize(Measurements(details={"fidelity": fidelity}), Confirmation())
+    record = EvaluationRecord("key", Candidate("artifact"), "fidelity", Outcome.OK, details=fidelity)
+    summary, _ = summarize([record])
     assert summary.items == 10
     assert summary.outputs["y"]["cosine"] == Estimate(1.0, 0.9, 1.1)
 
 
 def test_throughput_and_profiles_are_combined_over_the_rounds() -> None:
-    def round_of(value: float) -> Measurements:
+    def round_of(value: float) -> EvaluationRecord:
         row = {"batch_size": 8, "concurrency": 2, "candidate": estimate(value), "ratio": estimate(value / 50)}
         one = details(metrics={"latency_p50": estimate(value)}, ratios={"latency_p50": estimate(2.0)}, throughput=[row])
         refused = {"batch_size": 3, "concurrency": 1, "refused": "no batches"}
-        return measured({"profiles": {"short": one, "long": {**one, "throughput": [refused]}}})
+        return latency({"profiles": {"short": one, "long": {**one, "throughput": [refused]}}})
 
-    summary, _ = summarize(Measurements(), Confirmation([round_of(value) for value in (100.0, 110.0, 130.0)]))
+    summary, _ = summarize([round_of(value) for value in (100.0, 110.0, 121.0)])
     assert summary.pairs == 60
     assert summary.profiles["short"].metrics["latency_p50"].value == pytest.approx(110)
     short, long = summary.throughput

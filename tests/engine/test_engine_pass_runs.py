@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from simulation import Simulation, crashing, failing, faster, hanging, unchanged
+from simulation import Kill, Model, Simulation, crashing, failing, faster, hanging, killed, unchanged
 
 from autoopt.engine.work.attempt import RetryPolicy
 from autoopt.engine.work.context import RunContext
@@ -82,6 +84,43 @@ def test_passes_before_the_one_that_kills_are_kept(simulation: Simulation) -> No
     progress = run(simulation, simulation.context())
     assert (progress.outcome, progress.completed) == (Outcome.CRASHED, 1)
     assert simulation.model(progress.candidate)["passes"] == ["identity_elimination"]
+
+
+def test_passes_are_quarantined_by_their_content(tmp_path: Path) -> None:
+    script = tmp_path / "second.onnx"
+    script.touch()
+    dag = {"passes": {"join": {"pass": "merge", "params": {"second": str(script)}}}, "chains": [["join"]]}
+    simulation = Simulation(tmp_path, dag=dag)
+    simulation.pool.passes["merge"] = crashing
+    for text in ("broken", "broken", "mended"):
+        script.write_text(text)
+        run(simulation, simulation.context(retry=RetryPolicy(earlier_runs=True)), nodes=1)
+    simulation.pool.passes["merge"] = faster(0.5)
+    assert run(simulation, simulation.context(retry=RetryPolicy(earlier_runs=True)), nodes=1).outcome is Outcome.OK
+
+
+def test_a_worker_that_was_killed_once_is_no_failure(simulation: Simulation) -> None:
+    tries: list[str] = []
+
+    def killed_once(model: Model, params: Mapping[str, Any]) -> Model:
+        tries.append("try")
+        if len(tries) == 1:
+            raise Kill
+        return faster(0.5)(model, params)
+
+    simulation.pool.passes["identity_elimination"] = killed_once
+    assert run(simulation, simulation.context(), nodes=1).outcome is Outcome.OK
+
+
+def test_a_lost_worker_is_not_remembered_by_later_runs(simulation: Simulation) -> None:
+    simulation.pool.passes["identity_elimination"] = killed
+    ctx = simulation.context()
+    assert run(simulation, ctx, nodes=1).transient
+    assert len(simulation.pool.passes_run) == 2
+    assert run(simulation, ctx, nodes=1).outcome is Outcome.CRASHED
+    assert len(simulation.pool.passes_run) == 2, "the same run does not try it a third time"
+    simulation.pool.passes["identity_elimination"] = faster(0.5)
+    assert run(simulation, simulation.context(), nodes=1).outcome is Outcome.OK
 
 
 def test_a_model_in_quarantine_is_not_run(simulation: Simulation) -> None:

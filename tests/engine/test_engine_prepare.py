@@ -13,6 +13,7 @@ from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.session import Session, search_inline
+from autoopt.engine.run.source_check import CHECK_SOURCE
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.work import resources
 from autoopt.errors import InputError
@@ -37,6 +38,7 @@ def model(tmp_path: Path) -> Path:
 def data(tmp_path: Path, pool: ReadingPool) -> Path:
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 3), np.float32), labels=np.zeros(2))
     pool.answers[sources.DESCRIBE_DATA] = {"labels": True, "label_kind": "class", "columns": {}}
+    pool.answers[CHECK_SOURCE] = {"warnings": ["odd"]}
     return tmp_path / "d.npz"
 
 
@@ -51,7 +53,10 @@ def test_a_request_is_taken_to_its_result(tmp_path: Path, pool: ReadingPool, mod
         result = session.execute(search_inline)
     assert result.best is not None
     assert result.best.chain == "clean"
-    assert result.notes == ("no quality constraint given; requiring a drop in accuracy of at most 0.01",)
+    assert result.notes == (
+        "no quality constraint given; requiring a drop in accuracy of at most 0.01",
+        "WARNING: odd",
+    )
 
 
 def test_resources_are_closed_with_the_session(tmp_path: Path, pool: ReadingPool, model: Path) -> None:

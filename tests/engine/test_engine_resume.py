@@ -20,8 +20,8 @@ from autoopt.store import open_store
 DAG = """\
 name: killed
 passes:
-  tidy: {pass: simplify}
-  names: {pass: name_fix}
+  tidy: {pass: shape_inference}
+  names: {pass: expand_functions}
   quant:
     pass: dynamic_quantization
     params: {weight_type: {search: [QInt8, QUInt8]}, per_channel: {search: [true, false]}}
@@ -30,20 +30,32 @@ objectives: [{metric: size}]
 constraints: []
 measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 1}
 """
+RUN = ("run", "dag.yaml", "--model", "model.onnx")
+
+
+def filled(folder: Path) -> Path:
+    write(mlp(width=32), folder)
+    (folder / "dag.yaml").write_text(DAG)
+    return folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write(mlp(width=32), tmp_path)
-    (tmp_path / "dag.yaml").write_text(DAG)
-    return tmp_path
+    return filled(tmp_path)
 
 
-def start(folder: Path, *arguments: str, home: str = "home") -> subprocess.Popen[str]:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A folder in which nobody disturbed the run, and the run's document."""
+    folder = filled(tmp_path_factory.mktemp("finished"))
+    return folder, finish(start(folder, *RUN))
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "autoopt", *arguments, "--engine", "inline", "--json"],
         cwd=folder,
-        env={**os.environ, "AUTOOPT_HOME": str(folder / home)},
+        env={**os.environ, "AUTOOPT_HOME": str(folder / "home")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -58,7 +70,7 @@ def finish(process: subprocess.Popen[str]) -> Any:
 
 def killed_after(folder: Path, trial: int) -> None:
     """Run, and kill -9 the process as soon as it says that this trial has ended."""
-    process = start(folder, "run", "dag.yaml", "--model", "model.onnx")
+    process = start(folder, *RUN)
     family = [psutil.Process(process.pid)]
     assert process.stderr is not None
     for line in process.stderr:
@@ -78,8 +90,10 @@ def pass_run_ends(folder: Path) -> dict[str, float]:
         return {key: record.finished for key, record in store.results.pass_runs(keys).items()}
 
 
-@pytest.mark.parametrize("command", [["run", "dag.yaml", "--model", "model.onnx"], ["resume"]])
-def test_killed_run_goes_on_without_repeating_anything(folder: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("command", [RUN, ("resume",)])
+def test_killed_run_goes_on_without_repeating_anything(
+    folder: Path, finished: tuple[Path, Any], command: tuple[str, ...]
+) -> None:
     killed_after(folder, 1)
     before = pass_run_ends(folder)
     assert before
@@ -95,13 +109,13 @@ def test_killed_run_goes_on_without_repeating_anything(folder: Path, command: li
     assert result["pass_runs"]["reused"] >= len(before)
     with open_store(home=folder / "home") as store:
         assert [run.status for run in store.runs.all()] == ["finished"]  # the same run went on
-    whole = finish(start(folder, "run", "dag.yaml", "--model", "model.onnx", home="other"))
+    _, whole = finished
     assert whole["best"]["artifact"] == result["best"]["artifact"]
     assert whole["best"]["params"] == result["best"]["params"]
 
 
-def test_resume_of_what_has_finished_or_changed_is_one_line(folder: Path) -> None:
-    finish(start(folder, "run", "dag.yaml", "--model", "model.onnx"))
+def test_resume_of_what_has_finished_or_changed_is_one_line(finished: tuple[Path, Any]) -> None:
+    folder, _ = finished
     process = start(folder, "resume", "latest")
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2

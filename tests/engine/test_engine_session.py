@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from builders import endless_loop, split_abort, write
+from onnx import TensorProto, helper
 
 from autoopt.errors import InputError
+from autoopt.model.session_file import session_document
 from autoopt.results import RunResult
 from autoopt.store import open_store
 
@@ -45,7 +48,7 @@ def test_best_model_is_found_recorded_and_exported(go: Any, mlp_file: Path, tmp_
     assert recipe["result"] == result.best.artifact
     assert recipe["steps"][-1]["pass"] == "dynamic_quantization"
     assert recipe["steps"][-1]["output"] == result.best.artifact
-    assert json.loads((tmp_path / "out" / "session.json").read_text()) == {}
+    assert json.loads((tmp_path / "out" / "session.json").read_text()) == session_document({}, threads=1)
 
 
 def test_a_pass_of_the_user_runs_in_workers(go: Any, mlp_file: Path, tmp_path: Path) -> None:
@@ -131,3 +134,20 @@ def test_labels_that_fit_no_metric_end_the_run_in_one_line(go: Any, mlp_file: Pa
     with pytest.raises(InputError, match="perplexity: needs one token id per position") as caught:
         go({**DYNAMIC, "constraints": bound}, model=mlp_file, data=str(tmp_path / "d.npz"))
     assert "\n" not in str(caught.value)
+
+
+def unknown_operator() -> onnx.ModelProto:
+    """A model that no runtime loads."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Absent", ["x"], ["y"], domain="mine")], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def test_a_source_that_does_not_run_is_no_result_even_if_only_the_size_counts(go: Any, tmp_path: Path) -> None:
+    dag = {"passes": ["name_fix"], "chains": [["name_fix"]], "objectives": [{"metric": "size"}], "constraints": []}
+    with pytest.raises(InputError, match=r"the source model does not run, and no pass repairs it: .*Absent"):
+        go(dag, model=write(unknown_operator(), tmp_path / "broken"), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with open_store(home=tmp_path / "home") as store:
+        assert store.runs.get("latest").status == "failed"

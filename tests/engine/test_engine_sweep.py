@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -36,7 +37,7 @@ passes:
   fold: {pass: batchnorm_folding}
 chains: [[tidy, fold]]
 constraints: []
-measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
+measurement: {seconds: 0.05, replicas: 1, target_width: 1.0, rounds: 0}
 """
 ZOO = """\
 name: nightly
@@ -123,8 +124,8 @@ def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
     monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
     settings.cache_clear()
     assert main(["resume"]) == 0
-    hint = f"run {run.id} was cancelled, resume it with 'autoopt resume {run.id}'"
-    assert capsys.readouterr().out == f"no run was interrupted; {hint}\n"
+    hint = f"run {run.id} belongs to a cancelled sweep, which 'autoopt sweep --resume' continues"
+    assert capsys.readouterr().out == f"no run was interrupted or cancelled; {hint}\n"
     assert models(sweep(folder, only="dense", resume=True))["mlp"]["run"] == run.id
 
 
@@ -169,6 +170,8 @@ def test_another_runtime_on_a_host_is_measured_again(folder: Path) -> None:
     have = Path(onnxruntime.__file__).parent
     (site / "onnxruntime").mkdir()
     for path in (*have.iterdir(), *have.parent.glob("numpy*")):
+        if path.name == "__pycache__":  # of another __init__.py
+            continue
         below = site / "onnxruntime" if path.parent == have else site
         (below / path.name).symlink_to(path)
     start = site / "onnxruntime" / "__init__.py"
@@ -178,6 +181,8 @@ def test_another_runtime_on_a_host_is_measured_again(folder: Path) -> None:
     def other_version(version: str) -> dict[str, Any]:
         start.unlink(missing_ok=True)
         start.write_text(f'{text}\n__version__ = "{version}"\n')
+        # A cached bytecode file of the same second and size would hide the change.
+        shutil.rmtree(start.parent / "__pycache__", ignore_errors=True)
         return models(sweep(folder, only="dense"))["mlp"]
 
     first, again = other_version("9.8.7"), other_version("9.8.7")
@@ -213,7 +218,7 @@ def test_an_interrupted_sweep_goes_on(folder: Path) -> None:
         resume=True,
         observer=CallbackObserver(lambda event, **v: heard.append(v["name"]) if event == "phase" else None),
     )
-    assert heard == ["model bad", "model mlp"]
+    assert [name for name in heard if name.startswith("model ")] == ["model bad", "model mlp"]
     assert list(models(document)) == ["more", "bad", "mlp"]
     assert document["nightly"]  # as it was begun
     with open_store(None, folder / "home") as store:

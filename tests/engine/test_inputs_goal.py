@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from autoopt.engine.inputs.goal import GoalRequest, make_goal
+from autoopt.data.description import DataDescription
+from autoopt.engine.inputs.goal import DEFAULT_QUALITY, GoalOptions, GoalRequest, make_goal
 from autoopt.errors import InputError
 from autoopt.metrics import STEADY_STATE, Constraint, Metric, Objective
 from autoopt.spec import load_dag
 
-LABELLED = {"labels": True, "label_kind": "class"}
+LABELLED = DataDescription(labels=True, label_kind="class")
 
 
-def names(request: GoalRequest, data: dict[str, object] | None = None) -> set[str]:
+def names(request: GoalRequest, data: DataDescription | None = None) -> set[str]:
     return {metric.name for metric in make_goal(request, data)[0].metrics}
 
 
@@ -26,17 +29,52 @@ def test_by_default_the_median_latency_is_minimised() -> None:
     [("class", "accuracy", 0.01), ("value", "r2", 0.01), ("tensor", "psnr", 0.5), ("other", "accuracy", 0.01)],
 )
 def test_the_kind_of_label_decides_the_quality_constraint(kind: str, metric: str, bound: float) -> None:
-    goal, notes = make_goal(GoalRequest(), {"labels": True, "label_kind": kind})
+    goal, notes = make_goal(GoalRequest(), DataDescription(labels=True, label_kind=kind))
     assert goal.constraints == (Constraint(metric, max_drop=bound),)
     assert notes == [f"no quality constraint given; requiring a drop in {metric} of at most {bound}"]
 
 
-@pytest.mark.parametrize("data", [None, {"labels": False}])
-def test_without_labels_the_outputs_are_compared(data: dict[str, object] | None) -> None:
+@pytest.mark.parametrize("data", [None, DataDescription()])
+def test_without_labels_the_outputs_are_compared(data: DataDescription | None) -> None:
     goal, notes = make_goal(GoalRequest(), data)
-    assert goal.constraints == (Constraint("cosine", min=0.99),)
-    assert notes == ["no quality constraint given; requiring cosine of at least 0.99"]
-    assert {"cosine", "max_abs_error", "top1_agreement"} <= names(GoalRequest(), data)
+    assert goal.constraints == (DEFAULT_QUALITY["agreement"],)
+    assert notes[0].startswith("no quality constraint given; requiring agreement of at least")
+    assert "QUALITY IS A GUESS" in notes[1]
+    assert {"agreement", "relative_l2", "max_abs_error"} <= names(GoalRequest(), data)
+
+
+@pytest.mark.parametrize(
+    ("data", "origin"), [(None, "there is no data"), (DataDescription(), "the data has no labels")]
+)
+def test_a_limit_on_fidelity_alone_is_called_a_guess(data: DataDescription | None, origin: str) -> None:
+    _, notes = make_goal(GoalRequest(constraints=[Constraint("cosine", min=0.999)]), data)
+    assert notes[0].startswith(f"QUALITY IS A GUESS: {origin}")
+
+
+def test_a_metric_of_the_user_script_is_no_guess() -> None:
+    own = Metric("cost", "euro", "minimize", "custom", "")
+    request = GoalRequest(constraints=[Constraint("cost", max=1.0)], custom={"cost": own})
+    assert make_goal(request, DataDescription())[1] == []
+
+
+def test_too_few_items_for_the_limit_are_named_once_for_the_run() -> None:
+    _, notes = make_goal(GoalRequest(), replace(LABELLED, items=54))
+    assert notes[1].startswith("54 items cannot confirm a drop in accuracy of at most 0.01")
+    assert "the 95 % interval reaches 0.066" in notes[1]
+    assert notes[1].endswith("381 items would do")
+    assert len(make_goal(GoalRequest(), replace(LABELLED, items=381))[1]) == 1
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Constraint("accuracy", max_drop=0.01, confidence=0.9),
+        Constraint("accuracy", min=0.9),
+        Constraint("psnr", max_drop=0.01),
+    ],
+)
+def test_other_limits_do_not_depend_on_the_number_of_items(constraint: Constraint) -> None:
+    assert make_goal(GoalRequest(constraints=[constraint]), replace(LABELLED, items=54))[1] == []
 
 
 def test_an_empty_list_of_constraints_turns_the_default_off() -> None:
@@ -98,3 +136,30 @@ def test_a_dag_states_its_goal() -> None:
 def test_an_unknown_metric_is_refused() -> None:
     with pytest.raises(InputError, match="unknown metric 'speed'"):
         make_goal(GoalRequest(objectives=[Objective("speed", "maximize")]), LABELLED)
+
+
+def test_options_of_the_command_line_override_the_goal() -> None:
+    size = Constraint("size", max_ratio=1.0)
+    written = GoalRequest([Objective("latency_p50", "minimize")], [size, Constraint("accuracy", max_drop=0.01)])
+    assert GoalOptions().apply(written, LABELLED) == written
+    smaller = GoalOptions(minimize="size", max_drop=0.05).apply(written, LABELLED)
+    assert smaller.objectives == (Objective("size", "minimize"),)
+    assert smaller.constraints == [Constraint("accuracy", max_drop=0.05), size]
+    assert GoalOptions(minimize="memory").apply(GoalRequest(), None).objectives[0].metric == "peak_memory"
+    assert GoalOptions(metric="agreement").apply(GoalRequest(), None).constraints == [DEFAULT_QUALITY["agreement"]]
+    assert GoalOptions(metric="f1").apply(GoalRequest(), LABELLED).constraints == [Constraint("f1", max_drop=0.01)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (GoalOptions(max_drop=0.1), "--max-drop: needs labels in the data"),
+        (GoalOptions(metric="f1"), "--metric: needs labels in the data"),
+        (GoalOptions(metric="size"), "--metric: size is no metric of quality"),
+        (GoalOptions(metric="acuracy"), "did you mean 'accuracy'?"),
+    ],
+)
+def test_a_goal_that_the_data_cannot_show_is_refused(options: GoalOptions, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        options.apply(GoalRequest(), None)
+    assert said in str(refused.value)

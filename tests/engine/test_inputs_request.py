@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -77,6 +81,25 @@ def test_secrets_of_urls_are_not_stored(dag: Path, tmp_path: Path) -> None:
     data = {"path": "https://host/d.npz?X-Amz-Signature=pa55word"}
     text = json.dumps(stored(RunRequest(dag=dag, model=url, data=data, home=tmp_path)))
     assert "pa55word" not in text
+
+
+def test_secrets_in_parameters_of_passes_are_not_stored(tmp_path: Path) -> None:
+    """Plans, pass runs and recipes hold parameters, so files take the place of such addresses before planning."""
+    (tmp_path / "values.npz").write_bytes(b"values")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/values.npz?key=pa55word"
+        dag = {"name": "d", "passes": {"a": {"pass": "name_fix", "params": {"x": [url]}}}, "chains": [["a"]]}
+        request = RunRequest(dag=dag, home=tmp_path / "home")
+        spec = spec_of(request)
+        server.shutdown()
+    text = json.dumps(stored(request))
+    assert "pa55word" not in text + repr(spec.passes)
+    (path,) = spec.passes["a"].params["x"]
+    assert Path(path).read_bytes() == b"values"
+    again = spec_of(replace(RunRequest.from_json(json.loads(text)), home=tmp_path / "home"))
+    assert again.passes["a"].params == spec.passes["a"].params
 
 
 def test_a_bare_model_keeps_its_options(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
 
+from autoopt.data.description import DataDescription
 from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.sources import (
     admit,
@@ -17,12 +18,12 @@ from autoopt.engine.inputs.sources import (
     describe_script,
     digest_script,
     execution_providers,
-    local_script,
 )
 from autoopt.engine.work.problem import DataSource
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
 from autoopt.outcome import Outcome
+from autoopt.registry import DESCRIBE
 from autoopt.spec.targets import TargetSpec
 from autoopt.target import Accelerator
 from autoopt.workers import CallResult
@@ -72,20 +73,20 @@ def test_a_model_that_crashes_its_reader_is_one_line(simulation: Simulation, poo
 def test_data_has_absolute_paths_and_a_digest_of_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 3), np.float32))
-    first = data_source("d.npz")
+    first = data_source("d.npz", tmp_path)
     assert first.config is not None
     assert first.config["path"] == str(tmp_path / "d.npz")
     np.savez(tmp_path / "d.npz", x=np.ones((2, 3), np.float32))
-    assert data_source("d.npz").digest != first.digest
+    assert data_source("d.npz", tmp_path).digest != first.digest
 
 
-def test_no_data_is_an_empty_source() -> None:
-    assert data_source(None) == DataSource()
+def test_no_data_is_an_empty_source(tmp_path: Path) -> None:
+    assert data_source(None, tmp_path) == DataSource()
 
 
 def test_data_is_described_by_a_worker(pool: ReadingPool, tmp_path: Path) -> None:
     pool.answers[sources.DESCRIBE_DATA] = {"labels": True}
-    assert describe_data(pool, DataSource({"path": "d.npz"}, "digest"), tmp_path) == {"labels": True}
+    assert describe_data(pool, DataSource({"path": "d.npz"}, "digest"), tmp_path) == DataDescription(labels=True)
     assert describe_data(pool, DataSource(), tmp_path) is None
     assert pool.functions == [sources.DESCRIBE_DATA]
 
@@ -98,7 +99,7 @@ def test_data_that_cannot_be_read_is_named(pool: ReadingPool, tmp_path: Path) ->
 
 def test_a_script_tells_its_passes_and_metrics(pool: ReadingPool) -> None:
     metric = {"name": "cost", "unit": "euro", "direction": "minimize", "kind": "custom", "summary": "the cost"}
-    pool.answers[sources.DESCRIBE_SCRIPT] = {"passes": [], "metrics": [metric]}
+    pool.answers[DESCRIBE] = {"passes": [], "metrics": [metric]}
     passes, metrics = describe_script(pool, Path("mine.py"), Accelerator())
     assert passes == {}
     assert metrics["cost"].unit == "euro"
@@ -127,13 +128,6 @@ def test_the_digest_of_a_script_is_the_digest_of_its_bytes(tmp_path: Path) -> No
     assert digest_script(None) == ""
     with pytest.raises(InputError, match="no such user script"):
         digest_script(tmp_path / "gone.py")
-
-
-def test_a_local_script_is_itself(tmp_path: Path) -> None:
-    script = tmp_path / "mine.py"
-    script.write_text("")
-    assert local_script(str(script), tmp_path / "cache") == script
-    assert local_script(None, tmp_path / "cache") is None
 
 
 def test_an_inspection_is_json() -> None:

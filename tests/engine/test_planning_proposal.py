@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from simulation import SOURCE, write_model
 
+from autoopt.dag.proposal.narrowing import Narrowing
+from autoopt.data.description import DataDescription
 from autoopt.engine.planning import proposal
 from autoopt.engine.planning.proposal import examples, existing_store, model_name, proposal_inputs
 from autoopt.model.inspection import Inspection
 from autoopt.settings import Settings
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.store import ModelRecord, RunRecord, Store, open_store
-from autoopt.store.memory.store import MemoryStore
+from autoopt.store.memory import MemoryStore
 
 CPU = "CPUExecutionProvider"
 INSPECTION: dict[str, Any] = Inspection(
@@ -37,13 +39,17 @@ def test_a_model_is_named_by_its_file_or_folder(model: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("description", "evaluation", "labels"),
-    [(None, False, False), ({"labels": False}, True, False), ({"labels": True}, True, True)],
+    [(None, False, False), (DataDescription(), True, False), (DataDescription(labels=True), True, True)],
 )
 def test_the_data_decides_what_may_be_proposed(
-    description: dict[str, Any] | None, evaluation: bool, labels: bool
+    description: DataDescription | None, evaluation: bool, labels: bool
 ) -> None:
-    inputs = proposal_inputs("a.onnx", Inspection.from_json(INSPECTION), description, False, ProposalOptions())
+    inspection, narrowing = Inspection.from_json(INSPECTION), Narrowing({"sr": 1})
+    inputs = proposal_inputs("a.onnx", inspection, description, False, ProposalOptions(), narrowing)
     assert (inputs.evaluation, inputs.labels, inputs.calibration) == (evaluation, labels, False)
+    assert inputs.narrowing == narrowing
+    kept = proposal_inputs("a.onnx", inspection, description, False, ProposalOptions(keep_signature=True), narrowing)
+    assert not kept.narrowing
 
 
 def finished_run(store: Store, folder: Path, name: str, **changes: Any) -> None:
@@ -96,3 +102,13 @@ def test_a_store_is_not_created_for_a_proposal(tmp_path: Path, monkeypatch: pyte
     open_store(None, tmp_path / "home").close()
     with existing_store() as opened:
         assert opened is not None
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, None), (2, "1,all"), (8, "1,2,all")])
+def test_threads_are_searched_on_a_cpu_with_several_cores(
+    cores: int, threads: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proposal, "cpu", lambda: {"cores": cores})
+    assert proposal.machine_options(ProposalOptions()).threads == threads
+    assert proposal.machine_options(ProposalOptions(threads="1")).threads == "1"
+    assert proposal.machine_options(ProposalOptions(device="gpu")).threads is None

@@ -21,6 +21,7 @@ MISSING = {"type": "python_env", "python": "/no/such/python"}
         ({"measurement": {"second": 1}}, "measurement.second", "unknown field; did you mean 'seconds'"),
         ({"measurement": {"seconds": "long"}}, "measurement.seconds", "expected a number"),
         ({"measurement": {"rounds": -1}}, "measurement.rounds", "must be"),
+        ({"measurement": {"concurrency": 0}}, "measurement.concurrency", "must be at least 1, not 0"),
         ({"host": MISSING}, "host.python", "no such interpreter: /no/such/python"),
         ({"passes": {"a": {"pass": "name_fix", "host": MISSING}}}, "passes.a.host.python", "no such interpreter"),
         ({"target": {"host": MISSING}}, "target.host.python", "no such interpreter"),

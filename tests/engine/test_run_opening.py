@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation import Simulation
+from simulation import Simulation, faster, killed
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.loop import TIME_SPENT
@@ -78,11 +78,73 @@ def test_a_fresh_search_and_a_retry_do_not_take_the_answer(simulation: Simulatio
     assert simulation.session(**{option: True}).answer is None
 
 
+def test_what_a_lost_worker_left_out_is_said_and_tried_again_by_the_same_command(simulation: Simulation) -> None:
+    simulation.pool.passes["remove_unused"] = killed
+    with simulation.session() as session:
+        result = session.execute(search_inline)
+    assert (result.trials["crashed"], result.untried) == (1, 1)
+    assert "not tried: trial 0 (crashed, remove_unused: the worker died: SIGKILL)" in " ".join(result.notes)
+    simulation.pool.passes["remove_unused"] = faster(0.8)
+    with simulation.session() as session:
+        again = session.execute(search_inline)
+    assert (again.reused, again.trials["ok"], again.untried) == (False, 1, 0)
+    assert simulation.session().answer is not None
+
+
 def test_an_abandoned_identical_run_is_taken_over(simulation: Simulation) -> None:
     first = simulation.store.runs.create(record(simulation))
     simulation.store.claims.release("run", first.id)
     request = RunRequest(dag=simulation.plan.spec)
     assert begin_run(request, record(simulation), simulation.store).id == first.id
+
+
+def interrupted(simulation: Simulation, identity: str) -> str:
+    """A run whose process has ended."""
+    owner = simulation.store.owner.rpartition("/")[0] + "/1"  # as this process, but started with the machine
+    return str(simulation.store.runs.create(record(simulation, identity=identity, owner=owner)).id)
+
+
+def statuses(simulation: Simulation) -> dict[str, str]:
+    return {run.id: run.status for run in simulation.store.runs.all()}
+
+
+def test_interrupted_twins_are_closed_by_the_run_that_finishes(simulation: Simulation) -> None:
+    with simulation.session() as session:
+        identity = simulation.store.runs.get(session.ctx.run).identity
+        dead = [interrupted(simulation, identity) for _ in range(3)]
+        alive = simulation.store.runs.create(record(simulation, identity=identity)).id
+        other = interrupted(simulation, "another search")
+        session.execute(search_inline)
+    found = statuses(simulation)
+    assert [found[run] for run in dead] == ["cancelled"] * 3
+    assert (found[alive], found[other]) == ("running", "running")
+    assert f"run {session.ctx.run} is the same search" in simulation.store.runs.get(dead[0]).result["error"]
+
+
+def test_interrupted_twins_are_closed_by_the_run_that_takes_one_over(simulation: Simulation) -> None:
+    dead = [interrupted(simulation, "identity") for _ in range(3)]
+    taken = begin_run(RunRequest(dag=simulation.plan.spec), record(simulation), simulation.store).id
+    found = statuses(simulation)
+    assert sorted(found[run] for run in dead) == ["cancelled", "cancelled", "running"]
+    assert found[taken] == "running"
+
+
+def test_interrupted_twins_are_closed_by_the_request_that_is_answered(simulation: Simulation) -> None:
+    with simulation.session() as session:
+        session.execute(search_inline)
+    dead = interrupted(simulation, simulation.store.runs.get(session.ctx.run).identity)
+    assert simulation.session().answer is not None
+    assert statuses(simulation)[dead] == "cancelled"
+
+
+def test_a_resumed_run_is_not_answered_by_a_finished_twin(simulation: Simulation) -> None:
+    with simulation.session() as session:
+        session.execute(search_inline)
+    dead = interrupted(simulation, simulation.store.runs.get(session.ctx.run).identity)
+    with simulation.session(resume=dead) as again:
+        result = again.execute(search_inline)
+    assert (result.run, result.reused) == (dead, False)
+    assert statuses(simulation)[dead] == "finished"
 
 
 def test_a_run_under_way_is_not_taken_over(simulation: Simulation) -> None:

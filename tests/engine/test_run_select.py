@@ -11,6 +11,7 @@ from simulation import Simulation, estimate, failing
 from autoopt.engine.run.select import (
     distinct_feasible,
     explain_no_result,
+    explain_repeats,
     is_certain_gain,
     pass_count,
     source_model,
@@ -120,3 +121,11 @@ def test_a_gain_is_certain_beyond_the_interval(ratio: Estimate, maximize: bool, 
 
 def test_a_metric_without_a_ratio_counts_as_a_gain() -> None:
     assert is_certain_gain(TrialResult("c", {}, Outcome.OK), "accuracy", maximize=True)
+
+
+def test_trials_that_repeat_a_candidate_are_told(session: Session) -> None:
+    trials = session.completed_trials()
+    distinct = {trial.result.candidate.key for trial in trials if trial.result.candidate is not None}
+    assert explain_repeats([]) == []
+    (note,) = explain_repeats([*trials, *trials])
+    assert note.startswith(f"{2 * len(trials)} trials gave {len(distinct)} distinct candidates")

@@ -33,7 +33,7 @@ def execute(simulation: Simulation, *, last_node: str | None = None, evaluate: s
     spec = simulation.plan.spec.model_copy(update={"evaluate": evaluate})
     ctx = replace(ctx, problem=replace(ctx.problem, plan=replace(ctx.problem.plan, spec=spec)))
     trial = TrialRecord(ctx.run, 0, simulation.chain.id, {}, details=trial_details(None, last_node))
-    simulation.store.trials.add([trial])
+    simulation.store.trials.add(trial)
     return execute_trial(ctx, simulation.chain, trial)
 
 

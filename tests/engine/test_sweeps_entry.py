@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from builders import mlp, write
@@ -11,6 +12,8 @@ from autoopt.engine.sweeps.entry import ModelRunner
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, items
 from autoopt.errors import SystemFailure
+from autoopt.metrics import Estimate
+from autoopt.report.sweep_comparison import EarlierEntry
 from autoopt.results import RunResult, SweepEntry
 from autoopt.spec import load_dag
 from autoopt.spec.zoo import load_zoo
@@ -25,11 +28,13 @@ DAG = {
 }
 
 
-def run(folder: Path, item: ZooItem, search: object = search_inline) -> SweepEntry:
-    request = SweepRequest(zoo={}, home=folder / "store", out=folder / "out")
+def run(
+    folder: Path, item: ZooItem, search: object = search_inline, *earlier: SweepEntry, accept: bool = False
+) -> SweepEntry:
+    request = SweepRequest(zoo={}, home=folder / "store", out=folder / "out", accept=accept)
     with open_store(home=folder / "store") as store:
         sweep = store.sweeps.create(SweepRecord(id="", name="z")).id
-    return ModelRunner(request, search, sweep).run(item, load_dag(DAG), None)  # type: ignore[arg-type]
+    return ModelRunner(request, search, sweep).run(item, load_dag(DAG), [EarlierEntry("s", e) for e in earlier])  # type: ignore[arg-type]
 
 
 def item_of(folder: Path, path: Path) -> ZooItem:
@@ -47,6 +52,22 @@ def test_a_model_that_runs_has_its_result_its_inputs_and_its_files(tmp_path: Pat
     assert "libraries" in entry.environment
     assert entry.seconds > 0
     assert (tmp_path / "out" / "mlp" / "model.onnx").is_file()
+
+
+def test_a_regressed_model_does_not_replace_the_good_one(tmp_path: Path) -> None:
+    item = item_of(tmp_path, write(mlp(), tmp_path / "mlp"))
+    first = run(tmp_path, item)
+    assert first.result is not None
+    assert first.best is not None
+    tiny = replace(first.best, ratios={"size": Estimate.exact(0.001)})
+    better = replace(first, result=replace(first.result, best=tiny))
+    exported = tmp_path / "out" / "mlp" / "model.onnx"
+    exported.write_bytes(b"the released model")
+    entry = run(tmp_path, item, search_inline, better)
+    assert entry.compared.verdict == "worse"
+    assert exported.read_bytes() == b"the released model"
+    run(tmp_path, item, search_inline, better, accept=True)
+    assert exported.read_bytes() != b"the released model"
 
 
 def test_a_model_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:

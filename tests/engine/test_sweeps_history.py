@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import mlp, write
 
-from autoopt.engine.sweeps.history import ModelNames, SweepHistory
+from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import items
 from autoopt.errors import InputError
@@ -17,7 +17,7 @@ from autoopt.report.sweep_comparison import NIGHTS
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
 from autoopt.spec.zoo import ZooSpec, load_zoo
 from autoopt.store import EventRecord, SweepRecord
-from autoopt.store.memory.store import MemoryStore
+from autoopt.store.memory import MemoryStore
 
 ZOO = "name: z\ndag: dag.yaml\nmodels:\n  - {path: one, tags: [a]}\n  - {path: two}\n"
 
@@ -52,8 +52,8 @@ class Night:
         return SweepEntry(name, "ok", path=path, listed=name, called=name, compared=compared, **fields)
 
     def good(self, name: str = "one", sweep: str = "now") -> list[tuple[str, str]]:
-        names = ModelNames(name, name, name)
-        found = self.history.good_entries(sweep, [names])[names]
+        model = SweepEntry(name, "ok", listed=name, called=name)
+        found = self.history.good_entries(sweep, [model])[name]
         return [(one.sweep, one.entry.name) for one in found]
 
     def missing(self, sweep: str = "now", only: str | None = None) -> list[SweepEntry]:
@@ -169,6 +169,19 @@ def test_a_sweep_of_a_dead_process_is_resumed(night: Night) -> None:
     assert resumed(night) is not None
 
 
-def test_sweeps_of_another_zoo_file_are_none_of_its_history(night: Night) -> None:
-    night.add(night.entry("one"), of={"zoo": "/elsewhere/zoo.yaml"})
+def test_a_zoo_file_that_was_moved_keeps_its_history(night: Night) -> None:
+    sweep = night.add(night.entry("one"), of={"zoo": "/elsewhere/zoo.yaml"})
+    assert night.good() == [(sweep, "one")]
+
+
+def test_a_model_of_a_moved_zoo_with_absolute_paths_is_recognised_by_its_name(night: Night) -> None:
+    entry = replace(night.entry("one"), listed="/elsewhere/one/model.onnx", path="/elsewhere/one/model.onnx")
+    sweep = night.add(entry, of={"zoo": "/elsewhere/zoo.yaml"})
+    assert night.good() == [(sweep, "one")]
+    assert night.missing() == []
+
+
+def test_a_zoo_of_another_name_has_another_history(night: Night) -> None:
+    night.add(night.entry("one"))
+    (night.folder / "zoo.yaml").write_text(ZOO.replace("name: z", "name: other"))
     assert night.good() == []

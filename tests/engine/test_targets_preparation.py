@@ -8,7 +8,7 @@ import pytest
 
 from autoopt.engine.targets.preparation import is_outdated
 from autoopt.store import RunRecord
-from autoopt.store.memory.store import MemoryStore
+from autoopt.store.memory import MemoryStore
 
 
 @pytest.fixture

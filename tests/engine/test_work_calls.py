@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from simulation import SimulatedPool, Simulation
 
-from autoopt.engine.work.calls import CallTerms, evaluate_model, first_call, guarded_call, run_pass
+from autoopt.engine.work.calls import CallTerms, first_call, guarded_call, run_pass
+from autoopt.engine.work.context import RunContext
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.measure.meters import METERS
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
@@ -19,8 +22,9 @@ from autoopt.passes import request as passes
 from autoopt.passes.request import PassReply, PassRequest, PassStep, StepReply
 from autoopt.workers import CallResult, Gate
 from autoopt.workers.hosts import CallLimits, Host, HostReply
+from autoopt.workers.quarantine import Subject
 
-TERMS = CallTerms(subject="model", limit=60.0, phase="passes")
+TERMS = CallTerms(subject=Subject.model("model"), limit=60.0, phase="passes")
 
 
 @dataclass
@@ -69,7 +73,7 @@ def simulation(tmp_path: Path) -> Simulation:
 
 
 def request(tmp_path: Path) -> PassRequest:
-    return PassRequest(passes.ModelFile(tmp_path / "m.onnx"), (PassStep("name_fix"),), tmp_path)
+    return PassRequest(passes.ModelFile(tmp_path / "m.onnx"), (PassStep("name_fix"),), tmp_path / "output")
 
 
 def call(simulation: Simulation, host: Host, terms: CallTerms = TERMS, **attempt: object) -> HostReply[PassReply]:
@@ -93,7 +97,7 @@ def test_a_call_keeps_to_its_limits(simulation: Simulation) -> None:
 def test_a_call_shortly_before_the_deadline_is_shortened(simulation: Simulation) -> None:
     host = FakeHost()
     call(simulation, host, deadline=10.0)
-    assert host.limits[0].seconds == 40.0
+    assert host.limits[0].seconds == 20.0
 
 
 def test_a_call_cut_off_by_the_deadline_has_no_outcome(simulation: Simulation) -> None:
@@ -107,19 +111,42 @@ def test_a_call_beyond_its_own_limit_is_a_timeout(simulation: Simulation) -> Non
     assert call(simulation, host).result.outcome is Outcome.TIMEOUT
 
 
+def measure_alone(ctx: RunContext, host: FakeHost) -> None:
+    request = MeasureRequest(ModelFile("m"))
+    terms = replace(TERMS, exclusive=True)
+    guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(METERS[0], request, limits))
+
+
 def test_work_takes_the_gate_shared_and_measurements_take_it_alone(simulation: Simulation) -> None:
     gate = RecordingGate()
     ctx = replace(simulation.context(), resources=replace(simulation.resources, gate=gate))
     guarded_call(ctx, FakeHost(), TERMS, lambda limits: HostReply(CallResult(Outcome.OK, {}), None))
-    evaluate_model(ctx, FakeHost(), METERS[0], MeasureRequest(ModelFile("m")), replace(TERMS, exclusive=True))
+    measure_alone(ctx, FakeHost())
     assert [kind for kind, _ in gate.entries] == ["working", "measuring"]
+
+
+class OvertakenGate(RecordingGate):
+    """A gate whose first measurement was suspended, so that others came in."""
+
+    @contextmanager
+    def measuring(self, until: float = float("inf")) -> Iterator[Any]:
+        self.entries.append(("measuring", until))
+        yield SimpleNamespace(passed_over=len(self.entries) == 1)
+
+
+def test_a_measurement_that_was_suspended_is_repeated(simulation: Simulation) -> None:
+    gate = OvertakenGate()
+    ctx = replace(simulation.context(), resources=replace(simulation.resources, gate=gate))
+    host = FakeHost()
+    measure_alone(ctx, host)
+    assert [limits.exclusive for limits in host.limits] == [True, True]
 
 
 def test_a_remote_machine_has_a_gate_of_its_own(simulation: Simulation) -> None:
     gate = RecordingGate()
     ctx = replace(simulation.context(), resources=replace(simulation.resources, gate=gate))
     host = FakeHost(remote=True)
-    evaluate_model(ctx, host, METERS[0], MeasureRequest(ModelFile("m")), replace(TERMS, exclusive=True))
+    measure_alone(ctx, host)
     assert gate.entries == []
     assert host.limits[0].exclusive
 
@@ -138,6 +165,48 @@ def test_a_subject_that_killed_two_workers_is_quarantined(simulation: Simulation
     assert (answer.result.outcome, answer.reply) == (Outcome.CRASHED, None)
     assert "is quarantined" in answer.result.message
     assert len(host.limits) == 2
+
+
+KILLED = CallResult(Outcome.CRASHED, message="the worker died: SIGKILL", died=True, transient=True)
+SET_UP = StepReply("name_fix", Outcome.FAILED, message="ModuleNotFoundError: No module named 'x'")
+
+
+@dataclass
+class RecoveringHost(FakeHost):
+    """Answers the first call with `first`, the next ones with a good result."""
+
+    first: HostReply[PassReply] = field(default_factory=lambda: HostReply(KILLED, None))
+
+    def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
+        answer = super().run_pass(request, limits)
+        assert list(request.output.iterdir()) == [], "what the first try left there"
+        (request.output / "left").touch()
+        return self.first if len(self.limits) == 1 else answer
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        HostReply(KILLED, None),
+        HostReply(CallResult(Outcome.TIMEOUT, message="stopped", transient=True), None),
+        HostReply(CallResult(Outcome.OK, {}), PassReply((SET_UP,))),
+    ],
+    ids=["killed", "timeout on a busy machine", "set-up"],
+)
+def test_what_the_machine_may_have_caused_is_tried_again_alone(
+    simulation: Simulation, first: HostReply[PassReply]
+) -> None:
+    host = RecoveringHost(first=first, steps=(StepReply("name_fix", Outcome.UNCHANGED),))
+    answer = call(simulation, host)
+    assert answer.reply == PassReply(host.steps)
+    assert [limits.exclusive for limits in host.limits] == [False, True]
+
+
+def test_a_worker_that_is_killed_from_outside_is_never_quarantined(simulation: Simulation) -> None:
+    host = FakeHost(result=KILLED)
+    for _ in range(4):
+        assert call(simulation, host).result.transient
+    assert len(host.limits) == 8
 
 
 @pytest.mark.parametrize(

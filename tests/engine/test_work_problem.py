@@ -54,6 +54,7 @@ def test_a_context_is_frozen_and_changes_by_copies(simulation: Simulation) -> No
         ctx.attempt = ctx.attempt  # type: ignore[misc]
     later = ctx.until(5.0)
     assert (ctx.attempt.deadline, later.attempt.deadline) == (1.0, 5.0)
+    assert later.attempt.counts is ctx.attempt.counts
     assert later.problem is ctx.problem
     assert later.store is ctx.store
 

@@ -11,7 +11,7 @@ from autoopt.workers import CallResult
 
 
 def test_a_good_call_has_a_value() -> None:
-    assert value_of(CallResult(Outcome.OK, {"a": 1}), "model.onnx", 60.0) == {"a": 1}
+    assert value_of(CallResult(Outcome.OK, {"a": 1}), "model.onnx") == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_good_call_has_a_value() -> None:
 )
 def test_a_broken_worker_names_what_it_read(outcome: Outcome, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        value_of(CallResult(outcome, message="SIGSEGV"), "model.onnx", 60.0)
+        value_of(CallResult(outcome, message="SIGSEGV"), "model.onnx")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.FAILED])
@@ -32,16 +32,16 @@ def test_the_workers_own_error_is_raised_again(outcome: Outcome) -> None:
     error = ErrorRecord("InputError", "not a model", where="", remedy="give an ONNX file")
     called = CallResult(outcome, message="not a model", error=error)
     with pytest.raises(InputError, match=r"model\.onnx: not a model; give an ONNX file"):
-        value_of(called, "model.onnx", 60.0)
+        value_of(called, "model.onnx")
 
 
 def test_a_place_is_not_named_twice() -> None:
     called = CallResult(Outcome.FAILED, message="model.onnx is truncated")
     with pytest.raises(InputError) as error:
-        value_of(called, "model.onnx", 60.0)
+        value_of(called, "model.onnx")
     assert str(error.value) == "model.onnx is truncated"
 
 
 def test_any_other_end_is_a_failure_of_the_system() -> None:
     with pytest.raises(SystemFailure):
-        value_of(CallResult(Outcome.OK, None, message="no value"), "model.onnx", 60.0)
+        value_of(CallResult(Outcome.OK, None, message="no value"), "model.onnx")

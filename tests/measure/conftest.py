@@ -37,9 +37,12 @@ def files(tmp_path_factory) -> dict[str, str]:
 def machine(monkeypatch) -> Machine:
     """A machine whose clock moves only when a model runs on it."""
     machine = Machine()
-    timing.timer_overhead()  # measured on the real clock
     monkeypatch.setattr("time.perf_counter_ns", machine.clock)
+    monkeypatch.setattr("time.thread_time_ns", machine.thread_time)
     monkeypatch.setattr("time.monotonic", lambda: machine.now / 1e9)
     monkeypatch.setattr(timing.ThreadUsage, "now", machine.usage)
-    monkeypatch.setattr(timing, "timer_overhead", lambda: 0.0)
+    for name in ("can_time_on_core", "_has_fine_core_clock"):
+        monkeypatch.setattr(timing, name, lambda: True)
+    for name in ("timer_overhead", "_core_overhead"):
+        monkeypatch.setattr(timing, name, lambda: 0.0)
     return machine

@@ -19,13 +19,38 @@ class Machine:
         self.now = 0
         self.stolen = 0
         """Time in which others had the core."""
+        self.waiting = 0
+        """Time in which the thread waited for a device."""
+        self.preemptions = 0
+        self.waits = 0
+        self.slowdown = 1.0
+        """Factor by which all models are slower now, because of something outside the machine."""
         self.rng = np.random.default_rng(seed)
 
     def clock(self) -> int:
         return self.now
 
+    def thread_time(self) -> int:
+        return self.now - self.stolen - self.waiting
+
     def usage(self) -> ThreadUsage:
-        return ThreadUsage(self.now, self.now - self.stolen, 0, 0)
+        return ThreadUsage(self.now, self.thread_time(), self.waits, self.preemptions)
+
+    def run(self, milliseconds: float) -> None:
+        """Run on the core."""
+        self.now += int(1e6 * milliseconds * self.slowdown)
+
+    def preempt(self, milliseconds: float) -> None:
+        """Give the core to others."""
+        self.now += int(1e6 * milliseconds)
+        self.stolen += int(1e6 * milliseconds)
+        self.preemptions += 1
+
+    def wait(self, milliseconds: float) -> None:
+        """Wait for a device."""
+        self.now += int(1e6 * milliseconds)
+        self.waiting += int(1e6 * milliseconds)
+        self.waits += 1
 
     def model(
         self,
@@ -38,8 +63,8 @@ class Machine:
     ) -> MakeSession:
         """Make sessions of a model.
 
-        `warm` is the number of calls in which it comes 2.7 times nearer to full speed, `stolen` the share of its time
-        in which others have the core.
+        `warm` is the number of calls in which it comes 2.7 times nearer to full speed, `stolen` the time that the host
+        takes from each call, relative to the call.
         """
 
         def make(number: int) -> Callable[[], None]:
@@ -48,28 +73,33 @@ class Machine:
 
             def call() -> None:
                 slow = 1 + 2 * np.exp(-next(calls) / warm) if warm else 1.0
-                spent = int(1000 * microseconds * bias * slow * np.exp(self.rng.normal(0, noise)))
-                self.now += spent
-                self.stolen += int(stolen * spent)
+                began = self.now
+                self.run(microseconds / 1000 * bias * slow * np.exp(self.rng.normal(0, noise)))
+                lost = int(stolen * (self.now - began))
+                self.now += lost
+                self.stolen += lost
 
             self.now += 1_000_000
             return call
 
         return make
 
-    def occasionally_slow(self, milliseconds: float, factor: float, *, stolen: bool = False) -> MakeSession:
-        """Make sessions of a model of which every tenth inference is slower: by itself, or because others run."""
+    def occasionally(self, milliseconds: float, event: Callable[[], None], every: int = 10) -> MakeSession:
+        """Make sessions of a model in which something happens during every tenth inference."""
 
         def make(number: int) -> Callable[[], None]:
-            calls = itertools.count()
+            calls = itertools.count(1)
 
             def call() -> None:
-                slow = next(calls) % 10 == 9
-                self.now += int(1e6 * milliseconds * (factor if slow else 1))
-                if slow and stolen:
-                    self.stolen += int(1e6 * milliseconds * (factor - 1))
+                self.run(milliseconds)
+                if next(calls) % every == 0:
+                    event()
 
             self.now += 1_000_000
             return call
 
         return make
+
+    def occasionally_slow(self, milliseconds: float, factor: float) -> MakeSession:
+        """Make sessions of a model of which every tenth inference is slower by itself."""
+        return self.occasionally(milliseconds, lambda: self.run(milliseconds * (factor - 1)))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import builders
 import numpy as np
 from onnx import helper
 
+from autoopt.json_codec import JsonValue
 from autoopt.measure import worker
+from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.measurement import Measurement
-from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.subjects import MakeReplica, Subject
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
 
@@ -58,7 +61,13 @@ def bare(folder, *, reshaped=False) -> str:
     )
 
 
-def measured(candidate, source, **settings) -> Measurement:
-    """Measure fake models, made by `Machine.model`."""
+def measured(candidates: Sequence[MakeReplica], source: MakeReplica | None, **settings: JsonValue) -> Measurement:
+    """Measure fake models, made by `Machine.model`, in turns with their source."""
     subject = Subject(source) if source else None
-    return Measurement(Subject(candidate), subject, MeasurementSettings.parse(settings)).run()
+    comparisons = [Comparison(Subject(candidate), subject) for candidate in candidates]
+    return Measurement(comparisons, MeasurementSettings.parse(settings)).run()
+
+
+def compared(candidate: MakeReplica, source: MakeReplica | None, **settings: JsonValue) -> Comparison:
+    """Measure one fake model and its source."""
+    return measured([candidate], source, **settings).comparisons[0]

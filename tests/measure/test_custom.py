@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autoopt.errors import InputError
+from autoopt.measure.intervals.items import paired_share
 from autoopt.measure.quality import custom
 from autoopt.measure.quality.custom import drop, estimate, register_metric, registered, values
 from autoopt.metrics import Estimate, Metric
@@ -62,7 +63,7 @@ def test_the_function_gets_outputs_and_labels() -> None:
 @pytest.mark.parametrize("result", [np.ones((2, 2)), [], "many", {}])
 def test_anything_but_numbers_is_the_users_mistake(result: object) -> None:
     register_metric("wrong")(lambda outputs, labels: result)
-    with pytest.raises(InputError, match="custom metric 'wrong'"):
+    with pytest.raises(InputError, match="metric 'wrong'"):
         values("wrong", [], None)
 
 
@@ -85,9 +86,24 @@ def test_a_drop_is_towards_worse() -> None:
         assert change == Estimate.exact(expected)
 
 
+def test_right_and_wrong_answers_have_the_interval_of_a_share() -> None:
+    same = np.array([1.0, 0.0, 1.0, 1.0])
+    assert drop("maximize", same, same) == paired_share(0, 0, 4)
+    lost = drop("maximize", np.array([0.0, 0.0, 1.0, 1.0]), same)
+    assert lost == paired_share(1, 0, 4)
+    assert drop("minimize", np.array([0.0, 0.0, 1.0, 1.0]), same) == paired_share(0, 1, 4)
+
+
 @pytest.mark.parametrize(
     ("candidate", "source"),
     [(np.array(1.0), np.array(1.0)), (np.ones(2), np.ones(3)), (np.array([np.nan, 1.0]), np.ones(2))],
 )
 def test_values_without_pairs_have_no_drop(candidate: np.ndarray, source: np.ndarray) -> None:
     assert drop("maximize", candidate, source) is None
+
+
+def test_an_exception_in_the_users_code_names_its_line() -> None:
+    from_script("@register_metric('cost')\ndef cost(outputs, labels):\n    x = 1\n    return outputs[5]\n", "bad.py")
+    with pytest.raises(InputError) as refused:
+        values("cost", [np.ones(3)], None)
+    assert str(refused.value) == "bad.py:4: metric 'cost' raised IndexError: list index out of range"

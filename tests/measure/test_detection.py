@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autoopt.errors import InputError
+from autoopt.measure.intervals.items import paired_share
 from autoopt.measure.quality.task import drop, measure
 
 TRUTH = np.array([[[0, 10, 10, 30, 30], [1, 50, 50, 70, 90]], [[0, 0, 0, 20, 20], [-1, 0, 0, 0, 0]]], float)
@@ -74,7 +75,7 @@ def test_outputs_may_be_three_arrays_or_rows_of_six():
 
 def test_the_drop_is_paired():
     truth, predicted = images(5, 60, 4)
-    assert drop("map", [predicted], [predicted], truth).high == 0.0
+    assert drop("map", [predicted], [predicted], truth) == paired_share(0, 0, 60)
     worse = [{**p, "boxes": p["boxes"] + 6.0} for p in predicted]
     assert drop("map", [worse], [predicted], truth).low > 0
 

@@ -1,8 +1,9 @@
-"""The pace of the source, repeated attempts, and what a session of a subject runs."""
+"""The pace of the source, rivals in one measurement, and what a session of a subject runs."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import builders
@@ -11,9 +12,10 @@ import pytest
 
 from autoopt.data.dataset import DataSet
 from autoopt.measure.latency import meter
-from autoopt.measure.latency.meter import PACE, is_slow, pace_of, subject_of, until_paced
+from autoopt.measure.latency.meter import PACE, is_slow, pace_of, subject_of
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.metrics import Estimate
 from autoopt.model import io
 
 
@@ -34,27 +36,72 @@ def test_a_machine_is_slow_beyond_its_usual_pace() -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second passes with each look at the clock."""
-    seconds = iter(range(1000))
-    monkeypatch.setattr(meter.time, "monotonic", lambda: float(next(seconds)))
+def rivals_request(tmp_path: Path) -> MeasureRequest:
+    """Two rivals of a candidate, of which one is the source with other options."""
+    source = str(io.save(builders.mlp(), tmp_path / "source"))
+    other = str(io.save(builders.mlp(seed=1), tmp_path / "other"))
+    return MeasureRequest(
+        candidate=ModelFile(other),
+        source=ModelFile(source),
+        rivals=(ModelFile(source, {"graph_optimization_level": "disable"}), ModelFile(source)),
+        metrics=("latency_p50",),
+        settings=MeasurementSettings(seconds=0.2, quiet_seconds=0, replicas=2),
+    )
 
 
-@pytest.mark.usefixtures("clock")
-def test_attempts_end_with_the_first_that_is_not_slow() -> None:
-    paces = iter([2.0, 1.5, 1.0, 3.0])
-    assert until_paced(lambda: next(paces), lambda pace: pace, seconds=100) == 1.0
+def test_rivals_are_measured_in_turns_with_the_candidate(rivals_request: MeasureRequest) -> None:
+    reply = meter.measure(rivals_request)
+    replies = [reply, *reply.rivals]
+    assert len(replies) == 3
+    assert {single.rivals for single in reply.rivals} == {()}
+    assert len({(single.details["pairs"], single.details["shared_variance"]) for single in replies}) == 1
+    assert [("identical" in single.details) for single in replies] == [False, False, True]
+    assert reply.rivals[1].ratios == {"latency_p50": Estimate.exact(1.0)}
+    for single in replies[:2]:
+        assert single.source_metrics["latency_p50"].value == pytest.approx(reply.details["source_ms"], rel=0.5)
+        assert single.ratios["latency_p50"].low < single.ratios["latency_p50"].high
 
 
-@pytest.mark.usefixtures("clock")
-def test_attempts_end_when_time_is_up() -> None:
-    paces = iter([5.0, 4.0, 3.0, 2.0])
-    assert until_paced(lambda: next(paces), lambda pace: pace, seconds=2) == 3.0
+def test_rivals_of_the_source_itself_keep_their_ratios(rivals_request: MeasureRequest) -> None:
+    assert rivals_request.source is not None
+    reply = meter.measure(replace(rivals_request, candidate=rivals_request.source))
+    assert reply.ratios == {"latency_p50": Estimate.exact(1.0)}
+    assert set(reply.rivals[0].ratios) == {"latency_p50"}
+    assert reply.rivals[0].details["source_repeats"] > 0
 
 
-def test_an_unknown_pace_is_not_repeated() -> None:
-    attempts = iter(["first", "second"])
-    assert until_paced(lambda: next(attempts), lambda attempt: None, seconds=100) == "first"
+def test_rivals_without_a_source_have_no_ratios(rivals_request: MeasureRequest) -> None:
+    reply = meter.measure(replace(rivals_request, source=None))
+    for single in (reply, *reply.rivals):
+        assert set(single.metrics) == {"latency_p50"}
+        assert single.ratios == {}
+        assert single.details["source_ms"] is None
+
+
+def test_a_refused_source_leaves_rivals_without_ratios(rivals_request: MeasureRequest, tmp_path: Path) -> None:
+    broken = builders.mlp()
+    broken.graph.node[1].op_type = "NoSuchOperator"
+    source = ModelFile(str(io.save(broken, tmp_path / "broken")))
+    reply = meter.measure(replace(rivals_request, source=source))
+    for single in (reply, *reply.rivals):
+        assert single.ratios == {}
+        assert "NoSuchOperator" in single.details["source_refused"]
+
+
+def test_a_rival_that_the_runtime_refuses_is_an_error(rivals_request: MeasureRequest, tmp_path: Path) -> None:
+    broken = builders.mlp()
+    broken.graph.node[1].op_type = "NoSuchOperator"
+    rival = ModelFile(str(io.save(broken, tmp_path / "broken")))
+    with pytest.raises(Exception, match="NoSuchOperator"):
+        meter.measure(replace(rivals_request, rivals=(rival,)))
+
+
+def test_each_rival_has_a_throughput_of_its_own(rivals_request: MeasureRequest) -> None:
+    settings = replace(rivals_request.settings, concurrency=2)
+    reply = meter.measure(replace(rivals_request, metrics=("throughput",), settings=settings))
+    for single in (reply, *reply.rivals):
+        assert [row["concurrency"] for row in single.details["throughput"]] == [2]
+        assert single.metrics["throughput"].value > 0
 
 
 def test_each_session_runs_a_batch_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ def test_a_request_survives_json(models: dict[str, ModelFile]) -> None:
     request = MeasureRequest(
         candidate=models["other"],
         source=models["source"],
+        rivals=(models["copy"], ModelFile("mine.onnx", {"io_binding": True})),
         metrics=("accuracy", "f1"),
         data=DataConfig.parse({"path": "data.npz", "batch_size": 4}),
         target=Target(threads=3),
@@ -84,6 +85,7 @@ def test_a_reply_survives_json() -> None:
         {"accuracy": Estimate(0.8, 0.7, 0.9)},
         {"accuracy": Estimate(0.9, 0.8, 1.0)},
         details={"items": 3, "drops": {"accuracy": {"value": 0.1, "low": 0.0, "high": 0.2}}},
+        rivals=(MeasureReply({"accuracy": Estimate.exact(0.7)}),),
     )
     assert MeasureReply.from_json(json.loads(json.dumps(reply.to_json()))) == reply
     assert reply.drops == {"accuracy": Estimate(0.1, 0.0, 0.2)}
@@ -97,8 +99,10 @@ def test_an_empty_reply_is_read_from_an_empty_object() -> None:
 def test_measured_ratios_come_before_the_quotient_of_the_values() -> None:
     two, one = Estimate.exact(2.0), Estimate.exact(1.0)
     paired = Estimate(1.9, 1.8, 2.1)
-    reply = MeasureReply({"a": two, "b": two, "c": two}, {"a": one, "b": one}, {"a": paired})
+    rival = MeasureReply({"a": one}, {"a": two})
+    reply = MeasureReply({"a": two, "b": two, "c": two}, {"a": one, "b": one}, {"a": paired}, rivals=(rival,))
     assert reply.with_unpaired_ratios().ratios == {"a": paired, "b": two}
+    assert reply.with_unpaired_ratios().rivals[0].ratios == {"a": Estimate.exact(0.5)}
 
 
 @given(POSITIVE, POSITIVE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,14 @@ def test_nested_settings_become_records() -> None:
     assert settings.throughput == (ThroughputCase(batch_size=1, concurrency=4),)
     assert settings.constraints == (Constraint("accuracy", max_drop=0.01),)
     assert settings.affinity == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "values", [{"concurrency": 0}, {"throughput": [{"concurrency": 0}]}, {"throughput": [{"batch_size": 0}]}]
+)
+def test_at_least_one_inference_runs_at_a_time(values: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="must be at least 1"):
+        MeasurementSettings.parse(values)
 
 
 @pytest.mark.parametrize("name", ["seconds", "target_width", "replicas", "max_pairs", "margin"])

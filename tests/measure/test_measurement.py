@@ -2,107 +2,145 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from fake_machine import Machine
-from measure_helpers import measured
+from fake_machine import Machine, MakeSession
+from measure_helpers import compared, measured
 
 from autoopt.errors import InputError
-from autoopt.measure.latency.measurement import Measurement
-from autoopt.measure.latency.pairs import Pair
-from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency import timing
+from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.metrics import Estimate
 
 
-def test_a_clear_ratio_is_found_and_its_interval_covers_it(machine):
-    done = measured(machine.model(50), machine.model(100))
-    found = done.estimate()
-    assert done.stopped == "narrow"
-    assert found.low <= 0.5 <= found.high
-    assert found.high - found.low <= 0.04 * found.value
+def relative_width(estimate: Estimate) -> float:
+    return (estimate.high - estimate.low) / estimate.value
 
 
-def test_a_spread_between_sessions_widens_the_interval(machine):
-    settings = {"fixed": True, "seconds": 2.0}
-    calm = measured(machine.model(100), machine.model(100), **settings).estimate()
-    spread = machine.model(100, session_spread=0.03)
-    wild = measured(spread, spread, **settings).estimate()
-    assert wild.high - wild.low > 3 * (calm.high - calm.low)
-    assert wild.low <= 1.0 <= wild.high
+def test_the_interval_of_a_clear_ratio_covers_it(machine: Machine) -> None:
+    measurement = measured([machine.model(50)], machine.model(100))
+    estimate = measurement.comparisons[0].estimate()
+    assert measurement.stopped == "narrow"
+    assert estimate.low <= 0.5 <= estimate.high
+    assert relative_width(estimate) <= 0.04
 
 
-def test_sessions_that_differ_are_not_measured_to_the_end_for_nothing(machine):
+def test_sessions_that_differ_are_not_measured_to_the_end_for_nothing(machine: Machine) -> None:
     spread = machine.model(100, session_spread=0.05, noise=0.002)
-    done = measured(spread, spread, seconds=20.0)
-    assert done.stopped == "no narrower"
-    assert done.seconds < 5.0
-    whole = measured(spread, spread, seconds=20.0, fixed=True)
-    ends = [(e.high - e.low) / e.value for e in (done.estimate(), whole.estimate())]
-    assert ends[0] < 3 * ends[1]  # other sessions, so of another spread
-    noisy = measured(machine.model(100, noise=0.1), machine.model(100, noise=0.1), target_width=0.02)
-    assert noisy.stopped == "narrow"  # noise that repeats take away
+    measurement = measured([spread], spread, seconds=20.0)
+    assert measurement.stopped == "no narrower"
+    assert measurement.seconds < 5.0
+    whole = compared(spread, spread, seconds=20.0, fixed=True)
+    # Their sessions are others, so their spread is another too.
+    assert relative_width(measurement.comparisons[0].estimate()) < 3 * relative_width(whole.estimate())
 
 
-def test_intervals_cover_one_for_equal_models_whose_sessions_differ():
-    covered = 0
-    for seed in range(60):
-        machine = Machine(seed)
-        rng = np.random.default_rng(seed)
-        pairs = [Pair(k, float(np.exp(rng.normal(0, 0.001) + bias))) for k, bias in enumerate(rng.normal(0, 0.02, 8))]
-        done = Measurement(
-            Subject(machine.model(1)), Subject(machine.model(1)), MeasurementSettings(), pairs=pairs * 10, replicas=8
-        )
-        found = done.estimate()
-        covered += found.low <= 1.0 <= found.high
-    assert covered >= 54
+def test_noise_is_measured_until_it_is_averaged_out(machine: Machine) -> None:
+    noisy = machine.model(1000, noise=0.1)
+    assert measured([noisy], noisy, target_width=0.05).stopped == "narrow"
 
 
-def test_a_clearly_worse_candidate_stops_after_a_few_pairs(machine):
-    done = measured(machine.model(400), machine.model(100), incumbent_ratio=0.6)
-    assert done.stopped == "worse"
-    assert len(done.pairs) <= 8
+def test_a_clearly_worse_candidate_stops_after_a_few_rounds(machine: Machine) -> None:
+    measurement = measured([machine.model(400)], machine.model(100), incumbent_ratio=0.6)
+    assert measurement.stopped == "worse"
+    assert measurement.rounds <= 8
 
 
-def test_one_that_may_win_is_not_stopped_as_worse(machine):
-    assert measured(machine.model(58), machine.model(100), incumbent_ratio=0.6).stopped == "narrow"
+def test_a_candidate_three_times_slower_than_the_best_stops_at_once(machine: Machine) -> None:
+    measurement = measured([machine.model(3000)], machine.model(1000), incumbent_ratio=1.0)
+    assert measurement.stopped == "worse"
+    assert measurement.rounds == 3
+    comparison = measurement.comparisons[0]
+    assert comparison.source is not None
+    warm_up_calls = 0.0
+    for subject, ms in ((comparison.candidate, 3.0), (comparison.source, 1.0)):
+        for replica in subject.replicas:
+            warm_up_calls += ms * (1 + replica.warm.calls) / 1e3 + replica.cold_start / 1e9
+    assert measurement.seconds - warm_up_calls < 0.1
 
 
-def test_the_fixed_protocol_takes_all_its_time_and_the_staged_one_a_fraction(machine):
-    staged = measured(machine.model(50), machine.model(100))
-    fixed = measured(machine.model(50), machine.model(100), fixed=True)
+def test_one_that_may_win_is_not_stopped_as_worse(machine: Machine) -> None:
+    assert measured([machine.model(58)], machine.model(100), incumbent_ratio=0.6).stopped == "narrow"
+
+
+def test_a_model_alone_is_never_worse(machine: Machine) -> None:
+    assert measured([machine.model(58)], None, incumbent_ratio=0.6).stopped == "narrow"
+
+
+def test_the_fixed_protocol_takes_all_its_time_and_the_staged_one_a_fraction(machine: Machine) -> None:
+    staged = measured([machine.model(50)], machine.model(100))
+    fixed = measured([machine.model(50)], machine.model(100), fixed=True)
     assert fixed.stopped == "time"
     assert fixed.seconds >= 5.0
-    assert staged.candidate.repeats < 0.25 * fixed.candidate.repeats
+    assert staged.rounds < 0.25 * fixed.rounds
 
 
-def test_time_is_kept_also_by_a_slow_model(machine):
-    done = measured(machine.model(2_000_000), machine.model(2_000_000), seconds=1.0)
-    assert done.stopped == "time"
-    assert len(done.pairs) == 1
-    assert done.replicas == 1
+def test_a_measurement_ends_after_its_largest_number_of_rounds(machine: Machine) -> None:
+    measurement = measured([machine.model(50)], machine.model(100), fixed=True, max_pairs=5)
+    assert (measurement.stopped, measurement.rounds) == ("max repeats", 5)
 
 
-def test_warm_up_goes_on_until_times_no_longer_fall(machine):
-    cold = measured(machine.model(5000, warm=4), machine.model(5000), seconds=60.0)
+def test_time_is_kept_also_by_a_slow_model(machine: Machine) -> None:
+    measurement = measured([machine.model(2_000_000)], machine.model(2_000_000), seconds=1.0)
+    assert measurement.stopped == "time"
+    assert (measurement.rounds, measurement.replicas) == (1, 1)
+    estimate = measurement.comparisons[0].estimate()
+    assert estimate.low < 0.6 < 1.9 < estimate.high  # one pair says nothing of its error
+
+
+def test_a_slow_model_gets_twice_the_time_for_three_rounds(machine: Machine) -> None:
+    measurement = measured([machine.model(100_000)], machine.model(100_000), seconds=1.0, replicas=1)
+    assert measurement.rounds == 3
+    assert 1.0 < measurement.seconds < 2.0
+
+
+def test_the_settings_limit_the_sessions(machine: Machine) -> None:
+    measurement = measured([machine.model(100)], machine.model(100), replicas=2)
+    assert measurement.replicas == 2
+    assert [len(subject.replicas) for subject in subjects_of(measurement.comparisons[0])] == [2, 2]
+
+
+def subjects_of(comparison: Comparison) -> list:
+    return [subject for subject in (comparison.candidate, comparison.source) if subject]
+
+
+def test_warm_up_goes_on_until_times_no_longer_fall(machine: Machine) -> None:
+    cold = compared(machine.model(5000, warm=4), machine.model(5000), seconds=60.0)
     assert cold.candidate.replicas[0].warm.calls > 12
     assert cold.candidate.replicas[0].warm.settled
     assert cold.estimate().value == pytest.approx(1.0, rel=0.02)
 
 
-def test_a_model_alone_is_measured_in_nanoseconds(machine):
-    done = measured(machine.model(100), None)
-    assert done.estimate().value == pytest.approx(1e5, rel=0.02)
-    assert done.stopped == "narrow"
+@pytest.mark.parametrize("microseconds", [2, 20, 100, 3000, 30_000, 250_000])
+def test_short_and_long_models_are_measured_alike(machine: Machine, microseconds: float) -> None:
+    comparison = compared(machine.model(0.5 * microseconds), machine.model(microseconds), seconds=20.0)
+    assert comparison.estimate().value == pytest.approx(0.5, rel=0.02)
 
 
-def test_the_order_of_a_pair_is_random_but_seeded(machine):
-    order = []
+def test_a_model_alone_is_measured_in_nanoseconds(machine: Machine) -> None:
+    measurement = measured([machine.model(100)], None)
+    assert measurement.comparisons[0].estimate().value == pytest.approx(1e5, rel=0.02)
+    assert measurement.stopped == "narrow"
 
-    def named(name, make):
-        def made(number):
+
+def test_models_of_constant_time_have_a_ratio_as_exact_as_processes_allow(machine: Machine) -> None:
+    estimate = compared(machine.model(50, noise=0), machine.model(100, noise=0)).estimate()
+    assert estimate.value == pytest.approx(0.5)
+    assert 0.01 < relative_width(estimate) < 0.02
+
+
+def test_the_order_of_a_round_is_random_but_seeded(machine: Machine) -> None:
+    order: list[str] = []
+
+    def named(name: str, make: MakeSession) -> MakeSession:
+        def made(number: int) -> Callable[[], None]:
             call = make(number)
 
-            def run():
+            def run() -> None:
                 order.append(name)
                 call()
 
@@ -110,66 +148,140 @@ def test_the_order_of_a_pair_is_random_but_seeded(machine):
 
         return made
 
-    def once():
+    def once(seed: int) -> list[str]:
         order.clear()
         slow = machine.model(300_000)  # one inference a block, without lead-in
-        measured(named("c", slow), named("s", slow), seconds=100.0, max_pairs=32, fixed=True)
-        return list(order)
+        models = [named(name, slow) for name in "abs"]
+        measured(models[:2], models[2], seconds=100.0, max_pairs=32, fixed=True, seed=seed)
+        return order[-24 * 3 :]
 
-    first, second = once(), once()
-    assert first == second
-    last = first[-16:]
-    assert sorted(last) == ["c"] * 8 + ["s"] * 8
-    assert last not in (["c", "s"] * 8, ["s", "c"] * 8)
+    first = once(0)
+    assert first == once(0)
+    assert first != once(1)
+    rounds = [tuple(first[start : start + 3]) for start in range(0, len(first), 3)]
+    assert all(sorted(names) == ["a", "b", "s"] for names in rounds)
+    assert len(set(rounds)) == 6
 
 
-def test_settings_that_make_no_sense_are_errors():
+def test_garbage_is_not_collected_meanwhile(machine: Machine) -> None:
+    states = set()
+    measured([machine.occasionally(1.0, lambda: states.add(gc.isenabled()))], None, seconds=0.5)
+    assert states == {False}
+    assert gc.isenabled()
+
+
+def test_settings_that_make_no_sense_are_errors() -> None:
     with pytest.raises(InputError, match="seconds"):
         MeasurementSettings.parse({"seconds": 0})
     assert MeasurementSettings.parse({"seconds": 2.0, "profiles": []}).seconds == 2.0
 
 
-def interrupted(count, biased, away):
-    """Pairs of 8 replicas; the first `biased` of each are slower for the candidate, while others had the core."""
-    rng = np.random.default_rng(0)
-    return [
-        Pair(replica, float(np.exp(rng.normal(0.1 if n < biased else 0.0, 0.002))), 1.0, away if n < biased else 0.0)
-        for n in range(count)
-        for replica in range(8)
-    ]
+def test_several_candidates_get_their_own_ratios(machine: Machine) -> None:
+    times = [300, 600, 900, 1200]
+    measurement = measured([machine.model(time) for time in times], machine.model(1000))
+    assert measurement.stopped == "narrow"
+    for comparison, time in zip(measurement.comparisons, times, strict=True):
+        estimate = comparison.estimate()
+        assert estimate.low <= time / 1000 <= estimate.high
+        assert relative_width(estimate) <= 0.04
+        assert len(comparison.pairs) == measurement.rounds
+        assert comparison.source is measurement.comparisons[0].source
 
 
-def test_pairs_that_others_interrupted_are_set_aside(machine):
-    subject = Subject(machine.model(1))
-    done = Measurement(subject, subject, MeasurementSettings(), pairs=interrupted(10, 6, 0.4), replicas=8)
-    assert done.estimate().value == pytest.approx(1.0, abs=0.003)
-    assert len(done.selected_pairs()) == 32
+def test_several_candidates_go_on_until_the_last_is_known(machine: Machine) -> None:
+    noisy = machine.model(500, noise=0.1)
+    alone = measured([machine.model(500)], machine.model(1000))
+    beside = measured([machine.model(500), noisy], machine.model(1000), seconds=20.0)
+    assert alone.stopped == "narrow"
+    assert beside.rounds > alone.rounds
 
 
-def test_slow_spells_that_hit_one_model_harder_are_set_aside(machine):
-    subject = Subject(machine.model(1))
-    pairs = interrupted(10, 0, 0.0)
-    slow = pairs[:40] + [pair._replace(candidate=pair.candidate * 1.55, source=1.18) for pair in pairs[40:]]
-    done = Measurement(subject, subject, MeasurementSettings(), pairs=slow, replicas=8)
-    assert done.estimate().value == pytest.approx(1.0, abs=0.003)
+def test_several_candidates_stop_where_one_will_not_become_known_better(machine: Machine) -> None:
+    spread = machine.model(500, session_spread=0.05, noise=0.002)
+    measurement = measured([machine.model(500, noise=0.002), spread], machine.model(1000, noise=0.002), seconds=20.0)
+    assert measurement.stopped == "no narrower"
+    assert relative_width(measurement.comparisons[0].estimate()) <= 0.04
 
 
-def test_where_all_were_interrupted_the_calmest_quarter_counts(machine):
-    subject = Subject(machine.model(1))
-    pairs = [pair._replace(preempted=max(pair.preempted, 0.1)) for pair in interrupted(8, 6, 0.4)]
-    done = Measurement(subject, subject, MeasurementSettings(), pairs=pairs, replicas=8)
-    assert len(done.selected_pairs()) == 16
-    assert done.estimate().value == pytest.approx(1.0, abs=0.003)
+def test_several_candidates_without_a_source_are_measured_in_nanoseconds(machine: Machine) -> None:
+    measurement = measured([machine.model(100), machine.model(200)], None)
+    values = [comparison.estimate().value for comparison in measurement.comparisons]
+    assert values == pytest.approx([1e5, 2e5], rel=0.02)
 
 
-def test_replicas_without_a_calm_pair_do_not_count_where_others_are_enough(machine):
-    subject = Subject(machine.model(1))
-    bad = [Pair(0, 1.5, 1.0, 0.5) for _ in range(4)]
-    done = Measurement(
-        subject,
-        subject,
-        MeasurementSettings(),
-        pairs=[p for p in interrupted(4, 0, 0.0) if p.replica] + bad,
-        replicas=8,
-    )
-    assert {pair.replica for pair in done.selected_pairs()} == set(range(1, 8))
+def test_a_clearly_worse_rival_does_not_end_the_measurement_of_the_others(machine: Machine) -> None:
+    models = [machine.model(4000), machine.model(500)]
+    assert measured(models, machine.model(1000), incumbent_ratio=0.6).stopped == "narrow"
+
+
+def test_a_slow_spell_of_whole_rounds_biases_no_contrast(machine: Machine) -> None:
+    calls = 0
+
+    def spell() -> None:
+        nonlocal calls
+        calls += 1
+        # About twenty rounds of ten are slower by half, in all models alike.
+        machine.slowdown = 1.5 if calls // 100 % 3 == 2 else 1.0
+
+    models = [machine.model(500), machine.model(1000)]
+    source = machine.occasionally(1.0, spell, every=1)
+    measurement = measured(models, source, fixed=True)
+    ratios = [comparison.estimate() for comparison in measurement.comparisons]
+    assert {len(comparison.pairs) for comparison in measurement.comparisons} == {measurement.rounds}
+    assert ratios[0].value == pytest.approx(0.5, rel=0.01)
+    assert ratios[0].value / ratios[1].value == pytest.approx(0.5, rel=0.01)
+
+
+def test_preempted_time_is_in_no_value(machine: Machine) -> None:
+    models = [machine.occasionally(ms, lambda: machine.preempt(4.0), every=7) for ms in (1.0, 2.0)]
+    measurement = measured(models, machine.occasionally(4.0, lambda: machine.preempt(4.0), every=5), fixed=True)
+    for comparison, ms in zip(measurement.comparisons, (1.0, 2.0), strict=True):
+        assert {pair.candidate for pair in comparison.pairs} == {1e6 * ms}
+        assert {pair.source for pair in comparison.pairs} == {4e6}
+        assert not any(pair.preempted for pair in comparison.pairs)
+        for subject in subjects_of(comparison):
+            assert {float(times.max()) for replica in subject.replicas for times in replica.blocks} <= {1e6 * ms, 4e6}
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 2])
+def test_if_one_model_waits_all_of_its_round_are_timed_by_the_clock(machine: Machine, waiting: int) -> None:
+    """Two candidates and the source; one of them runs half of its time on a device."""
+    events: list[Callable[[], None]] = [lambda: machine.preempt(1.0)] * 3
+    events[waiting] = lambda: machine.wait(1.0)
+    *models, source = (machine.occasionally(1.0, event, every=1) for event in events)
+    for comparison in measured(models, source, seconds=1.0).comparisons:
+        assert {(pair.candidate, pair.source) for pair in comparison.pairs} == {(2e6, 2e6)}
+
+
+def test_a_model_that_waits_now_and_then_is_timed_on_the_core_in_the_other_rounds(machine: Machine) -> None:
+    models = [machine.model(1000, noise=0), machine.occasionally(1.0, lambda: machine.wait(1.0), every=11)]
+    first, second = measured(models, machine.model(2000, noise=0), seconds=1.0, fixed=True).comparisons
+    assert first.estimate().value == second.estimate().value == pytest.approx(0.5)
+    assert any(replica_max(second) > 1.5e6)
+
+
+def replica_max(comparison: Comparison) -> np.ndarray:
+    return np.array([times.max() for replica in comparison.candidate.replicas for times in replica.blocks])
+
+
+def test_without_time_on_the_core_preempted_pairs_are_set_aside(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "can_time_on_core", lambda: False)
+    comparison = compared(machine.occasionally(1.0, lambda: machine.preempt(4.0), every=9), machine.model(2000))
+    assert max(pair.candidate for pair in comparison.pairs) > 2e6
+    assert max(pair.candidate for pair in comparison.selected_pairs()) == 1e6
+    assert comparison.estimate().value == pytest.approx(0.5, rel=0.01)
+
+
+def test_the_summary_of_a_comparison_states_how_it_went(machine: Machine) -> None:
+    measurement = measured([machine.model(500), machine.model(700)], machine.model(1000))
+    summaries = [measurement.summary(comparison) for comparison in measurement.comparisons]
+    for summary, comparison in zip(summaries, measurement.comparisons, strict=True):
+        assert summary["stopped"] == "narrow"
+        assert summary["seconds"] == round(measurement.seconds, 4)
+        assert summary["pairs"] == measurement.rounds
+        assert summary["repeats"] == comparison.candidate.repeats
+    assert summaries[0]["shared_variance"] == summaries[1]["shared_variance"] > 0
+    alone = measured([machine.model(500)], machine.model(1000))
+    assert alone.summary(alone.comparisons[0])["shared_variance"] == 0.0

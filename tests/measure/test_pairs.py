@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.measure.latency.pairs import PREEMPTED, SLOW, Pair, disturbance, select_pairs
+from autoopt.measure.latency.pairs import (
+    DISTURBED,
+    SLOW,
+    SWITCH,
+    Pair,
+    disturbance,
+    disturbed_share,
+    preempted_share,
+    select_pairs,
+)
+from autoopt.measure.latency.timing import Block
 
 TIMES = st.floats(0.5, 2.0)
 PAIRS = st.lists(st.builds(Pair, st.integers(0, 5), TIMES, TIMES, st.floats(0, 0.2)), min_size=1, max_size=60)
@@ -45,10 +55,41 @@ def test_undisturbed_pairs_all_count() -> None:
     assert max(disturbance(pairs)) <= 1
 
 
-def test_a_preempted_thread_disturbs_a_pair_in_proportion() -> None:
-    pairs = [*quiet(5, replicas=1), Pair(0, 1.0, 1.0, 2 * PREEMPTED)]
+def test_what_others_cost_disturbs_a_pair_in_proportion() -> None:
+    pairs = [*quiet(5, replicas=1), Pair(0, 1.0, 1.0, 2 * DISTURBED)]
     assert disturbance(pairs)[-1] == pytest.approx(2)
     assert len(pairs) - 1 not in select_pairs(pairs)
+
+
+def block(*, milliseconds: float, preempted: float, switches: int, core_times: bool) -> Block:
+    """A block of ten calls."""
+    times = np.full(10, milliseconds * 1e5)
+    wall = times / (1 - preempted) if core_times else times
+    return Block(wall, times if core_times else wall, preempted, switches)
+
+
+def test_on_the_core_each_preemption_costs_the_caches() -> None:
+    once = block(milliseconds=1.0, preempted=0.8, switches=1, core_times=True)
+    assert disturbed_share(once, on_core=True) == pytest.approx(SWITCH / 1e6)
+    assert preempted_share(once, on_core=True) == 0.0
+    host = block(milliseconds=1.0, preempted=0.8, switches=0, core_times=True)
+    assert disturbed_share(host, on_core=True) == 0.0
+
+
+def test_by_the_clock_the_preempted_time_disturbs() -> None:
+    once = block(milliseconds=1.0, preempted=0.8, switches=1, core_times=True)
+    assert disturbed_share(once, on_core=False) == preempted_share(once, on_core=False) == 0.8
+
+
+def test_a_preemption_is_in_the_times_of_many_short_calls_but_not_in_their_median() -> None:
+    once = block(milliseconds=5.0, preempted=0.5, switches=1, core_times=False)
+    assert disturbed_share(once, on_core=True) <= DISTURBED
+    assert preempted_share(once, on_core=True) == 0.5
+
+
+def test_a_pair_is_as_disturbed_as_the_worse_of_its_blocks() -> None:
+    pair = Pair(3, 20.0, disturbed=0.1, preempted=0.0).beside(Pair(3, 40.0, disturbed=0.0, preempted=0.2))
+    assert pair == Pair(3, 20.0, 40.0, disturbed=0.1, preempted=0.2)
 
 
 @pytest.mark.parametrize("side", ["candidate", "source"])

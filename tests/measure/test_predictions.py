@@ -13,7 +13,7 @@ from autoopt.data import DataConfig
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.quality import predictions as module
-from autoopt.measure.quality.predictions import outputs_of, predictions, stack_or_list, subset
+from autoopt.measure.quality.predictions import outputs_of, predictions, same_outputs, stack_or_list, subset
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
@@ -113,3 +113,31 @@ def test_items_of_different_shapes_stay_a_list() -> None:
     assert stack_or_list([np.ones((1, 2)), np.zeros((1, 2))]).shape == (2, 2)  # type: ignore[attr-defined]
     assert isinstance(stack_or_list([np.ones((1, 2)), np.ones((1, 3))]), list)
     assert stack_or_list([{"a": 1}]) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("other", "are_same"),
+    [
+        (np.array([[1.0, 200.0]]), True),
+        (np.array([[1.001, 200.0]]), True),
+        (np.array([[1.0, 200.1]]), False),
+        (np.array([[1.0, np.nan]]), False),
+        (np.array([[1.0]]), False),
+    ],
+)
+def test_outputs_are_the_same_up_to_rounding(other: np.ndarray, are_same: bool) -> None:
+    assert same_outputs([[np.array([[1.0, 200.0]])]], [[other]]) is are_same
+
+
+def test_ids_and_texts_are_the_same_only_if_equal() -> None:
+    for one, other in ((np.array([100000]), np.array([100001])), (np.array(["a"], object), np.array(["b"], object))):
+        assert same_outputs([[one]], [[one.copy()]])
+        assert not same_outputs([[one]], [[other]])
+
+
+def test_sequences_and_maps_are_compared_piece_by_piece() -> None:
+    ragged: list[object] = [np.zeros(2), np.zeros((3, 1)), {1: 0.5}]
+    assert same_outputs([[ragged]], [[[np.zeros(2), np.zeros((3, 1)), {1: 0.5}]]])
+    assert not same_outputs([[ragged]], [[[np.zeros(2), np.ones((3, 1)), {1: 0.5}]]])
+    assert not same_outputs([[ragged]], [[ragged[:2]]])
+    assert not same_outputs([[[{1: 0.5, 2: 0.5}]]], [[[{1: 0.9, 2: 0.1}]]])

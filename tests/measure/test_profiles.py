@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from measure_helpers import sigmoid
 
 from autoopt.data import DataConfig
 from autoopt.errors import InputError
-from autoopt.measure.latency.profiles import Profile, geometric_means, read_profiles, request_for
+from autoopt.measure.latency.profiles import Profile, geometric_means, measure, read_profiles, request_for
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Estimate
@@ -83,3 +85,20 @@ def test_weights_move_the_mean(one: float, two: float, weight: float) -> None:
 def test_a_metric_that_one_profile_lacks_has_no_mean() -> None:
     extra = {**around(1.0), "throughput": Estimate.exact(3.0)}
     assert geometric_means([extra, around(1.0)], np.array([0.5, 0.5])).keys() == {"latency_p50"}
+
+
+def test_rivals_are_averaged_over_the_profiles_like_the_candidate(tmp_path) -> None:
+    request = request_of(tmp_path, {"dimensions": {"length": 8}}, {"dimensions": {"length": 4096}, "weight": 3})
+    settings = replace(request.settings, seconds=0.4, quiet_seconds=0, replicas=2)
+    rivals = [ModelFile(request.candidate.path, {"graph_optimization_level": level}) for level in ("basic", "disable")]
+    request = replace(
+        request, settings=settings, source=request.candidate, candidate=rivals[0], rivals=tuple(rivals[1:])
+    )
+    reply = measure(replace(request, metrics=("latency_p50",)))
+    assert len(reply.rivals) == 1
+    for single in (reply, *reply.rivals):
+        parts = single.details["profiles"].values()
+        values = [part["ratios"]["latency_p50"]["value"] for part in parts]
+        assert single.ratios["latency_p50"].value == pytest.approx(values[0] ** 0.25 * values[1] ** 0.75)
+        shared = [part["shared_variance"] for part in parts]
+        assert single.details["shared_variance"] == pytest.approx(shared[0] / 16 + shared[1] * 9 / 16)

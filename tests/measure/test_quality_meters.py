@@ -134,3 +134,45 @@ def test_custom_metrics_of_a_user_script(files, tmp_path):
     assert [m.name for m in meters_for(["half_right", "size"], custom=["half_right"])] == ["size", "custom"]
     with pytest.raises(InputError, match="no custom metric"):
         worker.custom({**payload, "metrics": ["half_rihgt"]})
+
+
+def test_a_candidate_with_the_same_outputs_has_no_uncertain_drop(files):
+    same = ask("task", files, "copy", ["accuracy", "f1"])
+    exact = {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert same["details"]["drops"] == {"accuracy": exact, "f1": exact}
+    assert same["ratios"]["accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+
+
+def scaled(folder, factor: float, scale: np.ndarray | float = 1.0) -> str:
+    """`x` [n, 4] -> scores `y` = factor * x * scale."""
+    nodes = [helper.make_node("Mul", ["x", "w"], ["y"])]
+    x, y = builders.tensor("x", ["n", CLASSES]), builders.tensor("y", ["n", CLASSES])
+    weights = {"w": (factor * np.ones(CLASSES) * scale).astype(np.float32)}
+    return str(io.save(builders.model(nodes, [x], [y], weights), folder))
+
+
+@pytest.mark.parametrize(("factor", "is_certain"), [(1 + 1e-6, True), (1.01, False)])
+def test_predictions_that_agree_are_certain_only_if_the_outputs_do(tmp_path, factor, is_certain):
+    labels = np.arange(54) % CLASSES
+    np.savez(tmp_path / "data.npz", x=np.eye(CLASSES, dtype=np.float32)[labels], labels=labels)
+    payload = {
+        "candidate": {"path": scaled(tmp_path / "candidate", factor)},
+        "source": {"path": scaled(tmp_path / "source", 1.0)},
+        "metrics": ["accuracy"],
+        "data": {"path": str(tmp_path / "data.npz")},
+    }
+    details = worker.task(payload)["details"]
+    drop = details["drops"]["accuracy"]
+    assert drop["value"] == 0.0
+    assert (drop["high"] == 0.0) is is_certain
+    assert details["resolutions"]["accuracy"] == pytest.approx(0.0664, abs=1e-4)
+    if not is_certain:
+        assert drop["high"] == pytest.approx(details["resolutions"]["accuracy"], abs=1e-6)
+
+
+def test_the_ratio_of_a_metric_is_paired_like_its_drop(files):
+    found = ask("task", files, "other", ["accuracy"])
+    drop, ratio = found["details"]["drops"]["accuracy"], found["ratios"]["accuracy"]
+    source = found["source_metrics"]["accuracy"]["value"]
+    assert ratio["value"] == pytest.approx(1 - drop["value"] / source)
+    assert (ratio["low"], ratio["high"]) == pytest.approx((1 - drop["high"] / source, 1 - drop["low"] / source))

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.errors import InputError
-from autoopt.measure.quality.sequences import IGNORED, edits, log_likelihood, perplexity, word_error_rate, words
+from autoopt.measure.quality.sequences import (
+    IGNORED,
+    character_error_rate,
+    characters,
+    edits,
+    exact_match,
+    log_likelihood,
+    perplexity,
+    symbols,
+    word_error_rate,
+)
 
 SEQUENCES = st.lists(st.integers(0, 3), max_size=8)
 
@@ -32,18 +42,49 @@ def test_edits_are_a_distance(one: list[int], two: list[int], three: list[int]) 
     assert edits(one, three)[0] <= between + edits(two, three)[0]
 
 
-def test_texts_are_split_at_spaces() -> None:
-    assert words("the  cat sat") == ["the", "cat", "sat"]
-    assert words(np.array(["the cat", "sat"], object)) == ["the", "cat", "sat"]
+def test_texts_are_split_at_spaces_or_into_characters() -> None:
+    assert symbols("the  cat sat", str.split) == ["the", "cat", "sat"]
+    assert symbols(np.array(["the cat", "sat"], object), str.split) == ["the", "cat", "sat"]
+    assert symbols(" a  bc ", characters) == ["a", " ", "b", "c"]
 
 
 def test_negative_ids_are_padding() -> None:
-    assert words(np.array([4, 2, -1, -100])) == [4, 2]
+    assert symbols(np.array([4, 2, -1, -100]), str.split) == [4, 2]
 
 
-def test_scores_become_the_best_path_of_ctc() -> None:
-    path = [0, 1, 1, 0, 1, 2, 2, 0]
-    assert words(np.eye(3)[path]) == [1, 1, 2]
+PATH = [0, 1, 1, 0, 1, 2, 2, 0]
+"""The best class of each step; 0 is the blank. It reads 1, 1, 2."""
+
+
+@pytest.mark.parametrize("layout", ["steps, classes", "classes, steps"])
+def test_scores_are_decoded_as_ctc_along_the_class_axis(layout: str) -> None:
+    scores = np.eye(3, dtype=np.float32)[[PATH, PATH]]
+    if layout == "classes, steps":
+        scores = scores.transpose(0, 2, 1)
+    labels = np.array([[1, 1, 2, -1], [1, 2, -1, -1]])
+    assert exact_match([scores], labels).tolist() == [True, False]
+    assert character_error_rate([scores], labels)(np.array([0, 1])) == pytest.approx(1 / 5)
+    assert word_error_rate([scores], labels)(np.array([0, 1])) == pytest.approx(1 / 5)
+
+
+@given(st.lists(st.text("ab ", min_size=1, max_size=6), min_size=1, max_size=5))
+def test_equal_texts_have_no_errors(texts: list[str]) -> None:
+    labels = np.array([f"x{text}" for text in texts], object)
+    assert exact_match([labels], labels).all()
+    for rate in (character_error_rate, word_error_rate):
+        assert rate([labels], labels)(np.arange(len(labels))) == 0.0
+
+
+def test_the_character_error_rate_is_over_the_characters_of_the_labels() -> None:
+    rate = character_error_rate([np.array(["abd", "x"], object)], np.array(["abc", "xyz"], object))
+    assert rate(np.array([0, 1])) == pytest.approx((1 + 2) / 6)
+
+
+def test_ids_are_not_compared_with_texts() -> None:
+    with pytest.raises(InputError, match="the predictions are ids, the labels texts"):
+        exact_match([np.array([[1, 2]])], np.array(["ab"], object))
+    with pytest.raises(InputError, match="the predictions are texts, the labels ids"):
+        exact_match([np.array(["ab"], object)], np.array([[1, 2]]))
 
 
 def test_word_error_rate_is_over_the_words_of_the_labels() -> None:

@@ -7,8 +7,10 @@ import pytest
 
 from autoopt.data.dataset import plain_labels
 from autoopt.errors import InputError
+from autoopt.measure.intervals.items import paired_share
 from autoopt.measure.quality.classification import class_axis, class_ids, classes
 from autoopt.measure.quality.task import drop, measure
+from autoopt.metrics import Estimate
 
 RNG = np.random.default_rng(0)
 
@@ -179,3 +181,18 @@ def test_labels_may_be_texts_where_there_is_one_for_each_class(metric):
         assert measure(metric, outputs, texts) == measure(metric, outputs, LABELS)
     with pytest.raises(InputError, match="labels are 4 different texts, the scores are of 5 classes"):
         class_ids(texts, 5)
+
+
+def test_answers_that_agree_on_few_items_may_differ_on_the_next() -> None:
+    labels = np.arange(54) % 3
+    source = np.eye(3)[labels]
+    candidate = source * 0.9
+    for metric in ("accuracy", "f1", "top2_accuracy"):
+        change = drop(metric, [candidate], [source], labels)
+        assert change == paired_share(0, 0, 54)
+        assert change.high == pytest.approx(0.066, abs=1e-3)
+
+
+def test_equal_errors_of_numbers_are_certain() -> None:
+    labels = np.arange(5.0)
+    assert drop("mse", [labels + 1], [labels - 1], labels) == Estimate.exact(0.0)

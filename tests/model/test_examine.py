@@ -87,6 +87,11 @@ def test_external_data_is_counted_not_read(tmp_path: Path) -> None:
     assert found.bytes == sum(p.stat().st_size for p in tmp_path.iterdir())
 
 
+def test_other_files_beside_the_model_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "data.npz").write_bytes(bytes(1000))
+    assert inspect(builders.mlp(), tmp_path).bytes == (tmp_path / "model.onnx").stat().st_size
+
+
 def test_constants_are_weights(tmp_path: Path) -> None:
     value = onnx.numpy_helper.from_array(np.zeros((3, 5), np.int8), "v")
     node = onnx.helper.make_node("Constant", [], ["y"], value=value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -73,8 +74,8 @@ class Browser:
 
 
 @contextmanager
-def browsing(url: str, folder: Path) -> Iterator[Browser]:
-    """A browser; AUTOOPT_TEST_SHOTS names a folder for its pictures instead of `folder`."""
+def browsing(url: str, folder: Path, password: str = "") -> Iterator[Browser]:
+    """A browser with the server's password; AUTOOPT_TEST_SHOTS names a folder for its pictures instead of `folder`."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not driver:
         pytest.skip("there is no chromium with chromedriver")
@@ -86,6 +87,10 @@ def browsing(url: str, folder: Path) -> Iterator[Browser]:
     shots.mkdir(parents=True, exist_ok=True)
     window = webdriver.Chrome(options=options, service=Service(driver))
     try:
+        if password:
+            window.get(f"{url}/ico.png")
+            kept = base64.b64encode(password.encode()).decode()
+            window.execute_script("localStorage.setItem('prefect-password', arguments[0])", kept)
         yield Browser(window, url, shots)
     finally:
         window.quit()

@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,17 +18,11 @@ from typing import Any
 
 import httpx
 import psutil
+from prefect_server import free_port, prepared
 
 Json = dict[str, Any]
 Late = tuple[type[httpx.TimeoutException], ...]
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -38,7 +31,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     gate = folder / "tmp"
     gate.mkdir(exist_ok=True)
     own = {"AUTOOPT_HOME": str(folder / "home"), "TMPDIR": str(gate), "AUTOOPT_GATE": str(gate)}
-    return {**inherited, **own, **more}
+    return {**inherited, **own, "AUTOOPT_SCRIPTS": str(folder), **more}
 
 
 @dataclass
@@ -115,6 +108,14 @@ class Serving:
         """The flow run once it has ended."""
         return eventually(lambda: self._if_ended(flow_run), seconds)
 
+    def completed(self, flow_run: str, seconds: float = 120) -> Json:
+        """The flow run once it has ended, which must be as completed; a failure shows its message and its log."""
+        row = self.ended(flow_run, seconds)
+        if row["state_type"] != "COMPLETED":
+            log = self.find("logs", logs={"flow_run_id": {"any_": [flow_run]}}, sort="TIMESTAMP_ASC")
+            raise AssertionError("\n".join([row["state_type"], str(row["state"]), *(line["message"] for line in log)]))
+        return row
+
     def _if_ended(self, flow_run: str) -> Json | None:
         row = self.get(f"flow_runs/{flow_run}")
         return row if row["state_type"] in ENDED else None
@@ -143,6 +144,7 @@ def eventually(what: Callable[[], Any], seconds: float = 60) -> Any:
 @contextmanager
 def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
     """`autoopt serve` on a free port; ended by an interrupt, after which none of its processes may be left."""
+    prepared(folder / "home" / "prefect")
     port = free_port()
     command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port), *options]
     process = subprocess.Popen(
@@ -155,7 +157,9 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
         while not any(line.startswith("ready") for line in said):
             said.append(lines.get(timeout=120))
             assert said[-1], f"serve ended: {said}"
-        yield Serving(folder, f"http://127.0.0.1:{port}", process, said, env.get("PREFECT_SERVER_API_AUTH_STRING", ""))
+        made = folder / "home" / "prefect-password"
+        password = env.get("PREFECT_SERVER_API_AUTH_STRING") or (made.read_text().strip() if made.exists() else "")
+        yield Serving(folder, f"http://127.0.0.1:{port}", process, said, password)
     finally:
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         process.send_signal(signal.SIGINT)
@@ -171,7 +175,7 @@ def belonging(folder: Path, word: str = "") -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            ours = process.environ().get("TMPDIR") == str(folder / "tmp")
+            ours = process.environ().get("TMPDIR", "").startswith(str(folder))  # workers have folders below it
             if ours and word in " ".join(process.cmdline()):
                 found.append(process)
     return found

@@ -34,7 +34,8 @@ def run(store: Store, tmp_path: Path) -> str:
     store.models.add(ModelRecord(artifact=model, name="m"))
     record = RunRecord(id="", name="r", identity="i", model=model)
     run = store.runs.create(record, [ChainRecord(id=CHAIN, name="a -> b")]).id
-    store.trials.add([TrialRecord(run=run, number=number, chain=CHAIN, point={}) for number in (0, 1)])
+    for number in (0, 1):
+        store.trials.add(TrialRecord(run=run, number=number, chain=CHAIN, point={}))
     return run
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from autoopt.errors import InputError
 from autoopt.orchestrate.server import connection
+from autoopt.orchestrate.server.access import make_password
 from autoopt.orchestrate.server.connection import (
     DEFAULTS,
     NOTE,
@@ -21,6 +22,7 @@ from autoopt.orchestrate.server.connection import (
     api_url,
     read_note,
     set_defaults,
+    use_made_password,
     use_server,
     without_userinfo,
     write_note,
@@ -31,8 +33,9 @@ API = "http://127.0.0.1:4200/api"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PREFECT_API_URL", *DEFAULTS):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", *DEFAULTS):
+        monkeypatch.setenv(name, "")  # registered for removal
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -77,10 +80,11 @@ def test_a_broken_note_is_ignored(tmp_path: Path, text: str) -> None:
 
 
 def test_a_note_is_readable_by_its_user_alone(tmp_path: Path) -> None:
-    write_note(tmp_path, "http://user:canary@host/api")
+    write_note(tmp_path, "http://user:canary@host/api", made_password=True)
     assert (tmp_path / NOTE).stat().st_mode & 0o777 == 0o600
     document = json.loads((tmp_path / NOTE).read_text())
-    assert document == {"api": "http://user:canary@host/api", "pid": os.getpid(), "host": socket.gethostname()}
+    own = {"pid": os.getpid(), "host": socket.gethostname()}
+    assert document == {"api": "http://user:canary@host/api", **own, "made_password": True}
     assert [path.name for path in tmp_path.iterdir()] == [NOTE]
 
 
@@ -101,6 +105,25 @@ def test_the_environment_is_set_before_prefect_is_imported(
     assert {name: os.environ[name] for name in DEFAULTS} == dict(DEFAULTS)
     for name in DEFAULTS:
         monkeypatch.setenv(name, "")  # registered for removal
+
+
+def test_the_password_that_serve_made_is_used_for_its_server_alone(
+    tmp_path: Path, serving: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_password(tmp_path)
+    written = {"api": API, "pid": serving, "host": socket.gethostname()}
+    for document, url, expected in (
+        (written, API, None),  # its password is the operator's own
+        ({**written, "made_password": True}, "http://other/api", None),
+        ({**written, "made_password": True}, API, made),
+    ):
+        (tmp_path / NOTE).write_text(json.dumps(document))
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        use_made_password(tmp_path)
+        assert os.environ.get("PREFECT_API_AUTH_STRING") == expected
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "mine")
+    use_made_password(tmp_path)
+    assert os.environ["PREFECT_API_AUTH_STRING"] == "mine"
 
 
 def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:

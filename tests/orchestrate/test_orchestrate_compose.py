@@ -17,8 +17,9 @@ import httpx
 import pytest
 from builders import mlp, write
 from postgres import Server
+from prefect_server import free_port
 from ruamel.yaml import YAML
-from serving import alive, belonging, environment, eventually, free_port
+from serving import alive, belonging, environment, eventually
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from builders import mlp, write
+from prefect_server import free_port, prepared, running_server
 
 pytestmark = pytest.mark.service
 
@@ -25,6 +25,7 @@ passes:
   quant: {pass: dynamic_quantization, params: {weight_type: {search: [QInt8, QUInt8]}}}
   broken: {pass: fix_input_shape, params: {shapes: {nothing: [1, 2]}}}
 chains: [[tidy, quant], [tidy], [broken]]
+objectives: [{metric: size}]
 constraints: []
 measurement: {seconds: 0.2, replicas: 2, target_width: 1.0, rounds: 2}
 """
@@ -37,83 +38,88 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@dataclass(frozen=True)
+class Server:
+    """A Prefect server, and the ids of what other tests left on it."""
+
+    url: str
+    before: frozenset[str] = frozenset()
+
+    def find(self, what: str) -> list[dict[str, Any]]:
+        """Rows that are not of other tests."""
+        found = httpx.post(f"{self.url}/{what}/filter", json={"limit": 200}, timeout=30)
+        return [row for row in found.raise_for_status().json() if row["id"] not in self.before]
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    env = {**kept, "PREFECT_HOME": str(prepared(folder / "prefect"))}
+    with running_server(env, free_port(), folder / "server.log") as url:
+        yield Server(url)
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """A Prefect server of the test's own on a free port; gives its API's address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = {**os.environ, "PREFECT_HOME": str(tmp_path / "server"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    env.pop("PREFECT_API_URL", None)
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        url = f"http://127.0.0.1:{port}/api"
-        _wait_for(process, url)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _wait_for(process: subprocess.Popen[bytes], url: str) -> None:
-    for _ in range(300):
-        with suppress(httpx.TransportError):
-            if httpx.get(f"{url}/health").is_success:
-                return
-        with suppress(subprocess.TimeoutExpired):
-            raise AssertionError(f"the server ended with {process.wait(0.2)}")
-    raise AssertionError("the server does not answer")
+def server(shared_server: Server) -> Server:
+    before = [row["id"] for what in ("flow_runs", "task_runs", "artifacts") for row in shared_server.find(what)]
+    return Server(shared_server.url, frozenset(before))
 
 
 def autoopt(folder: Path, *options: str, **env: str) -> tuple[int, dict[str, Any], str]:
     """Run `autoopt run`; exit code, JSON document, standard error."""
-    command = [sys.executable, "-m", "autoopt", "run", "dag.yaml", "--model", "model.onnx", "--json", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "autoopt",
+        "run",
+        "dag.yaml",
+        "--model",
+        "model.onnx",
+        "--engine",
+        "prefect",
+        "--json",
+        *options,
+    ]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     given = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), **env}
     done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=240)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-def _filter(server: str, what: str) -> list[dict[str, Any]]:
-    found = httpx.post(f"{server}/{what}/filter", json={"limit": 200}, timeout=30)
-    rows: list[dict[str, Any]] = found.raise_for_status().json()
-    return rows
-
-
-def test_one_flow_run_per_chain_with_its_trials_under_the_models(server: str, folder: Path) -> None:
-    code, document, stderr = autoopt(folder, PREFECT_API_URL=server)
+def test_one_flow_run_per_chain_with_its_trials_under_the_models(server: Server, folder: Path) -> None:
+    code, document, stderr = autoopt(folder, PREFECT_API_URL=server.url)
     assert code == 0, stderr
     assert document["trials"] == {"total": 4, "ok": 3, "refused": 1, "infeasible": 0}
     assert document["seconds"]["prefect start"] > 0
-    flows = {row["name"]: row for row in _filter(server, "flow_runs")}
+    flows = {row["name"]: row for row in server.find("flow_runs")}
     assert set(flows) == {f"{folder.name} · small", "tidy -> quant", "tidy", "broken"}
     assert flows[f"{folder.name} · small"]["state_type"] == "COMPLETED"
     assert flows["tidy"]["state_type"] == "COMPLETED", flows["tidy"]["state"]["message"]
     assert flows["broken"]["state_type"] == "FAILED"
     assert flows["tidy"]["parent_task_run_id"] is not None
-    trials = [row for row in _filter(server, "task_runs") if row["name"].startswith("trial")]
+    trials = [row for row in server.find("task_runs") if row["name"].startswith("trial")]
     assert sorted(row["name"] for row in trials) == ["trial 0", "trial 1", "trial 2", "trial 3"]
     states = {row["name"]: row["state_type"] for row in trials}
     assert sorted(states.values()) == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
-    artifacts = {row["key"] for row in _filter(server, "artifacts")}
+    artifacts = {row["key"] for row in server.find("artifacts")}
     assert artifacts == {"result", "trials", "best-so-far", "pareto"}
     tags = {tag.partition(":")[0] for tag in flows["tidy"]["tags"]}
     assert tags == {"model", "dag", "target", "run", "chain"}
 
-    code, again, stderr = autoopt(folder, PREFECT_API_URL=server)
+    code, again, stderr = autoopt(folder, PREFECT_API_URL=server.url)
     assert code == 0, stderr
     assert again["reused"]
     assert again["pass_runs"]["executed"] == again["evaluations"]["executed"] == 0
-    assert len(_filter(server, "flow_runs")) == len(flows)  # a reused run starts no Prefect
+    assert len(server.find("flow_runs")) == len(flows)  # a reused run starts no Prefect
 
 
-def test_chains_run_at_once(server: str, folder: Path) -> None:
-    code, _, stderr = autoopt(folder, "--workers", "2", PREFECT_API_URL=server)
+def test_chains_run_at_once(server: Server, folder: Path) -> None:
+    code, _, stderr = autoopt(folder, "--workers", "2", PREFECT_API_URL=server.url)
     assert code == 0, stderr
     spans = [
         (row["start_time"], row["end_time"])
-        for row in _filter(server, "flow_runs")
+        for row in server.find("flow_runs")
         if row["parent_task_run_id"] is not None
     ]
     assert any(a != b and a[0] < b[1] and b[0] < a[1] for a in spans for b in spans)
@@ -134,19 +140,19 @@ def test_a_server_that_does_not_answer_is_one_line(folder: Path) -> None:
     assert "Traceback" not in stderr
 
 
-def test_a_sweep_with_its_models_and_their_chains(server: str, folder: Path) -> None:
+def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) -> None:
     (folder / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels:\n  - {path: model.onnx, search: {trials: 1}}\n")
     command = [sys.executable, "-m", "autoopt", "sweep", "zoo.yaml", "--json"]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
-    env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server}
+    env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server.url}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["models"][0]["status"] == "ok"
     assert "INFO" not in done.stderr  # Prefect's own words are for its pages
-    flows = {row["name"]: row for row in _filter(server, "flow_runs")}
+    flows = {row["name"]: row for row in server.find("flow_runs")}
     assert flows["sweep zoo.yaml"]["parent_task_run_id"] is None
     assert flows[f"{folder.name} · small"]["parent_task_run_id"] is not None
-    artifacts = {row["key"]: row["data"] for row in _filter(server, "artifacts")}
+    artifacts = {row["key"]: row["data"] for row in server.find("artifacts")}
     assert {"sweep", "result"} <= artifacts.keys()
     assert artifacts["progress"] == 100
     (model,) = json.loads(artifacts["models"])
@@ -154,16 +160,16 @@ def test_a_sweep_with_its_models_and_their_chains(server: str, folder: Path) -> 
     assert model["run"] == json.loads(done.stdout)["models"][0]["run"]
 
 
-def test_many_trials_of_a_chain_are_rounds(server: str, folder: Path) -> None:
+def test_many_trials_of_a_chain_are_rounds(server: Server, folder: Path) -> None:
     program = (
         "import sys, autoopt.orchestrate.flow_runs.naming as n; n.MAX_TRIALS = 1; from autoopt.cli.app import main; "
     )
     command = [sys.executable, "-c", program + "sys.exit(main(sys.argv[1:]))", "run", "dag.yaml", "--json"]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
-    env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server}
+    env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server.url}
     done = subprocess.run(
         [*command, "--model", "model.onnx"], cwd=folder, env=env, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    rounds = {row["name"]: row["state_type"] for row in _filter(server, "flow_runs") if "tidy -> quant" in row["name"]}
+    rounds = {row["name"]: row["state_type"] for row in server.find("flow_runs") if "tidy -> quant" in row["name"]}
     assert rounds == {"tidy -> quant": "COMPLETED", "tidy -> quant · round 2": "COMPLETED"}

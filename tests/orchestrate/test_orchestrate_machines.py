@@ -9,13 +9,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import cnn, mlp, write
 from machines import Machine, machines, reachable
 from postgres import Server
-from serving import Serving, alive, belonging, environment, eventually, free_port
+from prefect_server import free_port, running_server
+from serving import Serving, alive, belonging, environment, eventually
 
 from autoopt.cli.app import main
 from autoopt.store import open_store
@@ -59,7 +59,7 @@ def serve_on(machine: Machine, folder: Path, *options: str, **env: str) -> Itera
     """`autoopt serve` on a machine, with a home of its own; ended by an interrupt."""
     home = folder / machine.name
     home.mkdir()
-    given = environment(home, **env)
+    given = environment(home, **{"AUTOOPT_SCRIPTS": str(folder), **env})
     command = machine.command(sys.executable, "-m", "autoopt", "serve", *options)
     process = subprocess.Popen(
         command, cwd=folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -89,29 +89,13 @@ def serve_on(machine: Machine, folder: Path, *options: str, **env: str) -> Itera
 
 
 @contextmanager
-def prefect_server(folder: Path, port: int, database: str) -> Iterator[Serving]:
+def server_on(database: str, folder: Path, port: int) -> Iterator[Serving]:
+    """A Prefect server that keeps its data in a database elsewhere."""
     home = folder / "server"
     home.mkdir()
     kept = {"PREFECT_HOME": str(home), "PREFECT_API_DATABASE_CONNECTION_URL": database}
-    env = environment(home, PREFECT_SERVER_ANALYTICS_ENABLED="false", **kept)
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    found = Serving(folder, f"http://127.0.0.1:{port}", process, [])  # type: ignore[arg-type]
-    try:
-        eventually(lambda: _answers(found), 120)
-        yield found
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _answers(server: Serving) -> Any:
-    import httpx
-
-    try:
-        return server.get("version")
-    except httpx.HTTPError:
-        return None
+    with running_server(environment(home, **kept), port, home / "server.log"):
+        yield Serving(folder, f"http://127.0.0.1:{port}", None, [])  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -149,7 +133,7 @@ def test_chains_run_where_their_label_is(tmp_path: Path, bucket: int, database: 
         port = free_port()
         database.sql("CREATE DATABASE prefect")
         kept = f"postgresql+asyncpg://autoopt@127.0.0.1:{database.port}/prefect"
-        server = stack.enter_context(prefect_server(tmp_path, port, kept))
+        server = stack.enter_context(server_on(kept, tmp_path, port))
         one, two = stack.enter_context(machines("one", "two"))
         for machine, options in ((one, ["--queue", "cpu"]), (two, ["--queue", "cpu", "--queue", "cuda"])):
             for reached in (port, bucket, database.port):
@@ -169,14 +153,14 @@ def test_chains_run_where_their_label_is(tmp_path: Path, bucket: int, database: 
         run = server.start("optimize_model/cuda", **asked)
         eventually(lambda: (dags / "seen" / "two").exists(), 240)
         (dags / "here.yaml").write_text("changed while one chain goes on and before the other begins")
-        assert server.ended(run, 240)["state_type"] == "COMPLETED"
+        server.completed(run, 240)
         assert [c["work_queue_name"] for c in server.children_of(run)] == ["cuda", "cuda"]
         assert {p.name for p in (dags / "seen").iterdir()} == {"two"}  # machine one had nothing else to do
 
         (dags / "seen" / "two").unlink()
         asked = {"dag": str(dags / "both.yaml"), "model": str(tmp_path / "mlp/model.onnx")}
         run = server.start("optimize_model/cpu", **asked)
-        assert server.ended(run, 240)["state_type"] == "COMPLETED"
+        server.completed(run, 240)
         assert {p.name for p in (dags / "seen").iterdir()} == {"one", "two"}
         assert {c["work_queue_name"] for c in server.children_of(run)} == {"cpu"}
     with open_store(database.url, tmp_path / "reader") as store:

@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 from builders import mlp, write
-from remote_pool import POOL, bare_server, free_port, known, server, worker
+from prefect_server import free_port
+from remote_pool import POOL, bare_server, known, server, worker
 from serving import Json, Serving, alive, belonging, eventually, serving
 
 from autoopt.errors import SystemFailure
@@ -88,7 +89,7 @@ def test_a_deployed_run_goes_on_while_the_server_is_restarted(tmp_path: Path) ->
             ended = served.ended(run)
             assert ended["state_type"] == "COMPLETED", ended["state"]
             [chain] = served.children_of(run)
-            assert served.ended(chain["id"])["state_type"] == "COMPLETED"
+            served.completed(chain["id"])
             assert served.autoopt("best")["trials"]["ok"] == 3
 
 
@@ -101,7 +102,7 @@ def test_chains_that_wait_make_room_for_others(tmp_path: Path) -> None:
     with serving(tmp_path, "--limit", "1") as served:
         asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
         run = served.start("optimize_model/autoopt", **asked)
-        assert served.ended(run, 240)["state_type"] == "COMPLETED"
+        served.completed(run, 240)
         assert served.autoopt("best")["trials"]["ok"] == 2
         first, second = served.children_of(run)
         assert {first["name"], second["name"]} == {"a", "b"}
@@ -130,7 +131,7 @@ def test_after_a_reboot_runs_end_as_crashed_and_retry_picks_up(tmp_path: Path) -
         assert served.ended(chain["id"])["state_type"] == "CRASHED"
         served.retry(run)
         assert eventually(lambda: served.get(f"flow_runs/{run}")["run_count"] == 2)
-        assert served.ended(run)["state_type"] == "COMPLETED"
+        served.completed(run)
         assert served.autoopt("best")["trials"]["ok"] == 3
     done = (tmp_path / "calls.txt").read_text().split()
     assert len(done) == 4, "the first trial is not repeated, the one under way is"
@@ -199,7 +200,7 @@ def test_a_call_that_a_worker_took_and_did_not_begin_is_submitted_again(
     assert asked.ended(lost["id"])["state_type"] == "CRASHED"
     with worker(folder, env):
         assert result.result(120).outcome is Outcome.OK
-    assert asked.ended(again["id"])["state_type"] == "COMPLETED"
+    asked.completed(again["id"])
 
 
 def test_the_time_of_a_call_begins_when_its_machine_lets_it(

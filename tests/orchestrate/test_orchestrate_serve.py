@@ -26,8 +26,9 @@ from aiosmtpd.controller import Controller
 from browsing import browsing
 from builders import cnn, mlp, write
 from guide import example
+from prefect_server import free_port
 from ruamel.yaml import YAML
-from serving import Serving, alive, belonging, environment, eventually, free_port, serving
+from serving import Serving, alive, belonging, environment, eventually, serving
 
 from autoopt.store import TrialRecord, open_store
 
@@ -107,10 +108,62 @@ def test_it_says_what_it_started(served: Serving) -> None:
     assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
 
 
+FOREIGN_PAGE = """\
+<script>
+const started = JSON.stringify({parameters: {}});
+const own = {method: "POST", headers: {"Content-Type": "application/json"}, body: started};
+const simple = {method: "POST", body: new Blob([started])};  // needs no preflight
+Promise.allSettled([fetch(API, own), fetch(API, simple), fetch(API.replace(/[^/]*$/, ""))]).then(answers => {
+  document.body.innerText = "done: " + answers.map(answer => answer.status).join(" ");
+});
+</script><body></body>
+"""
+
+
+def test_other_web_pages_reach_nothing(served: Serving) -> None:
+    deployment = served.get("deployments/name/optimize_model/autoopt")["id"]
+    api = f"{served.url}/api/deployments/{deployment}/create_flow_run"
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+    for origin, allowed in (
+        ("https://evil.example", False),
+        ("null", False),
+        (f"http://127.0.0.1:{served.port + 1}", False),
+        (served.url, True),
+        (f"http://localhost:{served.port}", True),
+    ):
+        answer = httpx.options(api, headers={"Origin": origin, **asks})
+        assert (answer.status_code == 200, "access-control-allow-origin" in answer.headers) == (allowed, allowed)
+    assert httpx.post(api, json={"parameters": {}}).status_code == 401
+    before = len(served.find("flow_runs"))
+    page = f"<!doctype html><meta charset=utf-8><script>const API = {json.dumps(api)}</script>{FOREIGN_PAGE}"
+    with web_page(page) as url, browsing(url, served.folder / "shots") as browser:
+        browser.open("")
+        browser.wait_for("done: rejected rejected rejected")
+    assert len(served.find("flow_runs")) == before
+
+
+def test_the_api_runs_no_script_that_the_operator_did_not_name(served: Serving, tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    asked = {"name": "evil", "passes": ["name_fix"], "chains": [["name_fix"]], "constraints": []}
+    model = str(served.folder / "cnn/model.onnx")
+    requested: list[str] = []
+    with web_page("open('ran', 'w')", requested) as url:
+        runs = [
+            served.start("optimize_model/autoopt", dag={**asked, "user_script": script}, model=model)
+            for script in (str(tmp_path / "evil.py"), f"{url}/evil.py")
+        ]
+        for run in runs:
+            ended = served.ended(run)
+            assert ended["state_type"] == "FAILED"
+            assert "this worker may run only scripts in allowed folders" in ended["state"]["message"]
+    assert not requested
+    assert not (tmp_path / "ran").exists()
+
+
 def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
     (served.folder / "broken").touch()
     asked = {"dag": dag(served, "[[tidy, weak]]"), "model": str(served.folder / "cnn/model.onnx")}
-    with browsing(served.url, served.folder / "shots") as browser:
+    with browsing(served.url, served.folder / "shots", served.password) as browser:
         browser.run_form(served.get("deployments/name/optimize_model/autoopt")["id"], asked)
         browser.wait_for("source model; overrides")
         browser.shot("start")
@@ -118,7 +171,7 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
         model = eventually(lambda: served.named("cnn · dag"))["id"]
         browser.open(f"runs/flow-run/{model}")
         browser.wait_for("cnn · dag")
-        assert served.ended(model)["state_type"] == "COMPLETED"  # the source model itself is the best so far
+        served.completed(model)  # the source model itself is the best so far
         browser.wait_for("Completed")
         browser.wait_for("Retry")
         assert {t.partition(":")[0] for t in served.get(f"flow_runs/{model}")["tags"]} >= {"model", "dag", "target"}
@@ -136,7 +189,7 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
         browser.press("Retry")
         browser.confirm("Retry", lambda: served.get(f"flow_runs/{chain['id']}")["state_type"] != "FAILED")
         assert eventually(lambda: served.get(f"flow_runs/{chain['id']}")["run_count"] == 2)
-        assert served.ended(chain["id"])["state_type"] == "COMPLETED"
+        served.completed(chain["id"])
         browser.wait_for("Completed")
         browser.shot("retried")
         plot = next(a for a in served.find("artifacts") if a["type"] == "image" and a["flow_run_id"] == chain["id"])
@@ -151,7 +204,7 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
 
     served.retry(chain["id"])
     assert eventually(lambda: served.get(f"flow_runs/{chain['id']}")["run_count"] == 3)
-    assert served.ended(chain["id"])["state_type"] == "COMPLETED"
+    served.completed(chain["id"])
     assert len(calls(served)) == tried + 2  # what is finished is not repeated
 
 
@@ -222,7 +275,7 @@ def test_a_chain_that_is_killed_is_started_again(served: Serving) -> None:
     chain = served.children_of(run)[0]
     os.kill(_process_of(served, chain["id"]), signal.SIGKILL)
     assert served.ended(chain["id"], 120)["state_type"] == "CRASHED"
-    assert served.ended(run)["state_type"] == "COMPLETED"
+    served.completed(run)
     names = [c["name"] for c in served.children_of(run)]
     assert names == ["tidy -> slow", "tidy -> slow · round 2"]
     assert served.autoopt("best")["trials"]["ok"] == 1
@@ -253,9 +306,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
         "name: night\ndag: quick.yaml\nmodels:\n  - {path: mlp, tags: [dense]}\n  - cnn\n"
     )
     lines = ["name: quick", "passes: [name_fix, constant_folding]", "chains: [[name_fix, constant_folding]]"]
-    (folder / "quick.yaml").write_text(
-        "\n".join([*lines, "constraints: []", "measurement: {seconds: 0.2, replicas: 2}"])
-    )
+    (folder / "quick.yaml").write_text("\n".join([*lines, "objectives: [{metric: size}]", "constraints: []"]))
     ordered = ("nightly.yaml", "--schedule", "0 2 * * *", "--timezone", "Europe/Berlin")
     made = served.autoopt("sweep", *ordered)
     assert (made["deployment"], made["timezone"]) == ("nightly_sweep/night", "Europe/Berlin")
@@ -290,7 +341,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     served.ask("PATCH", here, {"parameters": {"zoo": "mine.yaml"}})
     served.ask("PATCH", f"{here}/schedules/{schedule['id']}", {"active": True})
     again = "from autoopt.orchestrate.deployments import deploy_all; deploy_all()"
-    env = environment(folder, PREFECT_API_URL=f"{served.url}/api")
+    env = environment(folder, PREFECT_API_URL=f"{served.url}/api", PREFECT_API_AUTH_STRING=served.password)
     subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=60)
     default = served.get("deployments/name/nightly_sweep/autoopt")
     assert default["parameters"] == {"zoo": "mine.yaml"}
@@ -308,7 +359,29 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
 
     served.retry(run)  # nothing of it was interrupted: it measures again
     assert eventually(lambda: served.get(f"flow_runs/{run}")["run_count"] == 2)
-    assert served.ended(run, 180)["state_type"] == "COMPLETED"
+    served.completed(run, 180)
+
+
+@contextmanager
+def web_page(text: str, requested: list[str] | None = None) -> Iterator[str]:
+    """A web server with one page at every path: its address. The paths that were asked for go to `requested`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if requested is not None:
+                requested.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @contextmanager
@@ -365,24 +438,22 @@ def test_a_regression_calls_a_webhook_and_is_mailed(served: Serving) -> None:
     def dag_of(made_by: str) -> None:
         (folder / "watched-dag.yaml").write_text("\n".join([*lines, f"passes: [{made_by}]", f"chains: [[{made_by}]]"]))
 
-    def night(made_by: str) -> dict[str, Any]:
-        dag_of(made_by)
-        return served.ended(served.start("nightly_sweep/watched"), 240)
-
     with receiver() as (url, bodies), mail_server() as (address, mails):
-        env = environment(folder, PREFECT_API_URL=f"{served.url}/api")
+        env = environment(folder, PREFECT_API_URL=f"{served.url}/api", PREFECT_API_AUTH_STRING=served.password)
         for file, to in (("notify.py", url), ("mail.py", address)):
             script = example(file, "python")
             subprocess.run([sys.executable, "-c", script, to], env=env, check=True, timeout=60)
-        dag_of("name_fix")
+        dag_of("dynamic_quantization")
         served.autoopt("sweep", "watched.yaml", "--schedule", "0 2 * * *")
-        assert night("dynamic_quantization")["state_type"] == "COMPLETED"
+        served.completed(served.start("nightly_sweep/watched"), 240)
         assert not bodies
         assert not mails.kept
-        worse = night("name_fix")
+        dag_of("name_fix")
+        worse = served.ended(served.start("nightly_sweep/watched"), 240)
         assert worse["state_type"] == "FAILED"
         assert "regressions: wide" in worse["state"]["message"]
-        eventually(lambda: bodies and mails.kept, 60)
+        eventually(lambda: bodies, 240)
+        eventually(lambda: mails.kept, 240)
     told = json.loads(bodies[0])["text"]
     assert worse["state"]["message"] in told
     assert served.url in told

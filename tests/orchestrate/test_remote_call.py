@@ -10,7 +10,7 @@ from autoopt.errors import InputError
 from autoopt.orchestrate.hosts.remote_call import answer_call
 from autoopt.outcome import Outcome
 from autoopt.settings import settings
-from autoopt.workers.exchange import Exchange, RemoteCall
+from autoopt.workers.exchange import CallBegun, Exchange, RemoteAnswer, RemoteCall
 
 
 @pytest.fixture
@@ -22,19 +22,19 @@ def exchange(tmp_path: Path) -> Exchange:
 def test_a_call_is_executed_and_its_answer_describes_the_machine(
     exchange: Exchange, tmp_path: Path, alone: bool
 ) -> None:
-    exchange.write_call("c", RemoteCall("json:dumps", {"a": 1}, 60.0, alone=alone))
+    exchange.write("c", RemoteCall("json:dumps", {"a": 1}, 60.0, alone=alone))
     assert answer_call("c", "exchange/1", str(tmp_path)) == "ok"
-    answer = exchange.read_answer("c")
+    answer = exchange.read("c", RemoteAnswer)
     assert answer is not None
     assert (answer.outcome, answer.value) == (Outcome.OK, '{"a": 1}')
     assert set(answer.machine) == {"cpu", "environment"}
-    assert exchange.has_begun("c")
+    assert exchange.read("c", CallBegun)
 
 
 def test_a_failure_arrives_with_its_error_as_fields(exchange: Exchange, tmp_path: Path) -> None:
-    exchange.write_call("c", RemoteCall("autoopt.model.archive:unpack", {"source": "/no.zip", "dest": "/"}, 60.0))
+    exchange.write("c", RemoteCall("autoopt.model.archive:unpack", {"source": "/no.zip", "dest": "/"}, 60.0))
     assert answer_call("c", "exchange/1", str(tmp_path)).startswith("failed ")
-    answer = exchange.read_answer("c")
+    answer = exchange.read("c", RemoteAnswer)
     assert answer is not None
     assert answer.outcome is Outcome.FAILED
     assert answer.error is not None

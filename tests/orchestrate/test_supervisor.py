@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.server.access import PASSWORD_FILE
 from autoopt.orchestrate.server.connection import DEFAULTS, NOTE, write_note
 from autoopt.orchestrate.server.supervisor import END_SIGNALS, Supervisor
 
@@ -19,7 +20,8 @@ from autoopt.orchestrate.server.supervisor import END_SIGNALS, Supervisor
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables that a supervisor sets are removed afterwards."""
-    for name in ("PREFECT_API_URL", "PREFECT_SERVER_API_AUTH_STRING", "AUTOOPT_HOME", "PREFECT_HOME", *DEFAULTS):
+    passwords = ("PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING")
+    for name in ("PREFECT_API_URL", *passwords, "AUTOOPT_HOME", "PREFECT_HOME", *DEFAULTS):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
@@ -47,9 +49,10 @@ def test_processes_inherit_the_home(supervisor: Supervisor, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_an_address_that_others_reach_needs_a_password(tmp_path: Path, host: str) -> None:
-    reason = "no password is set; set PREFECT_SERVER_API_AUTH_STRING"
-    with pytest.raises(InputError, match=reason), Supervisor(tmp_path, host) as supervisor:
+    reason = "the server needs a password; leave out --no-password"
+    with pytest.raises(InputError, match=reason), Supervisor(tmp_path, host, password=False) as supervisor:
         supervisor.server()
+    assert not (tmp_path / PASSWORD_FILE).exists()
 
 
 def test_a_taken_port_is_refused_and_nothing_is_left(tmp_path: Path) -> None:

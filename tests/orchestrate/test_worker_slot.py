@@ -65,6 +65,16 @@ def test_one_slot_is_released_for_each_waiting_flow_run(store: Store, slots: tup
     assert sorted(str(event.subject) for event in store.events.all(kind=GAVE_WAY)) == ["w1", "w2"]
 
 
+def test_another_slot_is_released_for_a_flow_run_that_still_waits(
+    slots: tuple[Slot, Slot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = slots
+    first.waiting = second.waiting = ("w1",)
+    assert first.is_needed()
+    monkeypatch.setattr(worker_slot, "RENEWAL_SECONDS", -1.0)
+    assert second.is_needed(), "another flow run took the slot that the first one released"
+
+
 def test_a_server_that_does_not_answer_needs_no_slot(slots: tuple[Slot, Slot]) -> None:
     slots[0].error = httpx.ConnectError("gone")
     assert not slots[0].is_needed()

@@ -470,3 +470,16 @@ def attention() -> ModelProto:
         flat=np.array([2, 6, 32]),
         root=np.float32(8**-0.25),
     )
+
+
+@micro
+def quantized_matmul() -> ModelProto:
+    return made(
+        "g (float[N, 4] x) => (float[N, 3] y)"
+        "{ q = QuantizeLinear (x, s, z)\n d = DequantizeLinear (q, s, z)\n"
+        "w = DequantizeLinear <axis = 1> (v, t)\n y = MatMul (d, w) }",
+        s=np.float32(0.02),
+        z=np.uint8(128),
+        v=(normal(4, 3) * 20).astype(np.int8),
+        t=np.array([0.1, 0.2, 0.3], np.float32),
+    )

@@ -9,7 +9,8 @@ import onnx
 
 from autoopt.model import io
 from autoopt.passes.rewrites.local_rewrites import LocalRewrites
-from autoopt.passes.verification.equivalence import Equivalence, compare_outputs, run_once
+from autoopt.passes.verification.equivalence import run_once
+from autoopt.passes.verification.output_comparison import Equivalence, compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import Tolerance
 

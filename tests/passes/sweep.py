@@ -1,6 +1,9 @@
-"""Runs passes over the micro-models and writes the outcomes as JSON lines: `python sweep.py OUT [PASS ...]`.
+"""Runs passes over the micro-models and writes the outcomes as JSON lines.
+
+    python sweep.py [--unchecked] OUT [PASS ...]
 
 A process of its own: the contract suite runs it twice with different hash seeds, and a native crash costs one result.
+`--unchecked` leaves the checks of new models out: whether the bytes are the same again can be seen without them.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ PARAMS: dict[str, Callable[[str, Path], dict[str, Any]]] = {
     "sequence": lambda model, folder: {"passes": ["name_fix", "simplify"]},
     "add_checkpoints": lambda model, folder: {"values": list(MODELS[model]().graph.node[0].output)},
     "merge": lambda model, folder: {"second": follower(model, folder)},
+    "rename_inputs_outputs": lambda model, folder: {"names": {MODELS[model]().graph.output[0].name: "renamed"}},
+    "remove_outputs": lambda model, folder: {"outputs": [value.name for value in MODELS[model]().graph.output[1:]]},
+    "convert_input_output_types": lambda model, folder: {"types": {MODELS[model]().graph.output[0].name: "float16"}},
     "layer_precision_compare": lambda model, folder: {"origin": str(folder / model / "model.onnx")},
 }
 """Parameters that a pass cannot do without, by the name of the model and the folder in which the models are."""
@@ -35,7 +41,7 @@ BEFORE = {"layer_precision_compare": ["static_quantization"]}
 CPU = "CPUExecutionProvider"
 
 
-def main(out: Path, names: list[str]) -> None:
+def main(out: Path, names: list[str], *, check: bool) -> None:
     with tempfile.TemporaryDirectory() as work, out.open("w") as file:
         folder = Path(work)
         for model_name in MODELS:
@@ -43,7 +49,7 @@ def main(out: Path, names: list[str]) -> None:
         for name in names:
             info = registry().info(name)
             if not info.missing:
-                for result in sweep(info, folder):
+                for result in sweep(info, folder, check=check):
                     file.write(json.dumps(result) + "\n")
                     file.flush()
 
@@ -66,17 +72,17 @@ def follower(model: str, folder: Path) -> str:
     return str(io.save(proto, folder / f"{model}_follower"))
 
 
-def sweep(info: PassInfo, folder: Path) -> Iterator[dict[str, Any]]:
+def sweep(info: PassInfo, folder: Path, *, check: bool) -> Iterator[dict[str, Any]]:
     """Every model with the defaults; then every search value, one at a time, on the first model that changed."""
     needed = PARAMS.get(info.name, lambda model, folder: {})
     changed = ""
     for model in MODELS:
-        result = step(info, model, needed(model, folder), folder)
+        result = step(info, model, needed(model, folder), folder, check=check)
         changed = changed or (model if result["outcome"] == "ok" else "")
         yield result
     for params in variants(info):
         model = changed or "mlp"
-        yield step(info, model, {**needed(model, folder), **params}, folder)
+        yield step(info, model, {**needed(model, folder), **params}, folder, check=check)
 
 
 def variants(info: PassInfo) -> Iterator[dict[str, Any]]:
@@ -101,7 +107,7 @@ def required(info: PassInfo) -> list[str]:
     return list(found)
 
 
-def step(info: PassInfo, model: str, params: dict[str, Any], folder: Path) -> dict[str, Any]:
+def step(info: PassInfo, model: str, params: dict[str, Any], folder: Path, *, check: bool = True) -> dict[str, Any]:
     """Run the pass behind those that it requires, as a plan would have it."""
     out = Path(tempfile.mkdtemp(dir=folder))
     before = [{"pass": name} for name in [*required(info), *BEFORE.get(info.name, [])]]
@@ -110,6 +116,7 @@ def step(info: PassInfo, model: str, params: dict[str, Any], folder: Path) -> di
         "model": {"path": str(folder / model / "model.onnx")},
         "steps": [*before, {"node": "n", "pass": info.name, "params": params}],
         "output": str(out),
+        "check": check,
         "data": str(folder / f"{model}.npz"),
         "accelerator": {"device": "cpu" if provider == CPU else "gpu", "execution_provider": provider},
     }
@@ -124,5 +131,5 @@ def step(info: PassInfo, model: str, params: dict[str, Any], folder: Path) -> di
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[2:] or list(registry().names())
-    main(Path(sys.argv[1]), wanted)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--unchecked"]
+    main(Path(arguments[0]), arguments[1:] or list(registry().names()), check="--unchecked" not in sys.argv)

@@ -12,7 +12,8 @@ from autoopt import Repeat, Sequence
 from autoopt.model import io
 from autoopt.passes.cleanup.simplifiers import Simplify
 from autoopt.passes.runner import run
-from autoopt.passes.verification.equivalence import compare_outputs, run_once
+from autoopt.passes.verification.equivalence import run_once
+from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -40,6 +41,11 @@ def test_a_sequence_is_a_pass(tmp_path: Path) -> None:
     settled = Repeat("onnxscript_optimize", limit=5)(model)
     assert Repeat("onnxscript_optimize")(settled).SerializeToString() == settled.SerializeToString()
     assert same(model, once, tmp_path)
+
+
+def test_a_sequence_runs_required_passes() -> None:
+    stage = Sequence("split_stages")(MODELS["mlp"]())
+    assert 0 < len(stage.graph.node) < len(MODELS["mlp"]().graph.node)
 
 
 def test_a_sequence_takes_over_the_declarations_of_its_passes(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from micro_models import MODELS
 
 from autoopt.model import io
 from autoopt.passes.base import Refused
+from autoopt.passes.convert import conversions
 from autoopt.passes.convert.conversions import OpsetConversion
+from autoopt.passes.onnx_tools import opsets
 from autoopt.passes.runner import run
 
 
@@ -32,14 +34,12 @@ def test_converting_down_is_refused() -> None:
 
 
 def test_conversion_retries_at_a_lower_opset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    convert = OpsetConversion._convert
+    def limited(model: onnx.ModelProto, version: int, first: opsets.Converter = "onnx") -> onnx.ModelProto:
+        if version > 19:
+            raise ValueError("no adapter")
+        return opsets.convert_opset(model, version, first)
 
-    def limited(self: OpsetConversion, model: onnx.ModelProto) -> onnx.ModelProto:
-        if self.target_opset > 19:
-            raise RuntimeError("no adapter")
-        return convert(self, model)
-
-    monkeypatch.setattr(OpsetConversion, "_convert", limited)
+    monkeypatch.setattr(conversions, "convert_opset", limited)
     result = step(tmp_path, MODELS["mlp"](), "opset_conversion", target_opset=23)
     assert (result["outcome"], result["params"]["target_opset"]) == ("ok", 19)
     assert [attempt["params"]["target_opset"] for attempt in result["attempts"]] == [23, 21]

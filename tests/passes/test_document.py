@@ -39,7 +39,8 @@ def test_conditional_values_list_their_cases() -> None:
     activation = next(p for p in entry["parameters"] if p["name"] == "activation_type")
     assert activation["search"]["parents"] == ["quant_format", "weight_type"]
     assert activation["search"]["otherwise"] == "invalid"
-    assert activation["default"]["otherwise"] == "QInt8"
+    bins = next(p for p in entry["parameters"] if p["name"] == "num_bins")
+    assert bins["default"]["otherwise"] == 2048
 
 
 def test_required_and_conflicting_passes_exist() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from micro_models import MODELS
+from micro_models import MODELS, made
 
 from autoopt.model import io
+from autoopt.passes.fusion.transformer import GeluApproximation
 from autoopt.passes.runner import run
 
 
@@ -42,3 +43,12 @@ def test_fused_models_import_the_domains_of_their_operators(tmp_path: Path) -> N
     assert result["outcome"] == "ok", result["message"]
     model = io.load(Path(result["path"], "model.onnx"))
     assert "com.microsoft" in {entry.domain for entry in model.opset_import}
+
+
+def test_approximate_gelu_leaves_sorted_nodes() -> None:
+    model = made(
+        "g (float[2, 8] x) => (float[2, 8] y) { a = com.microsoft.Gelu (x)\n y = Neg (a) }",
+        domains=', "com.microsoft": 1',
+    )
+    after = GeluApproximation()(model)
+    assert [node.op_type for node in after.graph.node] == ["FastGelu", "Neg"]

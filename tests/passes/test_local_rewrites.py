@@ -13,7 +13,8 @@ from micro_models import MODELS, made, normal, positive
 
 from autoopt.model import io
 from autoopt.passes.rewrites.local_rewrites import RULES, LocalRewrites
-from autoopt.passes.verification.equivalence import compare_outputs, run_once
+from autoopt.passes.verification.equivalence import run_once
+from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from copy import deepcopy
 
 import numpy as np
 import onnx
@@ -21,7 +22,6 @@ CHAIN = "g (float[2] x) => (float[2] y) { a = Relu (x)\n b = Neg (a)\n y = Relu 
 
 def test_graphs_inside_nodes_are_walked() -> None:
     model = MODELS["branches"]()
-    assert len(list(graphs.walk_graphs(model.graph))) == 3
     assert {node.op_type for node in graphs.walk_nodes(model.graph)} == {"If", "MatMul", "Neg"}
     assert graphs.has_subgraphs(model)
     assert not graphs.has_subgraphs(MODELS["mlp"]())
@@ -51,7 +51,7 @@ def test_weights_and_constants_are_told_from_inputs() -> None:
 
 def test_values_are_renamed_where_they_are_read_and_written() -> None:
     model = made(CHAIN)
-    graphs.rename_inputs(model.graph, "a", "z")
+    graphs.rename_inputs(model.graph.node, {"a": "z"})
     assert [list(node.input) for node in model.graph.node] == [["x"], ["z"], ["b"]]
     graphs.rename_value(model.graph, "b", "c")
     assert model.graph.node[1].output == ["c"]
@@ -104,7 +104,7 @@ def test_nodes_are_sorted_into_a_valid_order(shuffler: random.Random, count: int
     outputs = [helper.make_tensor_value_info(f"v{count}", 1, [2])]
     model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), ir_version=8)
     assert graphs.sort_nodes(model) is model
-    shuffled = graphs.copy_model(model)
+    shuffled = deepcopy(model)
     order = list(nodes)
     shuffler.shuffle(order)
     graphs.replace_items(shuffled.graph.node, order)
@@ -112,10 +112,8 @@ def test_nodes_are_sorted_into_a_valid_order(shuffler: random.Random, count: int
     assert [node.name for node in graphs.sort_nodes(shuffled).graph.node] == [node.name for node in nodes]
 
 
-def test_copies_are_independent() -> None:
-    model = made(CHAIN)
-    graphs.copy_model(model).graph.node[0].op_type = "Neg"
-    assert model.graph.node[0].op_type == "Relu"
+def test_a_name_in_use_gets_underscores() -> None:
+    assert graphs.unused_name("a", {"a", "a_", "b"}) == "a__"
 
 
 def test_an_invalid_model_is_refused_with_the_reason() -> None:

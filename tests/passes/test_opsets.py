@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import onnx
 import pytest
+from bench import outputs
 from micro_models import MODELS, made
 
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain, ir_version_for, opset
+from autoopt.passes.onnx_tools import opsets
+from autoopt.passes.onnx_tools.opsets import at_least_opset, convert_opset, import_domain, ir_version_for, opset
 
 RELU = "g (float[2] x) => (float[2] y) { y = Relu (x) }"
 
@@ -58,3 +63,40 @@ def test_a_missing_domain_is_imported_once_if_it_is_used() -> None:
     import_domain(model, "com.microsoft")
     import_domain(model, "com.microsoft")
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 17), ("com.microsoft", 1)]
+
+
+def resizing(op: str, opset: int) -> onnx.ModelProto:
+    """A model that enlarges by a factor which is no whole number."""
+    text = f'g (float[1, 1, 4, 4] x) => (float[1, 1, H, W] y) {{ h = Neg (x)\n y = {op} <mode = "linear"> (h, s) }}'
+    return made(text, opset=opset, ir=4, s=np.array([1, 1, 1.5, 2], np.float32))
+
+
+@pytest.mark.parametrize(("op", "version"), [("Upsample", 9), ("Resize", 10)])
+@pytest.mark.parametrize("target", [13, 21])
+def test_resizing_means_the_same_after_the_conversion(tmp_path: Path, op: str, version: int, target: int) -> None:
+    model = resizing(op, version)
+    converted = at_least_opset(model, target)
+    feeds = {"x": np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)}
+    before, after = outputs(model, tmp_path, feeds)[0], outputs(converted, tmp_path / "after", feeds)[0]
+    assert np.array_equal(before, after)
+
+
+def test_a_resize_that_is_older_than_its_opset_is_converted() -> None:
+    assert opset(at_least_opset(resizing("Resize", 9), 13)) == 13
+
+
+def test_the_other_converter_is_tried_and_a_failure_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
+        raise RuntimeError(f"no adapter to {version}")
+
+    both = dict(opsets.CONVERTERS)
+    monkeypatch.setattr(opsets, "CONVERTERS", {**both, "onnx": broken})
+    assert opset(convert_opset(made(RELU, opset=18), 21)) == 21
+    monkeypatch.setattr(opsets, "CONVERTERS", dict.fromkeys(both, broken))
+    with pytest.raises(ValueError, match="onnxscript: no adapter to 21; onnx: no adapter to 21"):
+        convert_opset(made(RELU, opset=18), 21, "onnxscript")
+
+
+def test_local_functions_are_inlined_because_the_converter_drops_them() -> None:
+    converted = at_least_opset(MODELS["local_function"](), 21)
+    assert "twice" not in [node.op_type for node in converted.graph.node]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
-from bench import step
-from micro_models import MODELS
+from bench import saved, step
+from micro_models import MODELS, made
 
 from autoopt.model import io
+from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.passes.runner import run
-from autoopt.passes.verification.equivalence import compare_outputs, run_once
+from autoopt.passes.verification.equivalence import run_once
+from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -36,3 +39,15 @@ def test_external_data_is_accepted(tmp_path: Path) -> None:
     result = run(payload)["steps"][0]
     assert result["outcome"] == "ok", result["message"]
     assert same(model, io.load(Path(result["path"], "model.onnx")), tmp_path)
+
+
+def test_models_of_old_operator_sets_are_upgraded_before_the_optimizer_sees_them(tmp_path: Path) -> None:
+    model = made(
+        'g (float[1, 1, 4, 4] x) => (float[1, 1, H, W] y) { h = Neg (x)\n y = Upsample <mode = "linear"> (h, s) }',
+        opset=9,
+        ir=8,
+        s=np.array([1, 1, 2, 2], np.float32),
+    )
+    result = step(tmp_path, model, "quant_pre_process")
+    assert (result["outcome"], result["equivalence"]["status"]) == ("ok", "same"), result["message"]
+    assert opset(saved(result)) >= 13

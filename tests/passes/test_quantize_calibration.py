@@ -1,30 +1,34 @@
-"""Ranges are computed once."""
+"""Calibration data as quantizers read it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
-from bench import step
-from micro_models import MODELS
 
-from autoopt.passes.quantize import calibration as ranges
+from autoopt.passes.base import PassContext, Refused
+from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.target import Accelerator
+
+FEEDS = [{"x": np.full(2, number, np.float32)} for number in range(3)]
 
 
-def test_points_that_differ_only_in_types_share_one_calibration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    computed: list[str] = []
-    real = ranges._compute
+def context(folder: Path, feeds: list[dict[str, np.ndarray]] | None) -> PassContext:
+    calibration = None if feeds is None else lambda: iter(feeds)
+    return PassContext(folder / "model.onnx", folder, Accelerator(), calibration=calibration)
 
-    def counting(model: Any, feeds: Any, method: str, *rest: Any) -> None:
-        computed.append(method)
-        real(model, feeds, method, *rest)
 
-    monkeypatch.setattr(ranges, "_compute", counting)
-    monkeypatch.setattr(ranges, "_cache", type(ranges._cache)())
-    model = MODELS["small_cnn"]()
-    for params in ({}, {"per_channel": True}, {"weight_type": "QUInt8"}, {"calibrate_method": "Percentile"}):
-        assert step(tmp_path, model, "static_quantization", True, **params)["outcome"] == "ok"
-    assert computed == ["MinMax", "Percentile"]
+def test_a_reader_starts_again_and_ends_at_its_limit(tmp_path: Path) -> None:
+    reader = CalibrationReader(context(tmp_path, FEEDS), limit=2)
+    for _ in range(2):
+        assert [feed["x"][0] for feed in reader] == [0, 1]
+        assert reader.get_next() is None
+        reader.rewind()
+    assert len(list(CalibrationReader(context(tmp_path, FEEDS)))) == 3
+
+
+@pytest.mark.parametrize(("feeds", "reason"), [(None, "needs calibration data"), ([], "holds no items")])
+def test_missing_data_are_refused(tmp_path: Path, feeds: list[dict[str, np.ndarray]] | None, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        CalibrationReader(context(tmp_path, feeds))

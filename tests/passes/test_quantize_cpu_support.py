@@ -44,3 +44,16 @@ def test_signed_activations_are_searched_on_arm() -> None:
     assert activations("avx2") == {"QUInt8"}
     assert activations("asimd") == {"QInt8"}
     assert activations() == {"QInt8", "QUInt8"}
+
+
+def test_the_default_types_are_those_that_the_accelerator_computes_fast() -> None:
+    def activation_type(accelerator: Accelerator, **params: Any) -> Any:
+        info = registry().info("static_quantization", accelerator)
+        return NodeSpace(fixed=params, defaults=info.defaults).config({})["activation_type"]
+
+    assert activation_type(Accelerator(isa=VNNI)) == "QUInt8"
+    assert activation_type(Accelerator(isa=frozenset({"asimddp"}))) == "QInt8"
+    cuda = Accelerator("gpu", "CUDAExecutionProvider", isa=VNNI)
+    assert activation_type(cuda) == "QInt8"
+    assert activation_type(cuda, weight_type="QUInt8") == "QUInt8"
+    assert "Conv" not in registry().info("dynamic_quantization").defaults["op_types"]

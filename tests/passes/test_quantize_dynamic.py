@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from bench import ops, saved, step
-from micro_models import MODELS
+from micro_models import MODELS, made, normal
 from onnx import TensorProto, helper, numpy_helper
 
 from autoopt.passes.runner import run
@@ -16,8 +16,8 @@ from autoopt.passes.runner import run
 
 def test_op_types_limit_the_quantization(tmp_path: Path) -> None:
     assert "MatMulInteger" in ops(saved(step(tmp_path, MODELS["mlp"](), "dynamic_quantization")))
-    assert "ConvInteger" in ops(saved(step(tmp_path, MODELS["small_cnn"](), "dynamic_quantization")))
-    result = step(tmp_path, MODELS["small_cnn"](), "dynamic_quantization", op_types=["MatMul"])
+    assert "ConvInteger" in ops(saved(step(tmp_path, MODELS["small_cnn"](), "dynamic_quantization", op_types=[])))
+    result = step(tmp_path, MODELS["small_cnn"](), "dynamic_quantization")
     assert "Conv" in ops(saved(result))
     assert "ConvInteger" not in ops(saved(result))
 
@@ -33,6 +33,26 @@ def test_models_without_quantizable_weights_are_unchanged(tmp_path: Path, name: 
     if quantization == "static_quantization" and not data:
         pytest.skip("no synthetic calibration file of texts and scalars")
     assert step(tmp_path, MODELS[name](), quantization, data)["outcome"] == "unchanged"
+
+
+@pytest.mark.parametrize("quantization", ["dynamic_quantization", "static_quantization"])
+def test_weights_of_local_functions_are_quantized(tmp_path: Path, quantization: str) -> None:
+    model = in_function(MODELS["mlp"]())
+    result = step(tmp_path, model, quantization, quantization == "static_quantization")
+    assert result["outcome"] == "ok"
+    assert not saved(result).functions
+
+
+def in_function(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its first node behind a local function."""
+    node = model.graph.node[0]
+    inputs, outputs = list(node.input), list(node.output)
+    body = onnx.helper.make_function("local", "First", inputs, outputs, [node], [helper.make_opsetid("", 17)])
+    call = helper.make_node("First", inputs, outputs, "call", domain="local")
+    model.graph.node[0].CopyFrom(call)
+    model.functions.append(body)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    return model
 
 
 def test_weights_of_many_kinds_stay_finite(tmp_path: Path) -> None:
@@ -71,3 +91,10 @@ def test_recorded_types_of_weights_do_not_matter(tmp_path: Path) -> None:
     payload = {"model": {"path": str(tmp_path / "model.onnx")}, "steps": steps, "output": str(tmp_path / "out")}
     (step,) = run(payload)["steps"]
     assert (step["outcome"], step["message"]) == ("ok", "")
+
+
+def test_outputs_of_fused_operators_are_floats_for_the_quantizer(tmp_path: Path) -> None:
+    text = "a = com.microsoft.FastGelu (x)\n c = MatMul (a, v)\n d = Gather (c, i)\n y = MatMul (d, w)"
+    weights = {"v": normal(8, 8), "w": normal(8, 4), "i": np.array([0])}
+    model = made(f"g (float[2, 8] x) => (float[1, 4] y) {{ {text} }}", domains=', "com.microsoft": 1', **weights)
+    assert "MatMulInteger" in ops(saved(step(tmp_path, model, "dynamic_quantization", op_types=[])))

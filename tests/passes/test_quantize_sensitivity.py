@@ -45,3 +45,14 @@ def test_excluding_it_is_more_accurate_than_quantizing_all(tmp_path: Path) -> No
 def test_a_missing_ranking_is_computed_first() -> None:
     assert "layer_sensitivity" in registry().info("selective_quantization").requires
     assert registry().info("layer_sensitivity").analysis
+
+
+def test_only_the_layers_with_the_largest_error_of_their_own_are_measured_in_large_models(tmp_path: Path) -> None:
+    model = fragile()
+    whole = step(tmp_path / "a", model, "layer_sensitivity", True)["reports"]["layer_sensitivity"]["ranking"]
+    first = step(tmp_path / "b", model, "layer_sensitivity", True, measured=1)["reports"]["layer_sensitivity"][
+        "ranking"
+    ]
+    assert [entry["node"] for entry in first] == ["bad", "good"]
+    assert first[0] == whole[0]
+    assert first[1] != whole[1]

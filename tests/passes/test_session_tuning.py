@@ -12,6 +12,7 @@ from micro_models import MODELS
 from autoopt.passes.base import PassContext
 from autoopt.passes.runtime.session_tuning import SessionTuning
 from autoopt.registry import registry
+from autoopt.space import Categorical
 from autoopt.target import Accelerator
 
 
@@ -61,6 +62,19 @@ def test_threads_for_branches_are_searched_only_with_parallel_execution(mode: st
     space = registry().info("session_tuning").parameter("inter_op_num_threads").search
     branch = space.choose({"execution_mode": mode})  # type: ignore[union-attr]
     assert (repr(branch) == "IGNORED") == (mode == "sequential")
+
+
+def test_threads_are_searched_where_the_target_lists_several() -> None:
+    """None is the target's default, all of them."""
+
+    def search(accelerator: Accelerator) -> Any:
+        return registry().info("session_tuning", accelerator).parameter("intra_op_num_threads").search
+
+    assert search(Accelerator()) is None
+    several = Accelerator(threads=(1, 2, 0))
+    assert search(several) == Categorical(1, 2, None)
+    assert tuned({}, several, intra_op_num_threads=2) == {"intra_op_num_threads": 2}
+    assert tuned({}, several, intra_op_num_threads=None, graph_optimization_level="all") == {}
 
 
 def test_cuda_has_its_own_options() -> None:

@@ -11,9 +11,10 @@ from micro_models import MODELS
 
 from autoopt.model import io
 from autoopt.passes.base import Refused
-from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxSlim, Simplify
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxSim, OnnxSlim, Simplify
 from autoopt.passes.runner import run
-from autoopt.passes.verification.equivalence import compare_outputs, run_once
+from autoopt.passes.verification.equivalence import run_once
+from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -69,3 +70,21 @@ def test_simplify_fuses_only_on_request(engine: str, fuse: bool, tmp_path: Path)
     after = Simplify(engine=engine, fuse=fuse)(model)
     assert ("BatchNormalization" not in ops(after)) == fuse
     assert same(model, after, tmp_path)
+
+
+def test_a_weaker_engine_is_tried_where_one_fails_or_the_runtime_refuses_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: OnnxSim, model: onnx.ModelProto) -> onnx.ModelProto:
+        raise RuntimeError("no shape")
+
+    def unloadable(self: OnnxSlim, model: onnx.ModelProto) -> onnx.ModelProto:
+        model.graph.node[0].op_type = "NoSuchOperator"
+        return model
+
+    monkeypatch.setattr(OnnxSim, "run", broken)
+    monkeypatch.setattr(OnnxSlim, "run", unloadable)
+    result = step(tmp_path, MODELS["conv_batchnorm"](), "simplify", engine="onnxsim")
+    assert (result["outcome"], result["params"]["engine"]) == ("ok", "onnxscript"), result["message"]
+    reasons = [attempt["reason"] for attempt in result["attempts"]]
+    assert reasons == ["onnxsim failed: no shape", "the runtime does not load the result of onnxslim"]

@@ -8,7 +8,9 @@ import pytest
 from script_passes import SCRIPT
 
 from autoopt.errors import InputError
+from autoopt.passes.execution import user_code
 from autoopt.passes.runner import describe
+from autoopt.script import load_script
 
 
 def test_loading_a_script_replaces_all_passes_of_scripts(tmp_path: Path, script: str) -> None:
@@ -39,3 +41,14 @@ def test_a_broken_script_is_the_users_error(tmp_path: Path, text: str, reason: s
     with pytest.raises(InputError, match=reason):
         describe({"user_script": str(path)})
     assert describe({})["source_digest"] == ""
+
+
+def test_passes_of_a_script_that_the_data_executed_first_are_known(tmp_path: Path) -> None:
+    script = tmp_path / "both.py"
+    script.write_text(
+        "from autoopt import register\nfrom autoopt.data import register_load_dataset\n\n"
+        "@register('of_both')\ndef of_both(model):\n    return model\n\n"
+        "@register_load_dataset('of_both')\ndef load():\n    return {}\n"
+    )
+    load_script(script)
+    assert list(user_code.load(str(script)).passes) == ["of_both"]

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from micro_models import MODELS, made
+from rewrite_pairs import EQUAL, WRONG, Pair
 
 from autoopt.model import io
 from autoopt.passes.base import Pass
-from autoopt.passes.verification.equivalence import Reference, compare, compare_outputs
+from autoopt.passes.verification.equivalence import Reference, compare
+from autoopt.passes.verification.output_comparison import compare_outputs
 
 floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -92,3 +94,29 @@ def test_models_with_random_operators_are_not_compared(tmp_path: Path) -> None:
     model = made("g (float[2] x) => (float[2] y) { r = RandomNormalLike (x)\n y = Add (x, r) }")
     found = compared(model, model, tmp_path)
     assert (found.status, "RandomNormalLike" in found.reason) == ("not run", True)
+
+
+class Equal(Pass):
+    tolerance = "equal"
+
+
+def verdict(pair: Pair, folder: Path) -> Any:
+    """The result of the check on a pair of models, for a pass that promises equal results."""
+    paths = [io.save(model, folder / str(number)) for number, model in enumerate(pair)]
+    return compare(Reference(paths[0], pair[0]), paths[1], pair[1], Equal())[0]
+
+
+@pytest.mark.parametrize("name", EQUAL)
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=12, deadline=None)
+def test_rewrites_that_only_round_differently_are_the_same(name: str, seed: int, tmp_path_factory: Any) -> None:
+    result = verdict(EQUAL[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("equal"))
+    assert (result.status, result.reason) == ("same", "")
+
+
+@pytest.mark.parametrize("name", WRONG)
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=12, deadline=None)
+def test_real_changes_are_different(name: str, seed: int, tmp_path_factory: Any) -> None:
+    result = verdict(WRONG[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("wrong"))
+    assert result.status == "different"

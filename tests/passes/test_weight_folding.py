@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from bench import ops
-from micro_models import MODELS
+from micro_models import MODELS, made, normal
 from rule_bench import compare
 
 from autoopt.passes.base import Pass
@@ -48,3 +48,40 @@ def test_matmul_and_add_become_gemm(tmp_path: Path) -> None:
     assert "Gemm" in ops(gemm)
     assert "MatMul" not in ops(gemm)
     assert compare(model, gemm, tmp_path).status == "same"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p = Conv <group = 2, pads = [1, 1, 1, 1]> (x, w)\n q = Mul (p, s)\n y = Add (t, q)",
+        "p = Mul (x, u)\n q = Add (p, v)\n y = Conv <group = 2> (q, w, b)",
+    ],
+)
+def test_scales_and_shifts_by_channel_are_folded(tmp_path: Path, text: str) -> None:
+    constants = {"s": normal(6, 1, 1), "t": normal(1, 6, 1, 1), "u": normal(4, 1, 1), "v": normal(1, 4, 1, 1)}
+    used = {name: value for name, value in constants.items() if f"{name})" in text or f"({name}," in text}
+    if "b)" in text:
+        used["b"] = normal(6)
+    model = made(f"g (float[N, 4, 5, 5] x) => (float[N, 6, A, B] y) {{ {text} }}", w=normal(6, 2, 3, 3), **used)
+    after = ConvAffineFolding()(model)
+    assert ops(after) == ["Conv"]
+    assert compare(model, after, tmp_path).status == "same"
+
+
+def test_a_shift_before_padding_is_not_folded() -> None:
+    text = "p = Add (x, v)\n y = Conv <pads = [1, 1, 1, 1]> (p, w)"
+    model = made(
+        f"g (float[N, 4, 5, 5] x) => (float[N, 6, A, B] y) {{ {text} }}", w=normal(6, 4, 3, 3), v=normal(4, 1, 1)
+    )
+    assert ConvAffineFolding()(model) is model
+
+
+def test_gemm_becomes_matmul_and_add(tmp_path: Path) -> None:
+    model = made(
+        "g (float[4, N] x) => (float[N, 3] y){ y = Gemm <alpha = 2.0, beta = 3.0, transA = 1, transB = 1> (x, w, b) }",
+        w=normal(3, 4),
+        b=normal(3),
+    )
+    after = MatMulAddGemm()(model)
+    assert ops(after) == ["Transpose", "MatMul", "Add"]
+    assert compare(model, after, tmp_path).status == "same"

@@ -93,3 +93,14 @@ def test_matmuls_that_no_block_size_fits_are_excluded() -> None:
 )
 def test_contradicting_settings_are_refused(tmp_path: Path, params: dict[str, Any]) -> None:
     assert step(tmp_path, MODELS["mlp"](), "weight_only_quantization", **params)["outcome"] == "refused"
+
+
+@pytest.mark.parametrize("name", ["weight_only_quantization", "bnb4_quantization"])
+def test_weights_of_gemm_are_quantized(tmp_path: Path, name: str) -> None:
+    model = made(
+        "g (float[2, 64] x) => (float[2, 32] y) { y = Gemm <transB = 1> (x, w, b) }", w=normal(32, 64), b=normal(32)
+    )
+    op_types = [node.op_type for node in saved(step(tmp_path, model, name)).graph.node]
+    assert op_types[0].startswith("MatMul")
+    assert op_types[0] != "MatMul"
+    assert op_types[1:] == ["Add"]

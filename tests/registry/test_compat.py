@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 import pytest
 
@@ -26,6 +27,23 @@ NINE = {
     "IncQuantization",
 }
 IPU = ["batchnorm_workaround", "overlap_io", "replace_softmax", "replace_where_with_wherev2"]
+
+
+OLIVE_0_13: Final = """
+    AddOliveMetadata AimetQuantization AppendPrePostProcessingOps AutoAWQQuantizer AutoClip CaptureLayerAnnotations
+    CaptureSplitInfo ComposeOnnxModels DoRA DynamicToFixedShape EPContextBinaryGenerator ExtractAdapters Gptq GptqModel
+    GraphSurgeries InputNCHWtoNHWC KQuant LoHa LoKr LoRA LoftQ MatMulNBitsToQDQ MergeAdapterWeights MobiusBuilder
+    NVModelOptGraphSurgery NVModelOptQuantization OnnxIODataTypeConverter OnnxQuantizationPreprocess
+    OpenVINOEncapsulation OpenVINOIoUpdate OpenVINOOptimumConversion OpenVINOQuantizationWithAccuracy
+    OpenVINOWeightCompression QNNContextBinaryGenerator QNNConversion QNNModelLibGenerator QairtEncapsulation
+    QairtGenAIBuilder QairtMHA2SHA QairtPipelinePass QairtPreparation QuaRot QuarkQuantization Rtn SDLoRA
+    SelectiveMixedPrecision SliceGPT SpinQuant StaticLLM VitisAIAddMetaData VitisGenerateModelLLM VitisGenerateModelSD
+    """
+"""Names in the catalogue of Olive 0.13.0 besides the nine and those of earlier versions."""
+
+
+def test_the_present_catalogue_of_olive_has_answers() -> None:
+    assert set(answers()) >= set(OLIVE_0_13.split())
 
 
 def test_all_eighty_and_the_nine_have_an_answer() -> None:

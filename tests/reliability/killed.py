@@ -20,16 +20,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import optuna  # noqa: F401
 import psutil
+from run_comparison import canonical
 
-import autoopt.api  # noqa: F401  these four are imported for the forks
+import autoopt.api  # noqa: F401  these are imported for the forks, as is optuna
 import autoopt.cli.run  # noqa: F401
 import autoopt.engine.run.session  # noqa: F401
+import autoopt.search.samplers.optuna_sampler  # noqa: F401
 from autoopt.cli.app import main as autoopt_main
 from autoopt.errors import AutooptError
 from autoopt.settings import settings
 from autoopt.store import faults, open_store
-from autoopt.store.comparison import canonical
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.maintenance.verify import verify
 

@@ -1,4 +1,4 @@
-"""A hundred bad config and zoo files through the commands that read them: one line each, exit code 2, at once."""
+"""A hundred bad config and zoo files through the commands that read them: a line for each mistake, at once."""
 
 from __future__ import annotations
 
@@ -81,9 +81,11 @@ def test_a_hundred_bad_files_are_a_hundred_lines(folder: Path, capfd: pytest.Cap
         took.append(time.process_time() - began)
         out, err = capfd.readouterr()
         assert (code, out) == (2, ""), (text, out, err)
-        assert re.match(rf"(\S*/)?{name}:\d+: ", err), (text, err)
-        assert err.count("\n") == 1
-        assert err[:-1].isprintable()
+        lines = err.splitlines()
+        assert lines
+        for line in lines:
+            assert re.match(rf"(\S*/)?{name}:\d+: ", line), (text, err)
+            assert line.isprintable()
     assert max(took) < 1.0
     assert sum(took) < 5.0  # 0.7 s where the machine is quick
     assert not (folder / "home").exists()

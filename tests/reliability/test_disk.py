@@ -48,7 +48,7 @@ def test_a_full_disk_is_one_line_and_the_run_then_as_if_nothing_had_been(tmp_pat
     finish(start(fill(tmp_path / "roomy", width=8192), *RUN))
     assert found["left"] == left(tmp_path / "roomy" / "home")
 
-    assert {command: code for command, (code, _) in found["read"].items() if code} == {}
+    assert {command: stderr for command, (code, stderr) in found["read"].items() if code} == {}
     code, stderr = found["written"]
     assert (code, len(stderr.splitlines())) == (3, 1)
     assert "ead-only" in stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands import environment, fill, finish, start
+from prefect_server import prepared
 from watching import all_gone, pids_from
 
 from autoopt.store import open_store
@@ -40,7 +41,7 @@ passes: {tidy: {pass: simplify}, wait: {pass: waits}}
 chains: [[tidy], [wait]]
 objectives: [{metric: size}]
 constraints: []
-measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 1}
+measurement: {seconds: 0.05, replicas: 1, target_width: 2.0, rounds: 0}
 """
 
 
@@ -61,6 +62,8 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     fill(tmp_path, DAG)
     (tmp_path / "script.py").write_text(SCRIPT)
     os.mkfifo(tmp_path / "told")
+    if engine == "prefect":
+        prepared(tmp_path / "prefect")
     run = ("run", "dag.yaml", "--model", "model.onnx", "--engine", engine, "--json")
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "autoopt", *run]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,15 @@ from autoopt.settings import settings
 from autoopt.store import open_store
 
 Call = Callable[..., Any]
+RUN_HERE = [word for word in RUN if word != "--json"]
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    """`call(folder, "best", "--json")`: a command in this process, with its home in `folder`; its JSON document."""
+def call(kept_workers: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Call]:
+    """Return `call(folder, "best")`, which runs a command in this process and returns its JSON document.
+
+    The command's working folder is `folder`, its home `folder/home`.
+    """
     monkeypatch.delenv("AUTOOPT_DB_URL", raising=False)
 
     def run(folder: Path, *arguments: str) -> Any:
@@ -34,13 +38,14 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
         assert code == 0, err
         return json.loads(out)
 
-    return run
+    yield run
+    settings.cache_clear()
 
 
 def test_gc_beside_a_run_takes_nothing_that_it_needs(tmp_path: Path, call: Call) -> None:
     fill(tmp_path)
-    finish(start(fill(tmp_path / "quiet"), *RUN))
-    old = finish(start(fill(tmp_path / "busy", width=48), *RUN))  # an older run, to be forgotten meanwhile
+    call(fill(tmp_path / "quiet"), *RUN_HERE)
+    old = call(fill(tmp_path / "busy", width=48), *RUN_HERE)  # an older run, to be forgotten meanwhile
     fill(tmp_path / "busy")
     gc = ("store", "gc", "--keep-runs", "1", "--max-size", "0", "--yes")
     running, forgotten = start(tmp_path / "busy", *RUN), []
@@ -60,11 +65,14 @@ def test_gc_beside_a_run_takes_nothing_that_it_needs(tmp_path: Path, call: Call)
 def test_a_run_moves_to_another_home_with_all_that_belongs_to_it(tmp_path: Path, call: Call) -> None:
     here, there = fill(tmp_path / "here"), tmp_path / "there"
     there.mkdir()
-    finish(start(here, *RUN, "--out", "out"))
-    told = {command: call(here, command) for command in ("best", "lineage")}
+    call(here, *RUN_HERE, "--out", "out")
+    documents = {command: call(here, command) for command in ("best", "lineage")}
     run = call(here, "store", "export", "--out", str(tmp_path / "run.tar"))["run"]
-    assert call(there, "store", "import", str(tmp_path / "run.tar")) == {"run": run}
-    assert {command: call(there, command) for command in ("best", "lineage")} == told
+    assert call(there, "store", "import", str(tmp_path / "run.tar"), "--reuse") == {"run": run}
+    moved = {command: call(there, command) for command in ("best", "lineage")}
+    assert moved["best"]["notes"].pop(0).startswith("imported from run.tar")
+    moved["lineage"].pop("imported", None)
+    assert moved == documents
     assert left(there / "home") == left(here / "home")
     assert call(there, "store", "verify")["ok"]
     assert call(there, "replay", str(here / "out" / "recipe.json"), "--model", str(here / "model.onnx"))["same"]
@@ -73,31 +81,30 @@ def test_a_run_moves_to_another_home_with_all_that_belongs_to_it(tmp_path: Path,
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.soak)])
-def test_every_damage_to_a_runs_artifacts_is_named_and_repaired(tmp_path: Path, count: int) -> None:
-    """Damage is done to many artifacts at once, so that `verify` and its repair run for each batch, not each flip."""
-    fill(tmp_path)
-    finish(start(tmp_path, *RUN))
+def test_every_damage_to_a_runs_artifacts_is_named_and_repaired(tmp_path: Path, call: Call, count: int) -> None:
+    """Damage many artifacts at once, so that `verify` and its repair run once for each batch."""
+    call(fill(tmp_path), *RUN_HERE)
     rng = random.Random(count)
     with open_store(None, tmp_path / "home") as store:
         source = store.runs.get("latest").model
         whole = {a.digest: store.artifacts.path(a.digest).read_bytes() for a in store.artifacts.all()}
-        made = sorted(set(whole) - {source})
-        assert len(made) >= 3
-        done = batch = 0
-        while done < count:
-            damaged = set(rng.sample(made, rng.randint(1, len(made))))
+        derived = sorted(set(whole) - {source})
+        assert len(derived) >= 3
+        damages = batch = 0
+        while damages < count:
+            damaged = set(rng.sample(derived, rng.randint(1, len(derived))))
             for digest in damaged:
                 _damage(store.artifacts.path(digest), whole[digest], rng)
-            done, batch = done + len(damaged), batch + 1
+            damages, batch = damages + len(damaged), batch + 1
             repair = batch % 10 == 1
-            found = verify_store(store, repair=repair)
-            assert {p.digest for p in found.problems} == damaged
-            assert all(p.repaired == repair for p in found.problems)
+            report = verify_store(store, repair=repair)
+            assert {p.digest for p in report.problems} == damaged
+            assert all(p.repaired == repair for p in report.problems)
             for digest in damaged if not repair else ():
                 path = store.home / "artifacts" / digest[:2] / digest / "model.onnx"
                 path.unlink(missing_ok=True)
                 path.write_bytes(whole[digest])
-            assert {d: store.artifacts.path(d).read_bytes() for d in made} == {d: whole[d] for d in made}
+            assert {d: store.artifacts.path(d).read_bytes() for d in derived} == {d: whole[d] for d in derived}
 
 
 def _damage(path: Path, content: bytes, rng: random.Random) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,8 @@ SCRIPT = Path(__file__).with_name("killed.py")
 def disturbed(folder: Path, variant: str, kills: int, seed: int) -> dict[str, Any]:
     fill(folder)
     command = [sys.executable, str(SCRIPT), str(folder), variant, str(kills), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -51,7 +53,7 @@ def test_resume_closes_what_cannot_go_on_and_continues_the_rest(tmp_path: Path) 
         killed.communicate(timeout=300)
         assert killed.returncode == -9
     (tmp_path / "other.yaml").write_text(DAG.replace("seed: 5", "seed: 7"))
-    resumed = start(tmp_path, "resume", "--engine", "inline", "--json")
+    resumed = start(tmp_path, "resume", "--all", "--engine", "inline", "--json")
     said = until(resumed, "cannot be resumed")
     (document,) = finish(resumed, said=said)
     assert document["trials"]["total"] == 4

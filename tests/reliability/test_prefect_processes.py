@@ -13,6 +13,7 @@ import httpx
 import psutil
 import pytest
 from commands import Prefect, fill, finish, left, start
+from prefect_server import prepared
 from watching import all_gone
 
 from autoopt.store import open_store
@@ -50,22 +51,31 @@ def test_what_a_killed_run_left_running_is_closed_by_resume(prefect_server: Pref
     assert left(tmp_path / "home") == left(tmp_path / "quiet" / "home")  # whatever carried it out
 
 
-def test_all_that_listens_is_on_the_loopback_and_ends_with_the_run(tmp_path: Path) -> None:
+def status_without_password(port: int) -> int:
+    return httpx.post(f"http://127.0.0.1:{port}/api/flow_runs/filter", json={}, timeout=30).status_code
+
+
+def test_all_that_listens_is_on_the_loopback_asks_for_a_password_and_ends_with_the_run(tmp_path: Path) -> None:
     """Without a server there is an ephemeral one: a process of ours that must not outlive a kill either."""
+    prepared(tmp_path / "prefect")
     process = start(fill(tmp_path), *RUN, AUTOOPT_FAULT="between ask and tell:3")
     listening: set[str] = set()
+    answers: set[int] = set()
     family: dict[int, psutil.Process] = {}
     while process.poll() is None:
         with suppress(psutil.Error):
             for member in (psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)):
                 family.setdefault(member.pid, member)
                 found = member.net_connections(kind="inet")
-                listening |= {c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN}
+                listeners = [c.laddr for c in found if c.status == psutil.CONN_LISTEN]
+                listening |= {address.ip for address in listeners}
+                answers |= {status_without_password(address.port) for address in listeners if not answers}
         time.sleep(0.05)  # looks often, so that nothing listens unseen for long
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert listening
     assert listening <= {"127.0.0.1", "::1"}
+    assert answers == {httpx.codes.UNAUTHORIZED}
     del family[process.pid]
     assert len(family) >= 3  # two workers with their keepers, a server
     left_alive = [p.pid for p in family.values() if p.is_running() and p.pid != os.getpid()]

@@ -136,7 +136,7 @@ def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, tm
     (web / "script.py").write_text(SCRIPT)
     np.savez(web / "data.npz", x=np.ones((8, 8), np.float32))
     script = f"user_script: {site}/script.py?signature={CANARY}\n"
-    (folder / "dag.yaml").write_text(script + DAG.replace("{pass: name_fix}", "{pass: marked}"))
+    (folder / "dag.yaml").write_text(script + DAG.replace("{pass: expand_functions}", "{pass: marked}"))
     url, data = f"{site}/net.onnx?signature={CANARY}", f"{site}/data.npz?signature={CANARY}"
     run = ("run", "dag.yaml", "--model", url, "--data", data, "--engine", "inline", "--json")
     killed = start(folder, *run, AUTOOPT_FAULT="between ask and tell:2")

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoopt.metrics import Estimate, Objective
+import pytest
+
+from autoopt.metrics import Direction, Estimate, Objective
 from autoopt.outcome import Outcome
 from autoopt.report.figures import (
+    chain_text,
+    estimate_text,
     figure,
     figure_title,
     first_objective,
+    is_better,
     is_quality,
     kind,
     metrics_of,
+    model_estimate,
     model_figures,
     rounded_figure,
     trial_figures,
 )
-from autoopt.results import RunResult, TrialResult
+from autoopt.results import ModelResult, RunResult, TrialResult
 
 VALUES = {"latency_p50": 0.5, "accuracy": 0.75, "size": 1000.0}
 RATIOS = {"latency_p50": Estimate(0.25, 0.2, 0.3), "size": Estimate.exact(0.5)}
@@ -92,3 +98,24 @@ def test_rounded_figures_are_numbers() -> None:
     assert rounded_figure("latency_p50", VALUES, RATIOS) == 0.25
     assert rounded_figure("accuracy", VALUES, RATIOS) == 0.75
     assert rounded_figure("cosine", VALUES, RATIOS) == rounded_figure("peak_memory", VALUES, RATIOS) == ""
+
+
+def test_a_chain_shows_its_searched_parameters_and_a_star_for_caveats() -> None:
+    assert chain_text(ModelResult(chain="a -> b")) == "a -> b"
+    flagged = ModelResult(chain="a", point={"a": {"x": 1}}, flags=("busy",))
+    assert chain_text(flagged) == "a [a: x=1] *"
+
+
+@pytest.mark.parametrize(("goal", "better"), [("minimize", False), ("maximize", True)])
+def test_a_higher_value_is_better_if_the_goal_is_to_maximize(goal: Direction, better: bool) -> None:
+    assert is_better(2.0, 1.0, goal) is better
+    assert not is_better(1.0, 1.0, goal)
+
+
+def test_the_estimate_of_a_latency_is_its_ratio_and_that_of_quality_its_value() -> None:
+    model = ModelResult(metrics={**VALUES, "f1": 0.5}, ratios=RATIOS, intervals={"f1": Estimate(0.5, 0.4, 0.6)})
+    assert model_estimate(model, "latency_p50") == RATIOS["latency_p50"]
+    assert model_estimate(model, "accuracy") == Estimate.exact(0.75)
+    assert model_estimate(model, "f1") == Estimate(0.5, 0.4, 0.6)
+    assert model_estimate(model, "peak_memory") is None
+    assert estimate_text("accuracy", None) == "-"

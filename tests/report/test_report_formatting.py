@@ -73,7 +73,7 @@ def test_counts_and_seconds() -> None:
 
 def test_stages_are_named_for_people_in_their_order() -> None:
     seconds = {"total": 50.0, "confirm": 9.0, "prefect start": 24.3, "prefect start waited for": 21.4}
-    assert seconds_text(seconds) == "50.0 s (Prefect start-up 24.3, confirmation 9.0)"
+    assert seconds_text(seconds) == "50.0 s (Prefect start-up 24.3, deciding 9.0)"
 
 
 def test_the_time_of_workers_is_separate_because_it_overlaps() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from autoopt.metrics import Estimate
-from autoopt.report.html import html_report
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.run import write_run
+from autoopt.report.run_page import html_report
 from autoopt.results import MeasurementSummary, ModelResult, ProfileResult, RunResult, TargetResult, ThroughputResult
 
 
@@ -56,7 +56,7 @@ def line(**changes: Any) -> str:
 
 def test_the_text_says_how_the_best_model_was_measured(result: RunResult) -> None:
     text = text_of(with_summary(result))
-    assert "confirmed in 5 rounds on 2 threads; the machine was busy in 1 of the 5, which do not count" in text
+    assert "measured 5 times on 2 threads; the machine was busy in 1 of them" in text
     assert "least faithful of 2 outputs: hidden, cosine 0.5000" in text
     rows = [" ".join(row.split()) for row in text]
     assert "- 8 4 500 items/s 1000 items/s 2.000x (1.800..2.200)" in rows
@@ -67,24 +67,24 @@ def test_the_text_says_how_the_best_model_was_measured(result: RunResult) -> Non
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"disturbed_rounds": 0}, "confirmed in 5 rounds on 2 threads"),
+        ({"disturbed_rounds": 0}, "measured 5 times on 2 threads"),
         (
             {"disturbed_rounds": 5, "counted_rounds": 5},
-            "confirmed in 5 rounds on 2 threads; the machine was busy in all 5: treat the ratio as approximate",
+            "measured 5 times on 2 threads; the machine was busy",
         ),
         (
             {"disturbed_rounds": 3, "counted_rounds": 5},
-            "confirmed in 5 rounds on 2 threads; the machine was busy in 3 of the 5: treat the ratio as approximate",
+            "measured 5 times on 2 threads; the machine was busy in 3 of them",
         ),
         (
             {"rounds": 1, "threads": 1},
-            "measured once on 1 thread; the machine was busy: treat the ratio as approximate",
+            "measured once on 1 thread; the machine was busy",
         ),
         (
             {"disturbed_rounds": 0, "batch_size": 8, "affinity": (1,)},
-            "confirmed in 5 rounds on 2 threads, batches of 8, core 1",
+            "measured 5 times on 2 threads, batches of 8, core 1",
         ),
-        ({"disturbed_rounds": 0, "cores": 4}, "confirmed in 5 rounds on 2 threads, cores 0, 1"),
+        ({"disturbed_rounds": 0, "cores": 4}, "measured 5 times on 2 threads, cores 0, 1"),
     ],
 )
 def test_rounds_threads_batches_and_cores_are_named(changes: dict[str, Any], text: str) -> None:
@@ -108,16 +108,16 @@ def test_the_source_model_and_older_runs_have_no_lines(result: RunResult) -> Non
 def test_several_targets_each_have_their_lines(result: RunResult) -> None:
     part = TargetResult("phone", {}, with_summary(result), "phone")
     text = text_of(replace(result, targets=(part,)))
-    assert any(row.startswith("target phone: confirmed in 5 rounds") for row in text)
+    assert any(row.startswith("target phone: measured 5 times") for row in text)
     assert any("refused: no <batch>" in row for row in text)
 
 
 def test_the_page_has_the_tables(result: RunResult) -> None:
     page = html_report(with_summary(result))
-    assert "the machine was busy in 1 of the 5" in page
+    assert "the machine was busy in 1 of them" in page
     assert "refused: no &lt;batch&gt;" in page
     assert "<caption>latency of the best model by profile</caption>" in page
-    assert "<td>hidden</td><td class=right>0.5000</td>" in page
+    assert '<td>hidden</td><td class="right">0.5000</td>' in page
 
 
 def test_a_caveat_of_several_models_is_stated_once(result: RunResult) -> None:

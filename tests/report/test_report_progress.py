@@ -117,7 +117,7 @@ def texts(search: SearchProgress, now: float = 0.0) -> Iterator[str]:
 
 
 def test_the_best_value_is_that_of_the_first_objective() -> None:
-    search = SearchProgress(("throughput", "accuracy"), maximize=True, budget=4, began=0.0)
+    search = SearchProgress(("throughput", "accuracy"), goal="maximize", budget=4, began=0.0)
     assert list(texts(search)) == ["0/4 trials", "0:00"]
     search.add(result(ratios={"throughput": Estimate.exact(0.9)}))
     assert search.texts(10.0) == ["1/4 trials", "no gain yet", "0:10, about 0:30 left"]
@@ -127,7 +127,7 @@ def test_the_best_value_is_that_of_the_first_objective() -> None:
 
 
 def test_an_objective_without_a_ratio_is_shown_by_its_value() -> None:
-    search = SearchProgress(("accuracy",), maximize=True, budget=0, began=0.0)
+    search = SearchProgress(("accuracy",), goal="maximize", budget=0, began=0.0)
     search.add(result(outcome=Outcome.FAILED))
     assert search.texts(0.0)[:2] == ["1 trials", "no feasible trial yet"]
     search.add(result(metrics={"accuracy": Estimate.exact(0.5)}))
@@ -141,3 +141,11 @@ def test_a_new_search_counts_from_zero() -> None:
         progress.on_search_start([Objective("size", "minimize")], [Constraint("accuracy", min=0.5)], 2)
         progress.on_trial_start(0, "a", {})
         assert stream.getvalue().endswith("| 0/2 trials · 0:00 · trial 0 a")
+
+
+def test_what_goes_on_before_anything_is_known_is_shown_on_a_terminal_only() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    Progress(terminal).opening("reading model.onnx")
+    assert "reading model.onnx" in terminal.getvalue()
+    Progress(file).opening("reading model.onnx")
+    assert file.getvalue() == ""

@@ -6,16 +6,14 @@ import io
 from typing import Any
 
 from autoopt.report.run import (
-    chain_text,
     labelled_models,
     run_table,
     summary,
     target_table,
     target_text,
-    verdict,
     write_run,
 )
-from autoopt.results import ModelResult, RunResult, TargetResult
+from autoopt.results import RunResult, TargetResult
 
 
 def targets_of(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -59,12 +57,6 @@ def test_models_are_labelled_source_best_and_front(result: RunResult) -> None:
     assert [label for label, _ in labelled_models(result)] == ["source", "best", "front"]
 
 
-def test_a_chain_shows_its_searched_parameters_and_a_star_for_caveats() -> None:
-    assert chain_text(ModelResult(chain="a -> b")) == "a -> b"
-    flagged = ModelResult(chain="a", point={"a": {"x": 1}}, flags=("busy",))
-    assert chain_text(flagged) == "a [a: x=1] *"
-
-
 def test_the_summary_names_caveats_notes_trials_and_time(result: RunResult) -> None:
     lines = summary(result)
     assert "* front bbbbbbbb: accuracy is not certain" in lines
@@ -85,20 +77,18 @@ def test_a_run_answered_from_the_store_says_so(data: dict[str, Any]) -> None:
     assert "answered from the store: an identical run has finished, so nothing was executed" in lines
 
 
-def test_the_verdict_for_each_kind_of_end(data: dict[str, Any]) -> None:
-    assert verdict(RunResult.from_json({**data, "best": None})) == "no model meets the constraints"
-    source = {**data["best"], "chain": "source"}
-    kept = RunResult.from_json({**data, "best": source})
-    assert verdict(kept) == "no candidate was measurably better; keeping your model"
-    assert run_table(kept).strong == 0
-    assert verdict(RunResult.from_json(data)) == (
-        "best: fold -> static, latency_p50 0.300x (0.290..0.310), size 0.302x, 3.3 times as fast"
-    )
+def test_the_answer_comes_last_with_the_files_before_and_the_next_step_behind(result: RunResult) -> None:
+    stream = io.StringIO()
+    write_run(result, stream, files=["wrote out/"], next_step="Try it: python out/run.py.")
+    assert stream.getvalue().splitlines()[-3:] == [
+        "wrote out/",
+        "",
+        "3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %). Try it: python out/run.py.",
+    ]
 
 
-def test_a_gain_within_the_noise_is_not_called_faster(data: dict[str, Any]) -> None:
-    even = {**data["best"], "ratios": {"latency_p50": {"value": 0.98, "low": 0.96, "high": 1.01}}}
-    assert "times as fast" not in verdict(RunResult.from_json({**data, "best": even}))
+def test_the_source_is_the_strong_row_if_it_is_the_best(data: dict[str, Any]) -> None:
+    assert run_table(RunResult.from_json({**data, "best": {**data["best"], "chain": "source"}})).strong == 0
 
 
 def test_without_a_source_latency_the_table_still_stands(data: dict[str, Any]) -> None:
@@ -123,11 +113,11 @@ def test_several_targets_have_a_table_and_a_verdict_each(data: dict[str, Any]) -
     write_run(result, stream)
     text = stream.getvalue()
     assert "target one: CPUExecutionProvider, 1 thread\n" in text
-    assert "target two: best: fold -> static" in text
+    assert "target two: 3.3x faster (3.2 to 3.4)" in text
     assert "(found by the search for one)" in text
     assert (
-        "best single model: fold -> static, latency_p50 0.300x (0.290..0.310) (geometric mean of the ratios over the"
-        " targets), one 0.300x (0.290..0.310), two 0.300x (0.290..0.310)" in text
+        "Best single model: fold -> static: 3.3x faster (3.2 to 3.4) (geometric mean of the ratios over the targets),"
+        " one 3.3x faster (3.2 to 3.4), two 3.3x faster (3.2 to 3.4)." in text
     )
 
 
@@ -140,7 +130,23 @@ def test_the_best_single_model_is_a_row_of_each_target(data: dict[str, Any]) -> 
 
 def test_the_verdict_says_if_no_single_model_fits_all_targets(data: dict[str, Any]) -> None:
     result = RunResult.from_json(targets_of(data))
-    assert summary(result)[-1] == "best single model: none meets the constraints on all targets"
+    assert summary(result)[-1] == "Best single model: none meets the constraints on all targets."
     source = single_of({**data["best"], "chain": "source"})
     result = RunResult.from_json(targets_of(data, best_single=source))
-    assert summary(result)[-1].startswith("best single model: the source; no candidate was measurably better")
+    assert summary(result)[-1].startswith("Best single model: the source; no candidate was measurably better")
+
+
+def test_the_best_lossy_model_of_a_run_without_data_is_shown_as_unverified(data: dict[str, Any]) -> None:
+    lossy = {**data["best"], "chain": "static", "artifact": "c" * 64}
+    result = RunResult.from_json({**data, "best_lossy": lossy})
+    assert [label for label, _ in labelled_models(result)] == ["source", "best", "lossy", "front"]
+    shown, remedy, _ = summary(result)[-3:]
+    assert shown.startswith("best lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller")
+    assert shown.endswith("(static)")
+    assert remedy.startswith("unverified: compared on generated inputs only; add --data FILE")
+
+
+def test_notes_that_were_read_during_the_run_are_not_repeated(result: RunResult) -> None:
+    stream = io.StringIO()
+    write_run(result, stream, told=["no quality constraint given"])
+    assert "note:" not in stream.getvalue()

@@ -14,7 +14,7 @@ def test_a_finished_run_shows_its_objective_and_its_best_chain(result: RunResult
     assert row[0] == "0123456789ab"
     assert row[5:] == (
         "3: 2 ok, 1 refused",
-        "latency_p50 0.300x (0.290..0.310)",
+        "3.3x faster (3.2 to 3.4)",
         "fold -> static [static: per_channel=true]",
     )
 
@@ -22,7 +22,7 @@ def test_a_finished_run_shows_its_objective_and_its_best_chain(result: RunResult
 def test_the_objective_is_the_runs_own(result: RunResult) -> None:
     accurate = replace(result, objectives=(Objective("accuracy", "maximize"),))
     (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, accurate)]).rows
-    assert row[6] == "accuracy 0.9950"
+    assert row[6] == "accuracy 99.5 % (was 99.5 %)"
 
 
 def test_a_run_without_a_result_is_listed(result: RunResult) -> None:
@@ -33,3 +33,10 @@ def test_a_run_without_a_result_is_listed(result: RunResult) -> None:
 def test_a_run_without_a_best_model_shows_its_trials(result: RunResult) -> None:
     (row,) = runs_table([RunRow("ff", "quick", "cnn", "finished", 0.0, replace(result, best=None))]).rows
     assert row[5:] == ("3: 2 ok, 1 refused", "-", "-")
+
+
+def test_a_run_that_kept_the_source_has_no_gain(result: RunResult) -> None:
+    assert result.best is not None
+    kept = replace(result, best=replace(result.best, chain="source"))
+    (row,) = runs_table([RunRow("ff", "quick", "cnn", "running", 0.0, kept)]).rows
+    assert (row[4], row[6]) == ("running", "no gain")

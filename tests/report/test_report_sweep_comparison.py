@@ -9,7 +9,7 @@ import pytest
 
 from autoopt.metrics import Estimate
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry, differences
-from autoopt.results import Baseline, ModelResult, RunResult, SweepEntry
+from autoopt.results import Baseline, MeasurementSummary, ModelResult, RunResult, SweepEntry
 
 
 def entry(
@@ -62,6 +62,24 @@ def test_a_latency_seen_on_an_earlier_night_is_no_change() -> None:
     assert compare_entry(entry(source=1.8), earlier(entry(), entry(source=1.6))).verdict == "same"
 
 
+def on_a_busy_machine(night: SweepEntry, disturbed_rounds: int) -> SweepEntry:
+    assert night.result is not None
+    assert night.best is not None
+    measured = MeasurementSummary(rounds=3, disturbed_rounds=disturbed_rounds)
+    return replace(night, result=replace(night.result, best=replace(night.best, measured=measured)))
+
+
+@pytest.mark.parametrize(("disturbed_rounds", "verdict"), [(1, "worse"), (2, "same")])
+def test_the_sources_own_latency_on_a_busy_machine_does_not_count(disturbed_rounds: int, verdict: str) -> None:
+    slow = on_a_busy_machine(entry(source=2.0), disturbed_rounds)
+    assert compare_entry(slow, earlier(entry())).verdict == verdict
+    # A busy night among the earlier ones does not widen their range either.
+    usual = "worse" if disturbed_rounds == 2 else "same"
+    assert compare_entry(entry(source=2.0), earlier(entry(), slow)).verdict == usual
+    ratio = on_a_busy_machine(entry(ratio=0.6), disturbed_rounds)
+    assert compare_entry(ratio, earlier(entry())).verdict == "worse"
+
+
 def test_a_first_night_is_new() -> None:
     assert compare_entry(entry(), []).verdict == "new"
 
@@ -85,6 +103,31 @@ def test_the_last_best_model_is_compared_where_another_one_won_tonight() -> None
     again = replace(first.best, ratios={"latency_p50": Estimate(0.8, 0.78, 0.82)})
     compared = compare_entry(replace(first, last_best=again), earlier(entry()))
     assert [(change.what, change.verdict) for change in compared.changes] == [("last best model", "worse")]
+
+
+def of_new_source(night: SweepEntry, last_best: float | None = None) -> SweepEntry:
+    """The entry of a night whose source model has other bytes; `last_best`: ratio of the last best model to it."""
+    assert night.result is not None
+    baseline = replace(night.result.baseline, artifact="c" * 64)
+    beside = None if last_best is None else entry(ratio=last_best).best
+    return replace(night, result=replace(night.result, baseline=baseline), last_best=beside)
+
+
+@pytest.mark.parametrize(
+    ("tonight", "verdict"),
+    [
+        (of_new_source(entry(ratio=0.9, source=0.5)), "same"),  # a faster source leaves less to gain
+        (of_new_source(entry(ratio=0.3, source=2.0)), "same"),  # a slower one more
+        (of_new_source(entry(ratio=0.9, source=0.5), last_best=0.9), "same"),
+        (of_new_source(entry(ratio=0.9, source=0.5), last_best=0.5), "worse"),
+        (of_new_source(entry(ratio=0.9, source=0.5), last_best=1.2), "better"),
+        (of_new_source(entry(accuracy=0.8)), "worse"),
+    ],
+)
+def test_a_changed_source_model_is_judged_by_the_best_models_measured_side_by_side(
+    tonight: SweepEntry, verdict: str
+) -> None:
+    assert compare_entry(tonight, earlier(entry())).verdict == verdict
 
 
 def test_a_change_of_the_environment_is_named_as_the_cause() -> None:

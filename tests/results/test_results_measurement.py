@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from autoopt.json_codec import from_json
 from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
-from autoopt.results.upgrades import SCHEMA
 
 ONE = Estimate.exact(1.0)
 SUMMARY = MeasurementSummary(
@@ -34,7 +34,7 @@ SUMMARY = MeasurementSummary(
 
 @pytest.mark.parametrize("summary", [SUMMARY, MeasurementSummary(), MeasurementSummary(items=10)])
 def test_a_summary_is_read_back_as_it_was_written(summary: MeasurementSummary) -> None:
-    assert MeasurementSummary.from_json(json.loads(json.dumps(summary.to_json())), SCHEMA) == summary
+    assert from_json(MeasurementSummary, json.loads(json.dumps(summary.to_json()))) == summary
 
 
 def test_fields_without_a_value_are_left_out() -> None:
@@ -44,8 +44,3 @@ def test_fields_without_a_value_are_left_out() -> None:
     assert "pace" not in document
     assert document["disturbed_rounds"] == 0  # a count of zero says something
     assert list(document["throughput"][1]) == ["batch_size", "concurrency", "profile", "refused"]
-
-
-def test_outputs_of_the_first_schema_may_be_plain_numbers() -> None:
-    summary = MeasurementSummary.from_json({"outputs": {"y": {"cosine": 0.5}}}, 1)
-    assert summary.outputs == {"y": {"cosine": Estimate.exact(0.5)}}

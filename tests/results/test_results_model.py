@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from autoopt.json_codec import from_json
 from autoopt.metrics import Estimate
-from autoopt.results import SOURCE, Baseline, MeasurementSummary, ModelResult
-from autoopt.results.upgrades import SCHEMA
+from autoopt.results import SOURCE, Baseline, ModelResult
 
 
 def test_a_model_is_read_back_as_it_was_written() -> None:
     model = ModelResult("a", "/m", {"x": [1, 2]}, "c", ("c",), {"c": {"y": True}}, {"size": 1.0}, flags=("busy",))
-    assert ModelResult.from_json(json.loads(json.dumps(model.to_json())), SCHEMA) == model
+    assert from_json(ModelResult, json.loads(json.dumps(model.to_json()))) == model
 
 
 def test_a_model_has_the_keys_that_users_know() -> None:
@@ -21,11 +19,6 @@ def test_a_model_has_the_keys_that_users_know() -> None:
         "artifact", "path", "session_options", "chain", "passes", "params", "metrics", "ratios", "point", "flags",
         "intervals", "measured",
     ]  # fmt: skip
-
-
-def test_an_older_model_without_some_fields_is_read() -> None:
-    model = ModelResult.from_json({"chain": "c", "ratios": {"size": 0.5}, "point": None}, 1)
-    assert model == ModelResult(chain="c", ratios={"size": Estimate.exact(0.5)}, measured=MeasurementSummary())
 
 
 def test_the_candidate_is_the_artifact_with_its_session_options() -> None:
@@ -36,9 +29,3 @@ def test_the_baseline_is_a_model_with_ratios_of_exactly_one() -> None:
     model = Baseline("s", "/m", {"latency_p50": 2.0, "cosine": 0.0}).model
     assert (model.chain, model.is_source) == (SOURCE, True)
     assert model.ratios == {"latency_p50": Estimate.exact(1.0)}  # none of a metric that is zero
-
-
-@pytest.mark.parametrize("bounds", [[1.0, 3.0], {"value": 2.0, "low": 1.0, "high": 3.0}])
-def test_both_forms_of_intervals_of_older_baselines_are_read(bounds: object) -> None:
-    baseline = Baseline.from_json({"metrics": {"latency_p50": 2.0}, "intervals": {"latency_p50": bounds}}, 1)
-    assert baseline.intervals == {"latency_p50": Estimate(2.0, 1.0, 3.0)}

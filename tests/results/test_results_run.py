@@ -61,7 +61,9 @@ def through_json(result: RunResult) -> RunResult:
     return RunResult.from_json(json.loads(json.dumps(result.to_json())))
 
 
-@pytest.mark.parametrize("result", [RUN, TARGETS, replace(RUN, best=None), replace(TARGETS, best_single=None)])
+@pytest.mark.parametrize(
+    "result", [RUN, TARGETS, replace(RUN, best=None), replace(RUN, best_lossy=BEST), replace(TARGETS, best_single=None)]
+)
 def test_a_result_is_read_back_as_it_was_written(result: RunResult) -> None:
     assert through_json(result) == result
 
@@ -69,8 +71,8 @@ def test_a_result_is_read_back_as_it_was_written(result: RunResult) -> None:
 def test_the_document_has_the_keys_that_users_know() -> None:
     document: dict[str, Any] = RUN.to_json()
     assert list(document) == [
-        "schema", "run", "status", "reused", "baseline", "best", "pareto", "trials", "pass_runs", "evaluations",
-        "seconds", "stopped", "notes", "objectives", "constraints",
+        "schema", "run", "status", "reused", "baseline", "best", "best_lossy", "pareto", "trials", "pass_runs",
+        "evaluations", "seconds", "stopped", "untried", "undecided", "notes", "objectives", "constraints",
     ]  # fmt: skip
     assert list(document["baseline"]) == ["artifact", "path", "metrics", "intervals"]
     assert document["pass_runs"] == {"executed": 4, "reused": 1}

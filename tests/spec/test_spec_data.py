@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from autoopt.spec.data import DataSpec, resolve_path
+from autoopt.spec.data import DataSpec
 from autoopt.spec.validation import input_error
 
 
@@ -54,15 +54,8 @@ def test_every_file_has_its_place() -> None:
     assert list(spec.paths()) == [(("evaluation",), "x.npz"), (("latency",), "y.npz")]
 
 
-@pytest.mark.parametrize(
-    ("folder", "text", "expected"),
-    [
-        ("/a", "b.npz", "/a/b.npz"),
-        ("/a", "/b.npz", "/b.npz"),
-        ("/a", "s3://b/c.npz", "s3://b/c.npz"),
-        ("s3://a", "b.npz", "s3://a/b.npz"),
-        ("s3://a", "/b.npz", "/b.npz"),
-    ],
-)
-def test_relative_paths_start_from_folders_and_urls(folder: str, text: str, expected: str) -> None:
-    assert resolve_path(folder, text) == expected
+def test_own_components_are_looked_up_in_the_script_of_the_dag() -> None:
+    spec = data({"evaluation": {"load_dataset": "mine"}, "calibration": {"load_dataset": "npz"}})
+    own = spec.resolved("evaluation", Path("/dag"), script="/dag/own.py")
+    assert own == {"load_dataset": {"type": "mine"}, "user_script": "/dag/own.py"}
+    assert spec.resolved("calibration", Path("/dag"), script="/dag/own.py") == {"load_dataset": {"type": "npz"}}

@@ -63,3 +63,16 @@ def test_the_first_mistake_is_reported_with_its_line(tmp_path: Path, text: str, 
     with pytest.raises(ConfigError) as refused:
         Shop.load(file)
     assert str(refused.value) == f"{file}:{words}"
+
+
+def test_all_mistakes_are_reported_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text("nme: a\nsize: big\ncolour: 3\n")
+    with pytest.raises(ConfigError) as refused:
+        Shop.load(file)
+    lines = [str(error) for error in (refused.value, *refused.value.others)]
+    assert lines == [
+        f"{file}:1: nme: unknown field; did you mean 'name'?",
+        f"{file}:2: size: must be a whole number, not 'big'",
+        f"{file}:3: colour: unknown field; known: name, size",
+    ]

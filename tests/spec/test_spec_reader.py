@@ -61,7 +61,7 @@ def test_mappings_that_json_cannot_hold_are_refused() -> None:
     endless: dict[str, Any] = {}
     endless["a"] = endless
     for mapping, reason in (
-        (endless, "too deep"),
+        (endless, "nested deeper"),
         ({"a": object()}, "must be a JSON value, not object"),
         ({"a": {1: 2}}, "key 1 must be text"),
         ({"a": float("nan")}, "finite"),

@@ -41,7 +41,10 @@ def test_device_and_provider_follow_from_each_other(value: object, device: str, 
         ({"execution_provider": "CUDDAExecutionProvider"}, "did you mean 'CUDAExecutionProvider'?"),
         ({"execution_provider": "zzz"}, "its name ends with ExecutionProvider"),
         ({"device": "tpu"}, "device: must be one of cpu, gpu, npu, not 'tpu'"),
-        ({"threads": -1}, "threads: must be at least 0, not -1"),
+        ({"threads": -1}, "threads: must be a number from 0 to 4096, all, or a list of these, not -1"),
+        ({"threads": [1, "two"]}, "threads[1]: must be a number from 0 to 4096, all, or a list of these, not 'two'"),
+        ({"threads": True}, "threads: must be a number"),
+        ({"threads": []}, "threads: is empty; write a number, or a list such as [1, 2, all]"),
         ({"python": "python3", "host": "docker"}, "host.image: is required for type docker"),
         ({"python": "p", "host": {"type": "work_pool", "work_pool": "w"}}, "host: python and host exclude each other"),
     ],
@@ -81,3 +84,22 @@ def test_a_host_needs_what_its_type_is_about(kind: str, field: str) -> None:
     with pytest.raises(ValidationError) as refused:
         HostSpec.model_validate(kind)
     assert str(input_error(refused.value)) == f"{field}: is required for type {kind}"
+
+
+@pytest.mark.parametrize(
+    ("threads", "measured", "choices", "words"),
+    [
+        (2, 2, (), "2 threads"),
+        ("all", 0, (), "the runtime's default threads"),
+        ([2], 2, (), "2 threads"),
+        ([2, 2, 1], 0, (2, 1), "2 or 1 threads"),
+        ([1, 2, "all"], 0, (1, 2, 0), "1, 2 or the runtime's default threads"),
+    ],
+)
+def test_several_threads_are_searched_and_the_source_gets_the_default(
+    threads: object, measured: int, choices: tuple[int, ...], words: str
+) -> None:
+    spec = target({"threads": threads})
+    assert (spec.target().threads, spec.thread_choices) == (measured, choices)
+    assert spec.accelerator().threads == choices
+    assert spec.words.endswith(words)

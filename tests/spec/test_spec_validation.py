@@ -7,9 +7,8 @@ from typing import Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from autoopt.spec.source import Source
 from autoopt.spec.strict_model import StrictModel
-from autoopt.spec.validation import first_error, input_error
+from autoopt.spec.validation import input_error, problems_of
 
 
 class Inner(StrictModel):
@@ -48,10 +47,11 @@ def test_each_kind_of_mistake_is_one_line_with_its_place(value: object, text: st
     assert str(input_error(refusal(value))).startswith(text)
 
 
-def test_the_topmost_mistake_of_a_file_is_reported() -> None:
-    source = Source("f.yaml", lines={(): 1, ("inner",): 5, ("inner", "size"): 6, ("names",): 2})
-    error = refusal({"inner": {"size": 0}, "names": 3})
-    assert str(first_error(error, source)) == "f.yaml:2: names: must be a list, not 3"
+def test_all_mistakes_are_found_but_no_missing_field_beside_an_unknown_one() -> None:
+    found = problems_of(refusal({"inner": {"size": 0}, "names": 3}))
+    assert [problem.place for problem in found] == [("inner", "size"), ("names",), ("needed",)]
+    found = problems_of(refusal({"inner": {"sise": 0}}))
+    assert [problem.place for problem in found] == [("inner", "sise")]
 
 
 def test_values_from_no_file_are_named_by_what_they_belong_to() -> None:

@@ -86,3 +86,24 @@ def test_models_that_are_not_there(folder: Path, path: str, reason: str) -> None
     assert (there.name, there.reason) == ("a", "")
     assert "zoo.yaml:4: models[1].path: " in missing.reason
     assert reason in missing.reason
+
+
+@pytest.mark.parametrize("name", [".", "..", "...", "a/b", "../up"])
+def test_a_name_is_no_way_out_of_the_folder_of_results(folder: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"zoo\.yaml:3: .*is not a valid name"):
+        zoo(folder, f"  - {{path: a.onnx, name: '{name}'}}\n")
+
+
+@pytest.mark.parametrize(
+    "path", ["s3://b/x/../model.onnx", "s3://b/...onnx", "s3://b/./model.onnx", "s3://b/" + "x" * 999]
+)
+def test_nor_is_the_name_of_a_file(folder: Path, path: str) -> None:
+    (entry,) = zoo(folder, f"  - {{path: '{path}'}}\n").entries()
+    assert entry.name.strip(".")
+    assert len(entry.name) <= 128
+
+
+def test_a_huge_name_is_not_repeated(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="is longer than 128 characters") as error:
+        zoo(folder, f"  - {{path: a.onnx, name: {'x' * 300_000}}}\n")
+    assert len(str(error.value)) < 500

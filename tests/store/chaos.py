@@ -21,6 +21,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from run_comparison import canonical
 from store_helpers import CHAIN, evaluation, key, pass_run, write_model
 
 from autoopt.errors import AutooptError
@@ -28,7 +29,6 @@ from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
 from autoopt.outcome import Outcome
 from autoopt.store import ChainRecord, ModelRecord, RunRecord, TrialRecord, codec, faults, open_store
-from autoopt.store.comparison import canonical
 from autoopt.store.faults import reached
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.records import ArtifactRecord
@@ -77,7 +77,8 @@ def begin(store: SqlStore) -> str:
     chain = ChainRecord(CHAIN, "a -> b -> c", ({"id": "a"},), TRIALS)
     run = store.runs.create(RunRecord("chaos", "net", key("chaos"), source), [chain]).id
     store.claims.acquire("run", run)
-    store.trials.add([TrialRecord(run, n, CHAIN, {"a": {"n": n}}) for n in range(TRIALS)])
+    for n in range(TRIALS):
+        store.trials.add(TrialRecord(run, n, CHAIN, {"a": {"n": n}}))
     return run
 
 

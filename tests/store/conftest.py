@@ -11,9 +11,9 @@ from pathlib import Path
 import postgres
 import pytest
 
+from autoopt.owner import is_known_dead
 from autoopt.store import Store, open_store
 from autoopt.store.memory import MemoryStore
-from autoopt.store.owner import is_known_dead
 from autoopt.store.sql.store import SqlStore, require_sql
 
 
@@ -62,7 +62,7 @@ def sqlite_store(tmp_path: Path) -> Iterator[SqlStore]:
 @pytest.fixture
 def dead_owner() -> str:
     """The owner id of a process of this machine that was killed."""
-    code = "from autoopt.store.owner import this_process; print(this_process(), flush=True); input()"
+    code = "from autoopt.owner import this_process; print(this_process(), flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     owner = child.stdout.readline().strip()

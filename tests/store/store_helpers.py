@@ -70,6 +70,12 @@ def start_run(store: Store, content: bytes = b"source", **changes: Any) -> RunRe
     return store.runs.create(RunRecord(**{**fields, **changes}))
 
 
+def finish_all(store: Store, *records: PassRunRecord) -> None:
+    """Store the results of several pass runs."""
+    for record in records:
+        assert store.results.finish_pass_run(record)
+
+
 def trial(run: str, number: int, **changes: object) -> TrialRecord:
     """A trial to do."""
     return dataclasses.replace(TrialRecord(run, number, CHAIN, {"simplify": {"level": number}}), **changes)  # type: ignore[arg-type]
@@ -81,7 +87,7 @@ def finished_run(store: Store, content: bytes = b"source", *, end: bool = True) 
     middle, last = put(store, content + b" middle"), put(store, content + b" last")
     steps = [pass_run(run.model, middle, run=run.id), pass_run(middle, last, "float16", run=run.id)]
     judged = evaluation(last, run=run.id)
-    store.results.finish_pass_runs(steps)
+    finish_all(store, *steps)
     store.results.finish_evaluation(judged)
     trial_end = TrialRecord(
         run.id,
@@ -112,3 +118,10 @@ def age(store: SqlStore, seconds: float = 7200.0) -> None:
 def digests(store: Store) -> set[str]:
     """The artifacts that are present."""
     return {a.digest for a in store.artifacts.all() if a.present}
+
+
+def steps_of(store: Store, run: str) -> list[PassRunRecord]:
+    """The pass runs of a run's first trial, in order."""
+    keys = store.trials.get(run, 0).pass_runs
+    records = store.results.pass_runs(keys)
+    return [records[key] for key in keys]

@@ -46,7 +46,8 @@ def main(home: Path, url: str, processes: int, count: int) -> dict[str, Any]:
     store = open_store(url, home)
     start_run(store, id="swarm")
     source = put(store, b"source")
-    store.trials.add([TrialRecord("swarm", n, CHAIN, {}) for n in range(count)])
+    for n in range(count):
+        store.trials.add(TrialRecord("swarm", n, CHAIN, {}))
     store.close()
     began, children = time.monotonic(), []
     for _ in range(processes):

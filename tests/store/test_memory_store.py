@@ -1,16 +1,13 @@
-"""The store in memory beyond the contracts: its clock and its files."""
+"""The store in memory beyond the contracts: its clock and its threads."""
 
 from __future__ import annotations
 
-import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-from store_helpers import key, put, start_run, write_model
+from store_helpers import key, put, start_run
 
-from autoopt.errors import SystemFailure
 from autoopt.store import EventRecord
-from autoopt.store.files.artifacts import ArtifactLost
 from autoopt.store.memory import MemoryStore
 
 
@@ -44,26 +41,6 @@ def test_times_of_records_are_those_of_the_clock(tmp_path: Path) -> None:
     assert store.artifacts.all()[0].created == 7.0
 
 
-def test_a_lost_artifact_is_made_again_on_demand(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path / "home")
-    digest = put(store, b"model")
-    folder = store.artifacts.path(digest).parent
-    shutil.rmtree(folder)
-    with pytest.raises(ArtifactLost, match="missing"):
-        store.artifacts.path(digest)
-    store.artifacts.restorer = lambda _: write_model(tmp_path / "again", b"model")
-    assert store.artifacts.path(digest).read_bytes() == b"model"
-
-
-def test_other_bytes_do_not_replace_a_lost_artifact(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path / "home")
-    digest = put(store, b"model")
-    shutil.rmtree(store.artifacts.path(digest).parent)
-    store.artifacts.restorer = lambda _: write_model(tmp_path / "other", b"other")
-    with pytest.raises(SystemFailure, match="as expected"):
-        store.artifacts.path(digest)
-
-
 def test_a_store_can_be_used_after_closing(tmp_path: Path) -> None:
     store = MemoryStore(tmp_path)
     with store:
@@ -74,3 +51,10 @@ def test_a_store_can_be_used_after_closing(tmp_path: Path) -> None:
 def test_nothing_is_left_of_another_store_at_the_same_home(tmp_path: Path) -> None:
     put(MemoryStore(tmp_path), b"model")
     assert MemoryStore(tmp_path).artifacts.all() == ()
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    store = MemoryStore(tmp_path)
+    with ThreadPoolExecutor(8) as threads:
+        claims = list(threads.map(lambda n: store.claims.acquire("pass_run", key(n % 20), f"owner {n}"), range(200)))
+    assert sum(map(bool, claims)) == 20

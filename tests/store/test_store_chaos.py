@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -18,7 +19,8 @@ SCRIPTS = Path(__file__).parent
 
 def run_script(name: str, *arguments: object) -> dict[str, Any]:
     command = [sys.executable, str(SCRIPTS / name), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -87,7 +87,7 @@ def test_a_run_or_trial_must_exist_to_be_claimed(store: Store, kind: ClaimKind) 
 
 def test_a_released_trial_is_pending_again(store: Store) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, 0)])
+    store.trials.add(trial(run, 0))
     claimed = store.trials.claim_next(run, owner="a")
     assert claimed is not None
     assert store.claims.renew("trial", claimed.key, "a")

@@ -12,8 +12,8 @@ from sqlalchemy import text
 from store_helpers import key, start_run
 
 from autoopt.errors import AutooptError, InputError, SystemFailure
-from autoopt.store import open_store
-from autoopt.store.sql.database import Database, read_url
+from autoopt.store import EventRecord, open_store
+from autoopt.store.sql.database import open_database, read_url
 from autoopt.store.sql.store import SqlStore
 
 CANARY = "c4nary:Pa55/w@rd"
@@ -61,7 +61,7 @@ def test_a_failing_statement_does_not_show_its_values(sqlite_store: SqlStore) ->
 
 
 def test_addresses_in_messages_have_no_password() -> None:
-    database = Database(f"postgresql://user:{QUOTED}@host/db?password={QUOTED}")
+    database = open_database(f"postgresql://user:{QUOTED}@host/db?password={QUOTED}")
     assert database.safe_url == "postgresql://user:***@host/db"
 
 
@@ -133,8 +133,18 @@ def test_work_goes_on_after_the_server_dropped_every_connection(postgres_url: st
 
 
 def test_a_server_that_stays_down_is_reported_in_one_line() -> None:
-    database = Database(f"postgresql://user:{QUOTED}@127.0.0.1:1/db", patience=0.1)
+    database = open_database(f"postgresql://user:{QUOTED}@127.0.0.1:1/db", patience=0.1)
     with pytest.raises(SystemFailure, match=r"refused.*is it running\?") as error:
         database.read(lambda connection: connection.execute(text("SELECT 1")))
     assert "\n" not in str(error.value)
     assert CANARY not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a?mode=memory", "a#b", "a%20b", "a b"])
+def test_no_character_of_a_home_has_a_meaning(tmp_path: Path, name: str) -> None:
+    with open_store(None, tmp_path / name) as store:
+        store.events.add(EventRecord("note", None, "x"))
+    assert (tmp_path / name / "autoopt.db").is_file()
+    with open_store(None, tmp_path / name) as store:
+        assert len(store.events.all()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -11,7 +11,8 @@ from autoopt.store.finished import finished_trials
 
 def test_only_finished_trials_are_returned_by_number(store: Store) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, number) for number in range(3)])
+    for number in range(3):
+        store.trials.add(trial(run, number))
     for number in (2, 0):
         store.trials.finish(trial(run, number, outcome=Outcome.OK))
     assert [finished.number for finished in finished_trials(store, run)] == [0, 2]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from store_helpers import age, digests, finished_run, put, write_model
+from run_comparison import canonical
+from store_helpers import age, digests, finish_all, finished_run, pass_run, put, start_run, trial, write_model
 
-from autoopt.store.comparison import canonical
+from autoopt.model.candidate import Candidate
+from autoopt.outcome import Outcome
+from autoopt.owner import this_process
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.sql.store import SqlStore
+from autoopt.working_folder import OWNER_FILE, STORE_WORK, make_working_folder, working_folders
 
 
 def test_gc_removes_only_unneeded_artifacts(sqlite_store: SqlStore, tmp_path: Path) -> None:
@@ -22,13 +27,28 @@ def test_gc_removes_only_unneeded_artifacts(sqlite_store: SqlStore, tmp_path: Pa
     age(sqlite_store)
     dry = collect(sqlite_store)
     assert set(dry.artifacts) == {unneeded, orphan}
-    assert dry.leftovers == ("left",)
+    assert "left" in dry.leftovers
     assert digests(sqlite_store) == needed | {unneeded}
     done = collect(sqlite_store, dry_run=False)
     assert (done.artifacts, done.bytes) == (dry.artifacts, dry.bytes)
     assert digests(sqlite_store) == needed
     assert verify(sqlite_store).orphans == ()
     assert verify(sqlite_store).ok
+
+
+def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: SqlStore) -> None:
+    work = sqlite_store.home / STORE_WORK
+    ours, unknown, dead = make_working_folder(work), make_working_folder(work), make_working_folder(work)
+    (unknown / OWNER_FILE).write_text("elsewhere.12345678/boot/1/1/1")
+    (dead / OWNER_FILE).write_text(this_process().rpartition("/")[0] + "/1")
+    collect(sqlite_store)
+    assert set(working_folders(work)) == {ours, unknown, dead}, "a dry run changes nothing"
+    collect(sqlite_store, dry_run=False)
+    assert set(working_folders(work)) == {ours, unknown}
+    for path in (unknown, unknown / OWNER_FILE):
+        os.utime(path, (0, 0))
+    collect(sqlite_store, dry_run=False)
+    assert working_folders(work) == [ours]
 
 
 def test_gc_of_old_runs_keeps_shared_results(sqlite_store: SqlStore) -> None:
@@ -43,6 +63,32 @@ def test_gc_of_old_runs_keeps_shared_results(sqlite_store: SqlStore) -> None:
     assert len(done.artifacts) == 3
     assert canonical(sqlite_store, shared) == kept
     assert verify(sqlite_store).ok
+
+
+def test_gc_of_a_run_removes_its_parts(database_store: SqlStore) -> None:
+    whole = start_run(database_store)
+    parts = [start_run(database_store, parent=whole.id), start_run(database_store, parent=whole.id)]
+    assert database_store.runs.get("latest").id == whole.id
+    for run in (*parts, whole):
+        database_store.runs.finish(run.id)
+    assert collect(database_store, keep_runs=0, dry_run=False).runs == (whole.id,)
+    assert database_store.runs.all() == ()
+
+
+def test_gc_of_a_run_keeps_the_results_that_others_use(database_store: SqlStore) -> None:
+    store = database_store
+    old, new = start_run(store), start_run(store)
+    made = put(store, b"made")
+    shared, own = pass_run(old.model, made, run=old.id), pass_run(old.model, made, "other", run=old.id)
+    finish_all(store, shared, own)
+    for run, keys in ((old, (shared.key, own.key)), (new, (shared.key,))):
+        store.trials.finish(trial(run.id, 0, outcome=Outcome.OK, candidate=Candidate(made), pass_runs=keys))
+        store.runs.finish(run.id)
+    assert collect(store, keep_runs=1, dry_run=False).runs == (old.id,)
+    assert [run.id for run in store.runs.all()] == [new.id]
+    assert store.results.pass_run(shared.key) is not None
+    assert store.results.pass_run(own.key) is None
+    assert store.trials.all(old.id) == ()
 
 
 def test_gc_spares_artifacts_of_runs_under_way(sqlite_store: SqlStore) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from store_helpers import key, start_run
 
+from autoopt.owner import this_process
 from autoopt.store import Store
-from autoopt.store.leases import abandon_run, is_abandoned, is_run_abandoned, renewed_claim
-from autoopt.store.owner import this_process
+from autoopt.store.leases import abandon_run, end_run, is_abandoned, is_run_abandoned, renewed_claim, resumable_runs
 
 
 def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:
@@ -52,3 +52,24 @@ def test_an_interrupt_ends_a_run_as_cancelled_and_says_how_to_continue(store: St
     run = start_run(store)
     assert f"autoopt resume {run.id}" in abandon_run(store, run.id, KeyboardInterrupt())
     assert store.runs.get(run.id).status == "cancelled"
+
+
+def test_the_interim_result_of_a_run_survives_its_end(store: Store) -> None:
+    run = start_run(store)
+    assert store.runs.update(run.id, {"baseline": {}})
+    assert not store.runs.update(run.id, {"baseline": None}, owner="other")
+    abandon_run(store, run.id, KeyboardInterrupt())
+    assert store.runs.get(run.id).result == {"baseline": {}, "error": ""}
+    assert not store.runs.update(run.id, {"baseline": None})
+
+
+def test_interrupted_and_cancelled_runs_can_be_resumed(store: Store, dead_owner: str) -> None:
+    cancelled, living = start_run(store, identity="c"), start_run(store, identity="l", owner="elsewhere")
+    interrupted = start_run(store, identity="i", owner=dead_owner)
+    finished, twin = start_run(store, identity="f"), start_run(store, identity="f")
+    part = start_run(store, identity="p", parent=cancelled.id)
+    for run in (cancelled, twin, part):
+        end_run(store, run.id, "cancelled", "")
+    store.runs.finish(finished.id, "finished", {})
+    assert [run.id for run in resumable_runs(store)] == [interrupted.id, cancelled.id]
+    assert living.id not in [run.id for run in resumable_runs(store)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from store_helpers import ENVIRONMENT, pass_run, put, start_run, trial
+from store_helpers import ENVIRONMENT, finish_all, pass_run, put, start_run
 
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
@@ -18,7 +18,7 @@ def test_lineage_has_the_steps_from_the_source_in_order(store: Store) -> None:
     first = pass_run(run.model, middle)
     second = pass_run(middle, last, "float16")
     third = pass_run(last, last, "session_tuning", output=tuned)
-    store.results.finish_pass_runs([third, second, first])
+    finish_all(store, third, second, first)
     found = store.lineage.trace(tuned).to_json()
     assert (found["artifact"], found["source"]) == (last, run.model)
     assert [s["pass"] for s in found["steps"]] == ["simplify", "float16", "session_tuning"]
@@ -42,7 +42,7 @@ def test_lineage_takes_the_shortest_way_through_circles(store: Store) -> None:
     one, two = put(store, b"one"), put(store, b"two")
     there, back = pass_run(run.model, one), pass_run(one, run.model, "undo")
     on, direct = pass_run(one, two, "on"), pass_run(run.model, two, "direct")
-    store.results.finish_pass_runs([there, back, on])
+    finish_all(store, there, back, on)
     assert [s.pass_name for s in store.lineage.trace(two).steps] == ["simplify", "on"]
     store.results.finish_pass_run(direct)
     assert [s.pass_name for s in store.lineage.trace(two).steps] == ["direct"]
@@ -57,30 +57,12 @@ def test_lineage_includes_the_conversion_and_analyses_of_the_source(store: Store
     counted = pass_run(
         run.model, run.model, "operator_counts", outcome=Outcome.UNCHANGED, reports={"counts": {"Conv": 1}}
     )
-    store.results.finish_pass_runs([converted, counted, pass_run(run.model, made, attempts=attempts)])
+    finish_all(store, converted, counted, pass_run(run.model, made, attempts=attempts))
     found = store.lineage.trace(made).to_json()
     assert (found["source"], found["converted"]["input"]) == (run.model, program)
     assert found["steps"][0]["attempts"] == list(attempts)
     assert [(a["pass"], a["reports"]) for a in found["analyses"]] == [("operator_counts", {"counts": {"Conv": 1}})]
     assert store.lineage.trace(run.model).converted is not None
-
-
-def test_lineage_of_a_trial_has_every_step(store: Store) -> None:
-    run = start_run(store)
-    made = put(store, b"made")
-    same = pass_run(run.model, run.model, "name_fix", outcome=Outcome.UNCHANGED)
-    changed, failed = pass_run(run.model, made), pass_run(made, None, "float16", message="no")
-    store.results.finish_pass_runs([same, changed, failed])
-    keys = (same.key, changed.key, failed.key)
-    store.trials.finish(trial(run.id, 7, outcome=Outcome.FAILED, pass_runs=keys))
-    steps = store.lineage.trace_trial(run.id, 7).steps
-    assert [(s.pass_name, str(s.outcome)) for s in steps] == [
-        ("name_fix", "unchanged"),
-        ("simplify", "ok"),
-        ("float16", "failed"),
-    ]
-    with pytest.raises(InputError, match="no trial 8"):
-        store.lineage.trace_trial(run.id, 8)
 
 
 def test_an_unknown_artifact_has_no_lineage(store: Store) -> None:

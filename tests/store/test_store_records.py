@@ -9,10 +9,11 @@ import pytest
 
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.store import EventRecord, Lineage, LineageStep, RunRecord, TrialRecord
+from autoopt.owner import this_process
+from autoopt.store import EventRecord, Lineage, PassRunRecord, RunRecord, TrialRecord
 from autoopt.store.records import new_id
 
-STEP = LineageStep(
+STEP = PassRunRecord(
     pass_name="simplify",
     params={"level": 2},
     input=Candidate("a" * 64),
@@ -83,3 +84,11 @@ def test_the_result_of_a_trial_has_the_reasons_of_its_details() -> None:
 
 def test_an_event_needs_only_a_kind() -> None:
     assert EventRecord("note") == EventRecord("note", None, "", {}, 0.0)
+
+
+def test_a_running_run_whose_process_has_ended_is_shown_as_interrupted() -> None:
+    run = RunRecord("r", "net", "identity", "m", owner=this_process())
+    assert run.shown_status == "running"
+    dead = dataclasses.replace(run, owner=this_process().rpartition("/")[0] + "/1")
+    assert dead.shown_status == "interrupted"
+    assert dataclasses.replace(dead, status="finished").shown_status == "finished"

@@ -8,10 +8,11 @@ from typing import TypeVar
 
 import pytest
 from sqlalchemy import Connection
-from store_helpers import age, evaluation, finished_run, pass_run, put, start_run
+from store_helpers import age, evaluation, finish_all, finished_run, pass_run, put, start_run, steps_of
 
 from autoopt.store import SweepRecord
 from autoopt.store.maintenance.references import GRACE, chosen, idle, referenced, reproducible, shared_copies, sources
+from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore
 
 Result = TypeVar("Result")
@@ -27,10 +28,9 @@ def idle_artifacts(store: SqlStore, *digests: str, shared: dict[str, float] | No
 
 def test_everything_that_rows_point_to_is_referenced(sqlite_store: SqlStore) -> None:
     run = finished_run(sqlite_store)
-    lineage = sqlite_store.lineage.trace_trial(run, 0)
     unused = put(sqlite_store, b"unused")
-    steps = {step.output.artifact for step in lineage.steps}
-    assert read(sqlite_store, referenced) == {lineage.source} | steps
+    outputs = {step.output.artifact for step in steps_of(sqlite_store, run) if step.output}
+    assert read(sqlite_store, referenced) == {sqlite_store.runs.get(run).model} | outputs
     sqlite_store.results.finish_evaluation(evaluation(unused))
     assert unused in read(sqlite_store, referenced)
 
@@ -48,7 +48,7 @@ def test_source_models_cannot_be_made_again(sqlite_store: SqlStore) -> None:
     run = start_run(sqlite_store)
     made, after, stray = put(sqlite_store, b"made"), put(sqlite_store, b"after"), put(sqlite_store, b"stray")
     back = pass_run(after, run.model, "undo")
-    sqlite_store.results.finish_pass_runs([pass_run(run.model, made), pass_run(made, after), back])
+    finish_all(sqlite_store, pass_run(run.model, made), pass_run(made, after), back)
     assert read(sqlite_store, sources) == {run.model}
     assert read(sqlite_store, reproducible) == {made, after}
     assert stray not in read(sqlite_store, reproducible)
@@ -70,7 +70,7 @@ def test_an_artifact_is_idle_after_the_grace(sqlite_store: SqlStore) -> None:
     assert idle_artifacts(sqlite_store, digest) == {digest}
 
 
-def test_a_wish_of_another_machine_counts_as_use(sqlite_store: SqlStore) -> None:
+def test_a_request_of_another_machine_counts_as_use(sqlite_store: SqlStore) -> None:
     digest = put(sqlite_store, b"model")
     age(sqlite_store, GRACE + 10.0)
     now = sqlite_store.clock()
@@ -91,7 +91,7 @@ def test_a_run_under_way_extends_the_grace(sqlite_store: SqlStore) -> None:
 def test_without_a_shared_place_there_are_no_copies(sqlite_store: SqlStore, tmp_path: Path) -> None:
     assert shared_copies(sqlite_store) == {}
     url = f"sqlite:///{tmp_path}/other.db"
-    store = SqlStore(url, tmp_path / "other", artifacts_url=f"file://{tmp_path}/shared")
+    store = SqlStore(open_database(url), tmp_path / "other", artifacts_url=f"file://{tmp_path}/shared")
     digest = put(store, b"model")
     assert shared_copies(store)[digest] == pytest.approx(store.clock(), abs=60.0)
     store.close()

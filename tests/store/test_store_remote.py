@@ -9,18 +9,19 @@ from pathlib import Path
 
 import pytest
 from object_store import bucket
-from store_helpers import pass_run, put, start_run
+from store_helpers import finish_all, pass_run, put, start_run
 
 from autoopt.errors import InputError
 from autoopt.store.files.artifacts import ArtifactLost
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.quota import evict
 from autoopt.store.maintenance.verify import verify
+from autoopt.store.sql.database import open_database
 from autoopt.store.sql.store import SqlStore
 
 
 def machine(tmp_path: Path, name: str, url: str) -> SqlStore:
-    return SqlStore(f"sqlite:///{tmp_path}/shared.db", tmp_path / name, artifacts_url=url)
+    return SqlStore(open_database(f"sqlite:///{tmp_path}/shared.db"), tmp_path / name, artifacts_url=url)
 
 
 def model(tmp_path: Path, content: bytes = b"graph") -> Path:
@@ -101,7 +102,7 @@ def test_gc_and_eviction_clean_shared_copies(
         run = start_run(one)
         made = put(one, b"made")
         last = put(one, b"last")
-        one.results.finish_pass_runs([pass_run(run.model, made), pass_run(made, last)])
+        finish_all(one, pass_run(run.model, made), pass_run(made, last))
         one.runs.finish(run.id, "finished", {"best": {"artifact": last}})
         unneeded = put(one, b"of no use")
         assert collect(two, dry_run=False).artifacts == (), "machine one has only just made it"

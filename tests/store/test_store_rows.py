@@ -9,8 +9,9 @@ from sqlalchemy import select
 from store_helpers import put
 
 from autoopt.errors import InputError
+from autoopt.store import SweepRecord
 from autoopt.store.sql import tables
-from autoopt.store.sql.rows import BATCH, Lookup, batches, fetch_all, insert_if_absent, is_among
+from autoopt.store.sql.rows import BATCH, Lookup, batches, fetch_all, insert_if_absent, is_among, to_row
 from autoopt.store.sql.store import SqlStore
 
 DIGESTS = Lookup(tables.artifact, "digest", "artifact", newest_by="created")
@@ -54,3 +55,25 @@ def test_wildcards_of_sql_match_nothing(database_store: SqlStore, name: str) -> 
     put(database_store, b"model")
     with pytest.raises(InputError, match="no artifact"):
         DIGESTS.find(database_store.database, name)
+
+
+def test_an_ambiguous_name_is_refused_with_longer_beginnings(database_store: SqlStore) -> None:
+    for digest in ("abc1" * 16, "abd2" * 16):
+        row = {"digest": digest, "bytes": 0, "files": "{}", "present": 1, "created": 1.0}
+        database_store.database.write(lambda c, row=row: insert_if_absent(c, tables.artifact, row))  # type: ignore[misc]
+    with pytest.raises(InputError, match=r"artifact 'ab' is ambiguous; give more of it: abc1ab, abd2ab$"):
+        DIGESTS.find(database_store.database, "ab")
+
+
+def test_a_record_is_written_and_read_by_the_names_of_its_fields() -> None:
+    record = SweepRecord("s", "two\nlines", {"x": (1, 2)}, "finished", None, 1.5)
+    row = to_row(tables.sweep, record)
+    assert row == {
+        "id": "s",
+        "name": "two lines",
+        "settings": '{"x":[1,2]}',
+        "status": "finished",
+        "result": None,
+        "created": 1.5,
+        "finished": None,
+    }

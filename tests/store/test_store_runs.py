@@ -90,4 +90,3 @@ def test_plans_and_settings_come_back_as_json(store: Store) -> None:
 def test_a_run_that_does_not_exist_cannot_end_and_has_no_chains(store: Store) -> None:
     assert not store.runs.finish("nowhere")
     assert store.runs.chains("nowhere") == ()
-    store.runs.delete("nowhere")

@@ -16,12 +16,13 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
+from store_helpers import steps_of
 
 from autoopt.errors import InputError
 from autoopt.store import open_store
 from autoopt.store.maintenance.transfer import import_run
 from autoopt.store.maintenance.verify import verify
-from autoopt.store.sql.database import Database
+from autoopt.store.sql.database import open_database
 from autoopt.store.sql.schema import MIGRATIONS, prepare, upgrade
 from autoopt.store.sql.tables import HEAD, metadata
 
@@ -52,7 +53,7 @@ def test_the_newest_revision_is_the_one_the_code_has() -> None:
 
 
 def test_migrations_from_nothing_make_the_tables_of_a_new_database(url: str, tmp_path: Path) -> None:
-    database = Database(url)
+    database = open_database(url)
     prepare(database)
     made = database.read(shape)
     database.write(lambda c: [t.drop(c) for t in reversed(metadata.sorted_tables)])
@@ -78,7 +79,7 @@ def test_a_database_of_every_released_schema_opens(tmp_path: Path) -> None:
         with open_store(f"sqlite:///{file}", tmp_path) as store:
             run = store.runs.get("latest")
             assert run.status == "finished"
-            assert len(store.lineage.trace_trial(run.id, 0).steps) == 2
+            assert len(steps_of(store, run.id)) == 2
             assert store.results.evaluation(store.trials.all(run.id)[0].evaluations[0]) is not None
             assert len(store.runs.all(parent=run.id)) == (0 if dump.stem == "0001" else 1)
 
@@ -91,7 +92,7 @@ def test_an_export_of_every_released_schema_can_be_imported(tmp_path: Path) -> N
             run = import_run(store, file)
             assert import_run(store, file) == run
             assert store.runs.get("latest").status == "finished"
-            assert len(store.lineage.trace_trial(run, 0).steps) == 2
+            assert len(steps_of(store, run)) == 2
             assert store.trials.all(run)[0].owner is None
             assert store.runs.get(run).parent is None
             assert verify(store).ok
@@ -101,7 +102,7 @@ def test_an_export_of_every_released_schema_can_be_imported(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"schema":"0001"', '"schema":"9999"', "schema '9999'; this autoopt reads 1, up to .*upgrade autoopt"),
+        ('"schema":"0001"', '"schema":"9999"', "schema '9999'; this autoopt reads 2, up to .*upgrade autoopt"),
         ('"status":', '"statue":', "not of the schema|wrong field|Unconsumed"),
         ('"trial":', '"trail":', "trail"),
         ('"settings":"', '"settings":"{', "not a run exported"),
@@ -127,7 +128,7 @@ def test_a_newer_or_broken_export_is_refused_in_one_line(tmp_path: Path, old: st
 
 @pytest.mark.parametrize("found", ["0004", "ffff"])
 def test_a_newer_database_is_refused_in_one_line(url: str, tmp_path: Path, found: str) -> None:
-    database = Database(url)
+    database = open_database(url)
     prepare(database)
     database.write(lambda c: c.execute(text(f"UPDATE alembic_version SET version_num = '{found}'")))
     database.close()
@@ -137,7 +138,7 @@ def test_a_newer_database_is_refused_in_one_line(url: str, tmp_path: Path, found
 
 
 def test_somebody_elses_tables_are_left_alone(url: str, tmp_path: Path) -> None:
-    database = Database(url)
+    database = open_database(url)
     database.write(lambda c: c.execute(text("CREATE TABLE artifact (id INTEGER)")))
     with pytest.raises(InputError, match="table 'artifact' that autoopt did not make"):
         open_store(url, tmp_path)

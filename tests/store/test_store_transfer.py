@@ -6,14 +6,15 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from run_comparison import canonical
 from store_helpers import finished_run, key, start_run
 
 from autoopt.errors import InputError
 from autoopt.store import ChainRecord, open_store
-from autoopt.store.comparison import canonical
-from autoopt.store.maintenance.transfer import export_run, import_run
+from autoopt.store.maintenance.transfer import export_run, import_run, with_digest
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.sql.store import SqlStore
 
@@ -26,7 +27,7 @@ def repack(source: Path, target: Path, rows: dict[str, object] | None = None, **
             assert stream is not None
             content = stream.read()
             if member.name == "rows.json" and rows is not None:
-                content = json.dumps({**json.loads(content), **rows}).encode()
+                content = json.dumps(with_digest({**json.loads(content), **rows})).encode()
             member.size = len(content)
             new.addfile(member, io.BytesIO(content))
         for member in extra.values():
@@ -45,10 +46,10 @@ def test_an_imported_run_equals_the_exported_one(database_store: SqlStore, tmp_p
     run = finished_run(database_store)
     export_run(database_store, run[:6], tmp_path / "run.tar")
     with open_store(None, tmp_path / "elsewhere") as other:
-        assert import_run(other, tmp_path / "run.tar") == run
-        assert import_run(other, tmp_path / "run.tar") == run, "again changes nothing"
+        assert import_run(other, tmp_path / "run.tar", reuse=True) == run
+        assert import_run(other, tmp_path / "run.tar", reuse=True) == run, "again changes nothing"
         assert canonical(other, run) == canonical(database_store, run)
-        assert (len(other.artifacts.all()), len(other.runs.all()), len(other.events.all())) == (3, 1, 1)
+        assert (len(other.artifacts.all()), len(other.runs.all()), len(other.events.all())) == (3, 1, 0)
         candidate = other.trials.all(run)[0].candidate
         assert other.lineage.trace(candidate or "").source == database_store.runs.get(run).model
         assert other.runs.get(run).created == database_store.runs.get(run).created
@@ -114,7 +115,7 @@ def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, 
 @pytest.mark.parametrize(
     "rows",
     [
-        {"format": 2},
+        {"format": 3},
         {"schema": "ffff"},
         {"tables": {}},
         {"tables": {"artifact": [], "sqlite_master": []}},
@@ -123,6 +124,10 @@ def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, 
         {"tables": {"artifact": [], "run": [{"settings": "{not json"}]}},
         {"tables": {"artifact": [], "run": 5}},
         {"run": "not in it"},
+        {"tables": {"artifact": [], "run": [{"settings": "7"}]}},
+        {"tables": {"artifact": [], "run": [{"result": "7"}]}},
+        {"tables": {"artifact": [], "environment": [{"digest": "0" * 64, "content": "{}"}]}},
+        {"tables": {"artifact": [], "plan": [{"digest": "0" * 64, "content": "{}"}]}},
     ],
     ids=str,
 )
@@ -131,6 +136,97 @@ def test_wrong_rows_are_refused(sqlite_store: SqlStore, tmp_path: Path, rows: di
     repack(tmp_path / "run.tar", tmp_path / "bad.tar", rows)
     with open_store(None, tmp_path / "elsewhere") as other, pytest.raises(InputError):
         import_run(other, tmp_path / "bad.tar")
+
+
+def rows_of(archive: Path) -> dict[str, Any]:
+    with tarfile.open(archive) as opened:
+        stream = opened.extractfile("rows.json")
+        assert stream is not None
+        rows: dict[str, Any] = json.load(stream)
+    return rows
+
+
+def test_an_edit_is_noticed(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
+    text = (tmp_path / "run.tar").read_bytes()
+    assert text.count(b"simplify")
+    (tmp_path / "run.tar").write_bytes(text.replace(b"simplify", b"simplefy"))
+    with open_store(None, tmp_path / "elsewhere") as other:
+        with pytest.raises(InputError, match=r"run\.tar: was edited after autoopt wrote it; export the run again"):
+            import_run(other, tmp_path / "run.tar")
+        assert other.runs.all() == ()
+
+
+def test_an_imported_run_is_marked_and_holds_nothing_that_continues_it(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    run = finished_run(sqlite_store, end=False)
+    export_run(sqlite_store, run, tmp_path / "run.tar")
+    rows = rows_of(tmp_path / "run.tar")
+    environment = {"user_script": "evil.py", "calibration": {"path": "c.npz", "user_script": "evil.py"}}
+    evil = {"request": {"dag": {"user_script": "evil.py"}}, "replay_environment": environment, "model": "net"}
+    rows["tables"]["run"][0]["settings"] = json.dumps(evil)
+    rows["tables"]["run"][0]["sweep"] = None
+    rows["tables"]["event"].append(
+        {"id": "e", "time": 0.0, "kind": "death", "run": None, "subject": "x", "content": "{}"}
+    )
+    repack(tmp_path / "run.tar", tmp_path / "evil.tar", rows)
+    with open_store(None, tmp_path / "elsewhere") as other:
+        import_run(other, tmp_path / "evil.tar")
+        record = other.runs.get(run)
+        assert (record.imported, record.teaches) == ("evil.tar", False)
+        assert "evil.py" not in json.dumps(dict(record.settings))
+        assert (record.status, record.settings["model"]) == ("failed", "net")
+        assert "it was running when it was exported" in str(record.result)
+        assert other.events.all() == ()
+
+
+def test_imported_results_answer_no_other_run_unless_asked_for(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    run = finished_run(sqlite_store)
+    export_run(sqlite_store, run, tmp_path / "run.tar")
+    identity = sqlite_store.runs.get(run).identity
+    (trial,) = sqlite_store.trials.all(run)
+    for reuse in (False, True):
+        with open_store(None, tmp_path / f"reuse {reuse}") as other:
+            import_run(other, tmp_path / "run.tar", reuse=reuse)
+            assert (other.runs.latest_finished(identity) is not None) is reuse
+            assert (set(other.results.pass_runs(trial.pass_runs)) == set(trial.pass_runs)) is reuse
+            assert (other.results.evaluation(trial.evaluations[0]) is not None) is reuse
+            (imported,) = other.trials.all(run)
+            assert len(other.results.pass_runs(imported.pass_runs)) == 2
+            evaluation = other.results.evaluation(imported.evaluations[0])
+            assert evaluation is not None
+            assert evaluation.metrics == trial.metrics
+            assert imported.candidate is not None
+            assert len(other.lineage.trace(imported.candidate).steps) == 2
+            assert other.runs.get(run).teaches is reuse
+
+
+def test_a_run_made_here_stays_as_it_is(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    run = finished_run(sqlite_store)
+    export_run(sqlite_store, run, tmp_path / "run.tar")
+    before = canonical(sqlite_store, run)
+    artifact = sqlite_store.artifacts.path(sqlite_store.runs.get(run).model)
+    assert import_run(sqlite_store, tmp_path / "run.tar") == run
+    assert not sqlite_store.runs.get(run).imported
+    assert canonical(sqlite_store, run) == before
+    assert artifact.is_file()
+
+
+def test_a_sparse_file_is_refused_before_a_byte_is_written(sqlite_store: SqlStore, tmp_path: Path) -> None:
+    export_run(sqlite_store, finished_run(sqlite_store), tmp_path / "run.tar")
+    terabyte = 1 << 40
+    huge = member(f"artifacts/{'0' * 64}/model.onnx")
+    huge.size = 0
+    huge.pax_headers = {
+        "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.size": str(terabyte),
+        "GNU.sparse.numblocks": "0", "GNU.sparse.map": f"{terabyte},0",
+    }  # fmt: skip
+    repack(tmp_path / "run.tar", tmp_path / "sparse.tar", extra=huge)
+    with tarfile.open(tmp_path / "sparse.tar") as archive:
+        assert archive.getmembers()[-1].size == terabyte
+    with open_store(None, tmp_path / "elsewhere") as other:
+        with pytest.raises(InputError, match="has an entry that is larger than the file"):
+            import_run(other, tmp_path / "sparse.tar")
+        assert other.artifacts.all() == ()
 
 
 def test_a_file_that_is_not_an_archive_is_refused(sqlite_store: SqlStore, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from autoopt.store import Store
 
 def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, n, chain=key("other") if n == 1 else CHAIN) for n in (2, 1, 0)])
+    for n in (2, 1, 0):
+        store.trials.add(trial(run, n, chain=key("other") if n == 1 else CHAIN))
     claimed = [store.trials.claim_next(run, CHAIN, owner) for owner in ("a", "b", "c")]
     assert [t.number for t in claimed if t] == [0, 2]
     assert claimed[2] is None
@@ -30,7 +31,7 @@ def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
 
 def test_only_the_owner_of_a_trial_finishes_it(store: Store) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, 0)])
+    store.trials.add(trial(run, 0))
     assert store.trials.claim_next(run, CHAIN, "a")
     made = put(store, b"made")
     end = trial(run, 0, outcome=Outcome.OK, candidate=Candidate(made, {"threads": 2}), violation=-math.inf)
@@ -44,7 +45,8 @@ def test_only_the_owner_of_a_trial_finishes_it(store: Store) -> None:
 
 def test_trials_of_dead_and_overdue_owners_are_claimed_again(store: Store, dead_owner: str) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, n) for n in range(3)])
+    for n in range(3):
+        store.trials.add(trial(run, n))
     assert store.trials.claim_next(run, CHAIN, dead_owner, seconds=3600.0)
     assert store.trials.claim_next(run, CHAIN, "overdue", seconds=-1.0)
     again = [store.trials.claim_next(run, CHAIN, "me") for _ in range(4)]
@@ -53,11 +55,13 @@ def test_trials_of_dead_and_overdue_owners_are_claimed_again(store: Store, dead_
 
 def test_adding_trials_again_replaces_only_trials_that_nobody_works_on(store: Store, dead_owner: str) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, n) for n in range(4)])
+    for n in range(4):
+        store.trials.add(trial(run, n))
     store.trials.finish(trial(run, 0, outcome=Outcome.FAILED))
     assert store.trials.claim_next(run, CHAIN, "alive")
     assert store.trials.claim_next(run, CHAIN, dead_owner)
-    store.trials.add([trial(run, n, point={"simplify": {"level": 9}}) for n in range(5)])
+    for n in range(5):
+        store.trials.add(trial(run, n, point={"simplify": {"level": 9}}))
     found = store.trials.all(run)
     assert [t.status for t in found] == ["done", "running", "pending", "pending", "pending"]
     assert [t.point["simplify"]["level"] for t in found] == [0, 1, 9, 9, 9]
@@ -65,7 +69,7 @@ def test_adding_trials_again_replaces_only_trials_that_nobody_works_on(store: St
 
 def test_a_trial_is_found_by_its_number(store: Store) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, 3)])
+    store.trials.add(trial(run, 3))
     assert store.trials.get(run, 3).point == {"simplify": {"level": 3}}
     with pytest.raises(InputError, match="has no trial 4"):
         store.trials.get(run, 4)
@@ -73,13 +77,15 @@ def test_a_trial_is_found_by_its_number(store: Store) -> None:
 
 def test_a_trial_that_was_never_added_can_be_finished(store: Store) -> None:
     run = start_run(store).id
-    assert store.trials.finish_all([trial(run, n, outcome=Outcome.OK) for n in (1, 0)]) == [True, True]
+    assert store.trials.finish(trial(run, 1, outcome=Outcome.OK))
+    assert store.trials.finish(trial(run, 0, outcome=Outcome.OK))
     assert [t.number for t in store.trials.all(run)] == [0, 1]
 
 
 def test_a_trial_added_as_running_has_a_lease(store: Store) -> None:
     run = start_run(store).id
-    store.trials.add([trial(run, 0, status="running", owner="a"), trial(run, 1)])
+    store.trials.add(trial(run, 0, status="running", owner="a"))
+    store.trials.add(trial(run, 1))
     added = store.trials.get(run, 0)
     assert added.lease is not None
     assert added.lease > store.clock()
@@ -90,7 +96,7 @@ def test_a_trial_added_as_running_has_a_lease(store: Store) -> None:
 
 def test_trials_of_other_runs_and_chains_are_not_claimed(store: Store) -> None:
     one, two = start_run(store).id, start_run(store).id
-    store.trials.add([trial(one, 0)])
+    store.trials.add(trial(one, 0))
     assert store.trials.claim_next(two) is None
     assert store.trials.claim_next(one, key("other chain")) is None
     assert store.trials.all(two) == ()
@@ -98,7 +104,7 @@ def test_trials_of_other_runs_and_chains_are_not_claimed(store: Store) -> None:
 
 def test_a_trial_belongs_to_a_stored_run(store: Store) -> None:
     with pytest.raises((IntegrityError, LookupError)):
-        store.trials.add([trial("nowhere", 0)])
+        store.trials.add(trial("nowhere", 0))
 
 
 def test_an_unusual_violation_comes_back(store: Store) -> None:

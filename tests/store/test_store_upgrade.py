@@ -1,7 +1,7 @@
 """A store and an export that schema 0002 left after real runs, under today's code.
 
 `kept_search` holds what `autoopt run dag.yaml` wrote: its inputs, the database as SQL, and the finished run exported
-with its artifacts. A second run was killed between two trials. In the SQL, the folder is called `/kept/search`.
+with its artifacts. A second run was killed between two trials. SQL and recipe call the folder `/kept/search`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ Call = Callable[..., str]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the inputs of the runs and the store in `.autoopt`, as the user would find it."""
-    for name in ("dag.yaml", "model.onnx", "evaluation.npz", "recipe.json"):
+    for name in ("dag.yaml", "model.onnx", "evaluation.npz"):
         shutil.copy(KEPT / name, tmp_path / name)
+    (tmp_path / "recipe.json").write_text((KEPT / "recipe.json").read_text().replace("/kept/search", str(tmp_path)))
     home = tmp_path / ".autoopt"
     with tarfile.open(KEPT / "run.tar") as archive:
         for member in archive.getmembers()[1:]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from store_helpers import finished_run, put, write_model
+from store_helpers import finished_run, put, steps_of, write_model
 
 from autoopt.errors import InputError
 from autoopt.store.maintenance.verify import verify
@@ -14,25 +14,25 @@ from autoopt.store.sql.store import SqlStore
 
 def test_repair_restores_all_but_sources_and_gives_the_reason(sqlite_store: SqlStore, tmp_path: Path) -> None:
     run = finished_run(sqlite_store)
-    lineage = sqlite_store.lineage.trace_trial(run, 0)
-    middle, last = lineage.steps[1].input.artifact, lineage.candidate.artifact
-    for digest in (lineage.source, middle):
+    source, middle = (step.input.artifact for step in steps_of(sqlite_store, run))
+    last = put(sqlite_store, b"source last")
+    for digest in (source, middle):
         shutil.rmtree(sqlite_store.files.folder(digest))
     path = sqlite_store.artifacts.path(last)
     path.unlink()
     path.write_bytes(b"something else")
     found = verify(sqlite_store)
     kinds = {p.digest: p.kind for p in found.problems}
-    assert kinds == {lineage.source: "missing", middle: "missing", last: "damaged"}
+    assert kinds == {source: "missing", middle: "missing", last: "damaged"}
     assert not found.ok
 
     def replay(digest: str) -> Path:
-        if digest == lineage.source:
+        if digest == source:
             raise InputError("a source model has to be given again")
         return write_model(tmp_path / "again", b"source " + (b"middle" if digest == middle else b"last"))
 
     repaired = verify(sqlite_store, replay)
-    assert {p.digest: p.repaired for p in repaired.problems} == {lineage.source: False, middle: True, last: True}
+    assert {p.digest: p.repaired for p in repaired.problems} == {source: False, middle: True, last: True}
     assert repaired.problems[0].reason == "a source model has to be given again"
     put(sqlite_store, b"source")
     assert verify(sqlite_store).ok

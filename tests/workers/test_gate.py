@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
 from autoopt.workers import Gate, gate
 from autoopt.workers.gate import machine_folder
+from autoopt.workers.lock_holders import is_suspended
 
 PERSON = """
 import os, sys
@@ -24,10 +26,11 @@ from pathlib import Path
 from autoopt.workers.gate import Gate
 name, kind, folder, events = sys.argv[1:]
 events = os.open(events, os.O_WRONLY | os.O_APPEND)
-with getattr(Gate(Path(folder)), kind)():
+with getattr(Gate(Path(folder)), kind)() as passage:
     os.write(events, f"{name} in\\n".encode())
     sys.stdin.readline()
-    os.write(events, f"{name} out\\n".encode())
+    how = " passed over" if passage.passed_over else ""
+    os.write(events, f"{name} out{how}\\n".encode())
 """
 
 
@@ -208,6 +211,7 @@ def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch
 
     looked = Looked()
     monkeypatch.setattr(Gate, "entered", looked)
+    monkeypatch.setattr(gate, "machine_folder", lambda: stage.folder)
     stage.enter("other", "working")
     stage.until_in("other")
     run = threading.Thread(target=wait)
@@ -216,9 +220,10 @@ def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch
         assert looked.often.wait(30)
         assert told == [], "a thread of its own is inside"
     stage.until(lambda: bool(told))
+    inside = f" (process {stage.people['other'].pid})"
     stage.leave("other")
     run.join()
-    assert told == ["another autoopt run is working on this machine; the two take turns"]
+    assert told == [f"another autoopt run is working on this machine{inside}; the two take turns"]
 
 
 def test_error_inside_lets_go(tmp_path: Path) -> None:
@@ -289,3 +294,40 @@ def test_one_path_per_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     settings.cache_clear()
     assert machine_folder() == tmp_path
     settings.cache_clear()
+
+
+def suspend(stage: Stage, name: str) -> None:
+    """As Ctrl-Z does."""
+    process = stage.people[name]
+    process.send_signal(signal.SIGSTOP)
+    stage.until(lambda: is_suspended(process.pid))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "SUSPENDED_SECONDS", 0.0)
+    monkeypatch.setattr(gate, "CHECK_SECONDS", 0.01)
+
+
+@pytest.mark.parametrize("kind", ["working", "measuring"])
+def test_a_suspended_holder_is_passed_over_and_finds_out(stage: Stage, kind: str, impatient: None) -> None:
+    stage.enter("holder", kind)
+    stage.until_in("holder")
+    suspend(stage, "holder")
+    with Gate(stage.folder).measuring(time.monotonic() + 60) as passage:
+        assert not passage.passed_over
+        stage.people["holder"].send_signal(signal.SIGCONT)
+        stage.leave("holder")
+    assert stage.events() == ["holder in", "holder out passed over"]
+
+
+def test_a_suspended_holder_beside_a_living_one_is_not_passed_over(stage: Stage, impatient: None) -> None:
+    for name in ("suspended", "living"):
+        stage.enter(name, "working")
+        stage.until_in(name)
+    suspend(stage, "suspended")
+    with pytest.raises(TimeUp), Gate(stage.folder).measuring(time.monotonic() + 0.2):
+        raise AssertionError("came in")
+    stage.leave("living")
+    with Gate(stage.folder).measuring(time.monotonic() + 60):
+        pass

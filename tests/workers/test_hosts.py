@@ -24,6 +24,7 @@ from autoopt.workers.process import Cancelled
 
 FOREVER = "multiprocessing.connection:wait"
 """Waits for the first of no connections."""
+INTERPRETERS = ("local", "python_env", "isolated_ort")
 SITE = Path(np.__file__).parent.parent
 
 
@@ -48,7 +49,7 @@ def behind_a_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Function
 
 @pytest.fixture(
     scope="module",
-    params=["local", "python_env", "isolated_ort", pytest.param("work_pool", marks=pytest.mark.service)],
+    params=[*INTERPRETERS, pytest.param("work_pool", marks=pytest.mark.service)],
 )
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionHost]:
     """In a folder from which autoopt cannot be imported."""
@@ -96,11 +97,20 @@ def request_for(payload: dict[str, object], metric: str) -> MeasureRequest:
 METERS_BY_NAME = {meter.name: meter for meter in METERS}
 
 
-@pytest.mark.parametrize(
-    ("meter", "metric"),
-    [("size", "size"), ("task", "accuracy"), ("fidelity", "cosine"), ("memory", "peak_memory")],
-)
+@pytest.mark.parametrize(("meter", "metric"), [("task", "accuracy"), ("memory", "peak_memory")])
 def test_evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
+    evaluate_model(host, payload, meter, metric)
+
+
+@pytest.mark.parametrize("host", INTERPRETERS, indirect=True)
+@pytest.mark.parametrize(("meter", "metric"), [("size", "size"), ("fidelity", "cosine")])
+def test_evaluate_model_in_every_interpreter(
+    host: FunctionHost, payload: dict[str, object], meter: str, metric: str
+) -> None:
+    evaluate_model(host, payload, meter, metric)
+
+
+def evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
     answer = host.evaluate_model(METERS_BY_NAME[meter], request_for(payload, metric), CallLimits(60.0))
     assert answer.reply, answer.result.message
     value = answer.reply.metrics[metric].value

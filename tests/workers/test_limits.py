@@ -36,3 +36,21 @@ def test_resident_grows_with_what_is_touched() -> None:
 def test_machine_memory_is_that_of_this_machine() -> None:
     assert 64 * MIB < limits.machine_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert limits.oom_kills() >= 0
+
+
+@pytest.mark.parametrize(
+    ("idle", "own", "disturbed"),
+    [(5.0, 10.0, True), (5.0, 90.0, False), (50.0, 10.0, False)],
+    ids=["full because of others", "full because of the call", "a core was free"],
+)
+def test_a_call_is_disturbed_on_a_machine_that_others_fill(idle: float, own: float, disturbed: bool) -> None:
+    before = limits.MachineLoad(10.0, 100.0, 1.0)
+    after = limits.MachineLoad(10.0 + idle, 200.0, 1.0 + own)
+    assert after.disturbed_since(before) is disturbed
+    assert not before.disturbed_since(before), "a machine that reports nothing"
+
+
+def test_the_load_of_this_machine_is_read() -> None:
+    load = limits.MachineLoad.now(os.getpid())
+    assert 0 < load.process < load.total
+    assert 0 <= load.idle <= load.total

@@ -130,3 +130,13 @@ def test_the_error_of_a_worker_arrives_as_fields(pool: WorkerPool) -> None:
     assert error is not None
     assert (error.type, error.what, error.where) == ("InputError", "too big", "model.onnx")
     assert error.remedy == "make it smaller"
+
+
+@pytest.mark.parametrize("end", ["dies", "hangs"])
+def test_the_temporary_files_of_a_killed_call_are_removed(jobs: dict[str, str], tmp_path: Path, end: str) -> None:
+    with WorkerPool(size=1, env=jobs) as pool:
+        place = tmp_path / "place"
+        pool.call("jobs:echo", {})
+        outcome = pool.call("jobs:litter", {"place": str(place), "end": end}, timeout=1.0).outcome
+        assert outcome is (Outcome.CRASHED if end == "dies" else Outcome.TIMEOUT)
+        assert not Path(place.read_text()).exists()

@@ -10,6 +10,7 @@ import pytest
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
 from autoopt.outcome import Outcome
 from autoopt.workers.exchange import (
+    CallBegun,
     Exchange,
     RemoteAnswer,
     RemoteCall,
@@ -53,14 +54,14 @@ def exchange(tmp_path: Path) -> Exchange:
 
 def test_a_call_and_its_answer_are_read_as_they_were_written(exchange: Exchange) -> None:
     call = RemoteCall("m:f", {"a": [1, None]}, seconds=2.5, memory=100, alone=True)
-    exchange.write_call("c1", call)
-    assert exchange.read_call("c1") == call
+    exchange.write("c1", call)
+    assert exchange.read("c1", RemoteCall) == call
     error = ErrorRecord("InputError", "bad", "here")
     answer = RemoteAnswer(
         Outcome.FAILED, None, {"o": "d" * 64}, "here: bad", 1.5, "trace", {"cpu": {"cores": 2}}, error
     )
-    exchange.write_answer("c1", answer)
-    assert exchange.read_answer("c1") == answer
+    exchange.write("c1", answer)
+    assert exchange.read("c1", RemoteAnswer) == answer
 
 
 def test_an_answer_of_version_0_1_0_is_read(exchange: Exchange, tmp_path: Path) -> None:
@@ -69,23 +70,23 @@ def test_an_answer_of_version_0_1_0_is_read(exchange: Exchange, tmp_path: Path) 
     folder = tmp_path / "exchange" / "calls" / "c1"
     folder.mkdir(parents=True)
     (folder / "answer.json").write_text(json.dumps({**document, "machine": {"cpu": {}, "environment": {}}}))
-    answer = exchange.read_answer("c1")
+    answer = exchange.read("c1", RemoteAnswer)
     assert answer is not None
     assert (answer.outcome, answer.value, answer.error) == (Outcome.OK, {"x": 1}, None)
 
 
 def test_an_unknown_call_is_not_there(exchange: Exchange) -> None:
-    assert exchange.read_call("nowhere") is None
-    assert exchange.read_answer("nowhere") is None
-    assert not exchange.has_begun("nowhere")
-    exchange.mark_begun("c1")
-    assert exchange.has_begun("c1")
+    assert exchange.read("nowhere", RemoteCall) is None
+    assert exchange.read("nowhere", RemoteAnswer) is None
+    assert exchange.read("nowhere", CallBegun) is None
+    exchange.write("c1", CallBegun())
+    assert exchange.read("c1", CallBegun)
 
 
 def test_clearing_removes_calls_and_blobs(exchange: Exchange, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     exchange.put(tmp_path / "file")
-    exchange.mark_begun("c1")
+    exchange.write("c1", CallBegun())
     exchange.clear()
     exchange.clear()
     assert not (tmp_path / "exchange").exists()

@@ -63,6 +63,11 @@ class Chain:
         return tuple(node.id for node in self.nodes if not node.inserted)
 
     @property
+    def lossy(self) -> bool:
+        """True if one of its passes changes results on purpose."""
+        return any(node.info.tolerance == "lossy" for node in self.nodes)
+
+    @property
     def points(self) -> int:
         """Number of valid search points."""
         return self.space.count

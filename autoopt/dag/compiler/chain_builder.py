@@ -17,7 +17,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.registry import PassInfo
 from autoopt.space import NodePoint, NodeSpace, Point, SearchSpace, Value, definition_to_json, matches
 from autoopt.spec import DagSpec
-from autoopt.spec.pass_settings import OwnSearch, Searched
+from autoopt.spec.nodes import OwnSearch, Searched
 
 ARROW: Final = " -> "
 MAX_SEARCHED_FOR_PREFERRED: Final = 10_000
@@ -57,7 +57,7 @@ class ChainBuilder:
                 continue
             cut_values.append(_cut_value(cut, chain_id))
             if cut.single is None:
-                combinations.append(cut.as_point())
+                combinations.append({node: dict(params) for node, params in cut.values.items()})
             else:
                 node, name, value = cut.single
                 reduced[node] = reduced[node].without_value(name, value)

@@ -19,8 +19,9 @@ from autoopt.dag.graph.node_spaces import file_digests, node_space
 from autoopt.dag.graph.pass_graph import build_graph
 from autoopt.dag.graph.priors import Cut, Prior, cuts_of, user_priors
 from autoopt.dag.graph.spec_checks import SpecChecks
-from autoopt.errors import InputError
+from autoopt.errors import ConfigError, InputError, joined
 from autoopt.json_codec import JsonValue
+from autoopt.metrics import known_metric
 from autoopt.registry import PassInfo
 from autoopt.space import NodeSpace, definition_to_json
 from autoopt.spec import DagSpec
@@ -32,11 +33,7 @@ SCHEMA: Final = 1
 def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, priors: Sequence[Prior] = ()) -> Plan:
     """The plan of a spec for its first target and one model.
 
-    Args:
-        spec: the DAG.
-        infos: looks up a pass by name or alias, for the target's accelerator.
-        facts: known facts about accelerator, model, runtime and data; by default the target's accelerator alone.
-        priors: the library's, in addition to the user's own.
+    Without `facts`, only the target's accelerator is known. `priors` are the library's, beside the user's own.
 
     Raises:
         ConfigError: an unknown pass or parameter, a bad value, a cycle, a prior about a chain that does not exist.
@@ -46,10 +43,12 @@ def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, pri
     if facts.level is None:
         facts = replace(facts, level=spec.level)
     graph = build_graph(spec)
-    passes = {node: _look_up(spec, node, infos) for node in spec.passes}
-    spaces = {node: node_space(spec, node, info) for node, info in passes.items()}
+    passes, spaces = _nodes(spec, infos)
     stated = (*user_priors(spec), *priors)
     SpecChecks(spec, graph, spaces).check()
+    idle_sessions = _idle_sessions(spec, passes, spaces)
+    for node in idle_sessions:
+        spaces[node] = replace(spaces[node], search={})
     verdicts = _verdicts(passes, spaces, facts)
     cuts = cuts_of(stated, spaces)
     reduced, remaining_cuts = _apply_simple_cuts(spaces, cuts, verdicts)
@@ -58,9 +57,27 @@ def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, pri
     builder = ChainBuilder(spec, rules, spaces, cuts, stated)
     tree = PrefixTree(rules, {node: space.count for node, space in spaces.items()})
     warnings = _warnings(spec, passes, facts)
+    for node in idle_sessions:
+        warnings.append(f"{node}: not searched, because session options do not change the size of a model")
     if not tree.chain_count:
         warnings.append("no chain is left")
     return Plan(spec, _digest(builder, facts), spaces, tuple(warnings), tree, builder)
+
+
+def _nodes(spec: DagSpec, infos: Infos) -> tuple[dict[str, PassInfo], dict[str, NodeSpace]]:
+    """The pass and the space of each node; raises all mistakes at once."""
+    passes: dict[str, PassInfo] = {}
+    spaces: dict[str, NodeSpace] = {}
+    mistakes: list[ConfigError] = []
+    for node in spec.passes:
+        try:
+            passes[node] = _look_up(spec, node, infos)
+            spaces[node] = node_space(spec, node, passes[node])
+        except ConfigError as error:
+            mistakes += (error, *error.others)
+    if mistakes:
+        raise joined(mistakes)
+    return passes, spaces
 
 
 def _look_up(spec: DagSpec, node: str, infos: Infos) -> PassInfo:
@@ -68,6 +85,22 @@ def _look_up(spec: DagSpec, node: str, infos: Infos) -> PassInfo:
         return infos(spec.passes[node].pass_name)
     except InputError as error:
         raise spec.error(("passes", node, "pass"), error.what, error.remedy) from None
+
+
+def _idle_sessions(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace]) -> list[str]:
+    """The nodes that search session options in vain, because the size of the model is the only objective."""
+    if not spec.objectives or any(objective.metric != "size" for objective in spec.objectives):
+        return []
+    for constraint in spec.constraints or ():
+        metric = known_metric(constraint.metric)
+        if metric is None or metric.kind in ("latency", "memory"):
+            return []
+    nodes: list[str] = []
+    for node, info in passes.items():
+        search = spaces[node].search
+        if info.session_only and search and search.keys() <= spaces[node].defaults.keys():
+            nodes.append(node)
+    return nodes
 
 
 def _verdicts(passes: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace], facts: Facts) -> dict[str, Reason]:
@@ -117,8 +150,7 @@ def _apply_simple_cuts(
 
 def _digest(builder: ChainBuilder, facts: Facts) -> str:
     """sha256 of everything that decides which chains are tried over which points; the wording of reasons does not."""
-    spec, rules = builder.spec, builder.rules
-    accelerator = facts.accelerator
+    spec, rules, target = builder.spec, builder.rules, facts.accelerator
     files: dict[str, JsonValue] = {}
     defaults: dict[str, JsonValue] = {}
     versions: dict[str, JsonValue] = {}
@@ -128,18 +160,12 @@ def _digest(builder: ChainBuilder, facts: Facts) -> str:
         defaults[node] = {name: definition_to_json(value) for name, value in space.defaults.items()}
         versions[node] = [info.version, info.source_digest]
         hosts[node] = (spec.passes[node].host or spec.host).model_dump()
-        digests = file_digests(spec, info, space)
-        if digests:
+        if digests := file_digests(spec, info, space):
             files[node] = digests
     content: dict[str, JsonValue] = {
         "schema": SCHEMA,
         "name": spec.name,
-        "accelerator": [
-            accelerator.device,
-            accelerator.execution_provider,
-            accelerator.memory,
-            sorted(accelerator.isa),
-        ],
+        "accelerator": [target.device, target.execution_provider, target.memory, sorted(target.isa)],
         "edges": rules.graph.edges,
         "nodes": [builder.identity(node) for node in sorted(rules.infos)],
         "defaults": defaults,

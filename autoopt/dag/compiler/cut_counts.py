@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from autoopt.dag.graph.priors import Cut
+from autoopt.dag.graph.priors import Cut, Scope
 from autoopt.errors import InputError
 from autoopt.space import NodeSpace, matches
 
@@ -40,17 +40,17 @@ class CutCounter:
         extended: Counter[Matched] = Counter()
         for matched, count in counts.items():
             for parts, node_count in self._node_counts[node].items():
-                if parts and self._cut_everywhere(matched | parts):
-                    continue
-                extended[matched | parts] += count * node_count
+                both = matched | parts
+                if not parts or not self.excludes(both, lambda scope: scope.everywhere):
+                    extended[both] += count * node_count
         return extended
 
-    def is_complete(self, index: int, matched: Matched) -> bool:
-        """True if points with `matched` match the whole cut of that index."""
-        return all((index, node) in matched for node in self.cuts[index].values)
-
-    def _cut_everywhere(self, matched: Matched) -> bool:
-        return any(cut.scope.everywhere and self.is_complete(index, matched) for index, cut in enumerate(self.cuts))
+    def excludes(self, matched: Matched, covers: Callable[[Scope], bool]) -> bool:
+        """True if points with `matched` match the whole of a cut whose scope `covers` accepts."""
+        for index, cut in enumerate(self.cuts):
+            if all((index, node) in matched for node in cut.values) and covers(cut.scope):
+                return True
+        return False
 
     def _count_node(self, node: str, space: NodeSpace) -> PointCounts:
         parts = {index: {node: cut.values[node]} for index, cut in enumerate(self.cuts) if node in cut.values}

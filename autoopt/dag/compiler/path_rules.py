@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from autoopt.dag.compiler.cut_counts import NO_POINTS_YET, CutCounter, Matched, PointCounts
 from autoopt.dag.compiler.pruning import Reason
@@ -13,16 +13,17 @@ from autoopt.dag.graph.pass_graph import END, PassGraph
 from autoopt.dag.graph.priors import Cut, Prior, Scope
 from autoopt.registry import PassInfo
 
+Missing: TypeAlias = tuple[str, ...] | frozenset[str]
+"""Nodes that a path lacks to be in a scope: the rest of a whole chain in order, or a set."""
+
 
 class State(NamedTuple):
     """The state of the rules along a path; paths with equal states have the same futures."""
 
     present: frozenset[str]
     """Passes that ran, inserted ones too, if a later pass requires them or conflicts with them."""
-    met: tuple[frozenset[str] | None, ...]
-    """For each set of nodes that a prior names: the nodes met so far, None once the set cannot become complete."""
-    positions: tuple[int, ...]
-    """For each whole chain that a prior names: number of its nodes matched, -1 once the path cannot be this chain."""
+    missing: tuple[Missing | None, ...]
+    """For each scope of a prior or cut: the nodes that the path still lacks, None once it can no longer get them."""
     matched: frozenset[Matched]
     """The combinations of cut values that the points of the path can have."""
 
@@ -55,29 +56,13 @@ class PathRules:
                 self._required.append(prior)
             else:
                 self._required_chains.append(prior)
-        self._index_scopes()
+        rules: tuple[Prior | Cut, ...] = (*self._forbidden, *self._required, *self._required_chains, *self.counter.cuts)
+        self._scopes = tuple(dict.fromkeys(rule.scope for rule in rules if not rule.scope.everywhere))
         self._relevant = {node: self.requirements.relevant(info) for node, info in self.infos.items()}
         self._relevant_after = self._union_ahead(self._relevant)
         self._nodes_after: Mapping[str, frozenset[str]] = {}
-        if self._sets:
+        if any(scope.nodes is not None for scope in self._scopes):
             self._nodes_after = self._union_ahead({node: frozenset((node,)) for node in self.infos})
-
-    def _index_scopes(self) -> None:
-        """Number the whole chains and the sets of nodes that priors and cuts name, for `State`."""
-        chains: dict[tuple[str, ...], None] = {}
-        sets: dict[frozenset[str], None] = {}
-        items: tuple[Prior | Cut, ...] = (
-            *self._forbidden,
-            *self._required,
-            *self._required_chains,
-            *self.counter.cuts,
-        )
-        for item in items:
-            if item.scope.chain is not None:
-                chains[item.scope.chain] = None
-            elif item.scope.nodes is not None:
-                sets[item.scope.nodes] = None
-        self._chains, self._sets = tuple(chains), tuple(sets)
 
     def _union_ahead(self, of_node: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
         """For each key: the union of `of_node` over all nodes that can follow it."""
@@ -92,7 +77,8 @@ class PathRules:
 
     def start(self) -> State:
         """The state before the first pass."""
-        return State(frozenset(), (frozenset(),) * len(self._sets), (0,) * len(self._chains), frozenset(NO_POINTS_YET))
+        missing = tuple(scope.chain or scope.nodes for scope in self._scopes)
+        return State(frozenset(), missing, frozenset(NO_POINTS_YET))
 
     def advance(self, state: State, key: str) -> State | Reason:
         """The state after one more pass, or the reason to prune every chain that begins like this."""
@@ -110,27 +96,16 @@ class PathRules:
         if not counts:
             return Reason("cut", f"{node}: every search point is excluded")
         present = state.present | {info.name} | {required.name for required in inserted}
-        met = [self._extend_met(node, key, *pair) for pair in zip(self._sets, state.met, strict=True)]
-        positions = [self._next_position(node, *pair) for pair in zip(self._chains, state.positions, strict=True)]
+        missing = [self._still_missing(lacking, node, key) for lacking in state.missing]
         # Only what matters to a later pass is part of the state: more would keep equal futures apart.
-        return State(present & self._relevant_after[key], tuple(met), tuple(positions), frozenset(counts))
+        return State(present & self._relevant_after[key], tuple(missing), frozenset(counts))
 
-    def _extend_met(
-        self, node: str, key: str, nodes: frozenset[str], met: frozenset[str] | None
-    ) -> frozenset[str] | None:
-        if met is None:
+    def _still_missing(self, missing: Missing | None, node: str, key: str) -> Missing | None:
+        if isinstance(missing, tuple):
+            return missing[1:] if missing[:1] == (node,) else None
+        if missing is None or not missing - {node} <= self._nodes_after[key]:
             return None
-        if node in nodes:
-            met |= {node}
-        if nodes - met <= self._nodes_after[key]:
-            return met
-        return None
-
-    @staticmethod
-    def _next_position(node: str, chain: tuple[str, ...], position: int) -> int:
-        if position < 0 or chain[position : position + 1] != (node,):
-            return -1
-        return position + 1
+        return missing - {node}
 
     def inserted(self, node: str, present: frozenset[str]) -> tuple[tuple[PassInfo, ...], str]:
         """The required passes to insert before `node`, or the reason why that is impossible."""
@@ -159,15 +134,12 @@ class PathRules:
 
     def point_count(self, counts: PointCounts, state: State) -> int:
         """Number of valid points of a complete chain."""
-        return sum(count for matched, count in counts.items() if self._is_valid(matched, state))
-
-    def _is_valid(self, matched: Matched, state: State) -> bool:
-        for index, cut in enumerate(self.counter.cuts):
-            if self.counter.is_complete(index, matched) and self._covers(cut.scope, state):
-                return False
-        return True
+        total = 0
+        for matched, count in counts.items():
+            if not self.counter.excludes(matched, lambda scope: self._covers(scope, state)):
+                total += count
+        return total
 
     def _covers(self, scope: Scope, state: State) -> bool:
-        if scope.chain is not None:
-            return state.positions[self._chains.index(scope.chain)] == len(scope.chain)
-        return scope.nodes is None or state.met[self._sets.index(scope.nodes)] == scope.nodes
+        missing = () if scope.everywhere else state.missing[self._scopes.index(scope)]
+        return missing is not None and not missing

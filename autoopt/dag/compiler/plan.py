@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from itertools import islice
 from typing import Final
 
@@ -19,6 +20,8 @@ from autoopt.registry import PassInfo
 from autoopt.space import NodeSpace, Value
 from autoopt.spec import DagSpec
 
+HTML_ROWS: Final = 30
+"""Chains that notebooks show."""
 DEFAULT_LIMIT: Final = 1000
 """Number of chains in the JSON of a plan if no limit is given."""
 
@@ -122,6 +125,16 @@ class Plan:
         for reason, count in self._tree.pruned.items():
             by_rule[reason.rule] += count
         return dict(sorted(by_rule.items()))
+
+    def _repr_html_(self) -> str:
+        """The chains with their points and the reasons for pruned ones, for notebooks."""
+        rows = [f"<tr><td>{escape(chain.name)}</td><td>{chain.points}</td></tr>" for chain in self.chains(HTML_ROWS)]
+        if self.chain_count > HTML_ROWS:
+            rows.append(f"<tr><td>... and {self.chain_count - HTML_ROWS} more</td><td></td></tr>")
+        pruned = [f"<li>{count} pruned: {escape(reason.text)}</li>" for reason, count in self.pruned_by_reason.items()]
+        title = f"{self.name}: {self.chain_count} chains, {self.point_count} points"
+        head = "<tr><th>chain</th><th>points</th></tr>"
+        return f"<p>{escape(title)}</p><table>{head}{''.join(rows)}</table><ul>{''.join(pruned)}</ul>"
 
     def chains(self, limit: int | None = None) -> Iterator[Chain]:
         """The kept chains, lazily, in the order of the spec; at most `limit`."""

@@ -29,8 +29,8 @@ class _Cell:
     points_before: int = 0
     """Points without any cut."""
     counts: Counter[Matched] = field(default_factory=Counter)
-    steps: list[tuple[str, _Cell | Reason | None]] = field(default_factory=list)
-    """(next key, its cell or the reason to prune); (END, None) for a kept chain that ends here."""
+    steps: list[tuple[str, Step]] = field(default_factory=list)
+    """The nodes that follow, by the next key."""
     keeps: bool = False
     """True if a kept chain goes through this cell; `prunes` likewise for a pruned one."""
     prunes: bool = False
@@ -41,15 +41,22 @@ class _Cell:
         self.counts.update(counts)
 
 
+Step: TypeAlias = _Cell | Reason | None
+"""The next cell, the reason to prune here, or None where a kept chain ends."""
+
+
+def _leads_to(step: Step, *, kept: bool) -> bool:
+    """True if a kept chain continues with the step, or with `kept=False` a pruned one."""
+    if isinstance(step, _Cell):
+        return step.keeps if kept else step.prunes
+    return (step is None) == kept
+
+
 class PrefixTree:
     """The prefix tree of all chains, folded: paths with equal futures share a cell. Counts are exact integers."""
 
     def __init__(self, rules: PathRules, sizes: Mapping[str, int]) -> None:
-        """Count the chains and points of a graph.
-
-        Args:
-            rules: decide which chains are kept.
-            sizes: points of each node id before any cut.
+        """Count the chains and points of a graph; `sizes`: points of each node id before any cut.
 
         Raises:
             InputError: the rules need more than 200,000 states.
@@ -74,7 +81,8 @@ class PrefixTree:
                 self._step(cell, after)
         self.prefix_nodes = 0
         for cell in reversed(list(self._cells_in_order())):
-            self._mark(cell)
+            cell.keeps = any(_leads_to(step, kept=True) for _, step in cell.steps)
+            cell.prunes = any(_leads_to(step, kept=False) for _, step in cell.steps)
             if cell.keeps and cell is not self._root:
                 self.prefix_nodes += cell.paths
 
@@ -98,36 +106,21 @@ class PrefixTree:
 
     def _step(self, cell: _Cell, after: str) -> None:
         """Continue the paths of `cell` to the key `after`."""
-        if after == END:
-            reason = self.rules.finish(cell.state)
-            cell.steps.append((END, reason))
-            if reason is not None:
-                self.pruned[reason] += cell.paths
-                return
-            self.chain_count += cell.paths
-            self.point_count += self.rules.point_count(cell.counts, cell.state)
-            self.points_before += cell.points_before
+        outcome = self.rules.finish(cell.state) if after == END else self.rules.advance(cell.state, after)
+        if isinstance(outcome, State):
+            node = self.graph.node_of[after]
+            counts = self.rules.counter.extend(cell.counts, node)
+            following = self._cell(after, outcome)
+            following.add(cell.paths, counts, cell.points_before * self._sizes[node])
+            cell.steps.append((after, following))
             return
-        outcome = self.rules.advance(cell.state, after)
-        if isinstance(outcome, Reason):
-            cell.steps.append((after, outcome))
+        cell.steps.append((after, outcome))
+        if outcome is not None:
             self.pruned[outcome] += cell.paths * self._paths_to_end[after]
             return
-        node = self.graph.node_of[after]
-        following = self._cell(after, outcome)
-        following.add(cell.paths, self.rules.counter.extend(cell.counts, node), cell.points_before * self._sizes[node])
-        cell.steps.append((after, following))
-
-    @staticmethod
-    def _mark(cell: _Cell) -> None:
-        for _, step in cell.steps:
-            if isinstance(step, _Cell):
-                cell.keeps |= step.keeps
-                cell.prunes |= step.prunes
-            elif step is None:
-                cell.keeps = True
-            else:
-                cell.prunes = True
+        self.chain_count += cell.paths
+        self.point_count += self.rules.point_count(cell.counts, cell.state)
+        self.points_before += cell.points_before
 
     @property
     def pruned_count(self) -> int:
@@ -135,41 +128,35 @@ class PrefixTree:
 
     def kept_paths(self) -> Iterator[Path]:
         """All kept chains, lazily, in the order of the spec."""
-        stack: list[tuple[_Cell | None, Path]] = [(self._root, ())]
-        while stack:
-            cell, path = stack.pop()
-            if cell is None:
-                yield path
-                continue
-            for after, step in reversed(cell.steps):
-                if step is None:
-                    stack.append((None, path))
-                elif isinstance(step, _Cell) and step.keeps:
-                    stack.append((step, (*path, after)))
+        for path, _ in self._paths(kept=True):
+            yield path
 
     def pruned_paths(self) -> Iterator[tuple[Path, Reason]]:
         """All pruned chains with their reasons, lazily, in the order of the spec."""
-        stack: list[tuple[str, _Cell | Reason, Path]] = [(START, self._root, ())]
+        for path, reason in self._paths(kept=False):
+            assert reason is not None, "a pruned chain has a reason"
+            yield path, reason
+
+    def _paths(self, *, kept: bool) -> Iterator[tuple[Path, Reason | None]]:
+        """The kept or the pruned chains; a stack instead of recursion, because chains may be long."""
+        stack: list[tuple[str, Step, Path]] = [(START, self._root, ())]
         while stack:
             key, step, path = stack.pop()
             if isinstance(step, _Cell):
                 for after, following in reversed(step.steps):
-                    if isinstance(following, Reason) or (following is not None and following.prunes):
+                    if _leads_to(following, kept=kept):
                         stack.append((after, following, (*path, after)))
             elif key == END:
                 yield path[:-1], step
             else:
                 # Pruned here: every continuation to the end is one pruned chain.
-                following_keys = reversed(self.graph.successors[key])
-                stack.extend((after, step, (*path, after)) for after in following_keys)
+                stack.extend((after, step, (*path, after)) for after in reversed(self.graph.successors[key]))
 
     def kept_edges(self) -> frozenset[tuple[str, str]]:
         """Edges of the graph that are on a kept chain."""
-        edges = set()
+        edges: set[tuple[str, str]] = set()
         for cell in self._cells_in_order():
-            for after, step in cell.steps:
-                if step is None or (isinstance(step, _Cell) and step.keeps):
-                    edges.add((cell.key, after))
+            edges.update((cell.key, after) for after, step in cell.steps if _leads_to(step, kept=True))
         return frozenset(edges)
 
     def insertions(self) -> list[tuple[str, str]]:

@@ -1,18 +1,34 @@
-"""Required earlier passes: present in the chain, or inserted once, together with their own requirements."""
+"""Look up passes, and the earlier passes that they require: present in the chain, or inserted once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from autoopt.dag.compiler.pruning import Facts, check_pass
-from autoopt.errors import InputError
+from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonValue
-from autoopt.registry import REQUIRED, PassInfo
+from autoopt.registry import REQUIRED, PassInfo, registry
+from autoopt.target import Accelerator
 
 Infos: TypeAlias = Callable[[str], PassInfo]
 """Pass name or alias -> its `PassInfo`; raises InputError for an unknown name."""
+
+
+def pass_infos(accelerator: Accelerator, extra: Mapping[str, PassInfo] | None = None) -> Infos:
+    """A look-up from pass name or alias to `PassInfo` for an accelerator; `extra`: passes of a user script, by name."""
+    cache = dict(extra or {})
+
+    def info(name: str) -> PassInfo:
+        if name not in cache:
+            try:
+                cache[name] = registry().info(name, accelerator)
+            except InputError as error:
+                raise InputError(error.what, remedy=did_you_mean(name, cache) or error.remedy) from None
+        return cache[name]
+
+    return info
 
 
 @dataclass

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoopt.data.digest import digest_path
-from autoopt.errors import InputError
+from autoopt.errors import ConfigError, InputError, joined
 from autoopt.registry import REQUIRED, ParameterInfo, PassInfo
 from autoopt.space import INVALID, Categorical, Conditional, NodeSpace, SearchParameter, Sentinel, Value, same
 from autoopt.spec import DagSpec
-from autoopt.spec.pass_settings import Fixed, OwnDefault, OwnSearch, Searched, Setting
+from autoopt.spec.nodes import Fixed, OwnDefault, OwnSearch, Searched, Setting
 from autoopt.spec.source import Place
 
 
@@ -22,8 +22,14 @@ def node_space(spec: DagSpec, node: str, info: PassInfo) -> NodeSpace:
             depend on each other in a cycle; at the line of the mistake.
     """
     settings = _Settings(spec, node, info)
+    mistakes: list[ConfigError] = []
     for name, setting in spec.passes[node].settings.items():
-        settings.apply(name, setting)
+        try:
+            settings.apply(name, setting)
+        except ConfigError as error:
+            mistakes.append(error)
+    if mistakes:
+        raise joined(mistakes)
     settings.complete()
     search, fixed = settings.search, settings.fixed
     _apply_conditions(info, search, fixed)
@@ -80,7 +86,7 @@ class _Settings:
             case Searched(values):
                 checked = []
                 for index, value in enumerate(values.values()):
-                    value_place = (*place, "search", index) if isinstance(values, Categorical) else place
+                    value_place = (*place, "search", index) if type(values) is Categorical else place
                     checked.append(self._checked(value_place, parameter, value))
                 self.search[name] = Categorical(checked) if parameter.category == "path" else values
             case Fixed(value):

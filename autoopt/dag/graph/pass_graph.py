@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -96,7 +97,7 @@ def _from_chains(chains: Iterable[tuple[str, ...]]) -> PassGraph:
                 links[child] = {}
             key = child
         links[key][END] = None
-    return PassGraph(_frozen(links), node_of)
+    return _graph(links, node_of)
 
 
 def _from_stages(stages: tuple[tuple[str | None, ...], ...]) -> PassGraph:
@@ -104,20 +105,20 @@ def _from_stages(stages: tuple[tuple[str | None, ...], ...]) -> PassGraph:
 
     The path without any pass is the source model and not a chain.
     """
-    links: Links = {START: {}, END: {}}
-    for index, nodes in enumerate(((START,), *stages)):
-        # What can follow this stage: the next one, and if that can be skipped, what follows that one.
-        following: list[str] = [END]
-        for stage in reversed(stages[index:]):
-            options: list[str] = []
-            for option in stage:
-                options += following if option is None else [option]
-            following = options
-        for node in nodes:
-            if node is not None:
-                links[node] = dict.fromkeys(following)
+    links: Links = {END: {}}
+    following = [END]
+    for stage in reversed(((START,), *stages)):
+        # What can come at this place: its nodes, and if it can be skipped, what follows.
+        options: list[str] = []
+        for option in stage:
+            if option is None:
+                options += following
+            else:
+                options.append(option)
+                links[option] = dict.fromkeys(following)
+        following = options
     links[START].pop(END, None)
-    return PassGraph(_frozen(links), _without_ends(links))
+    return _graph(links)
 
 
 def _from_edges(spec: DagSpec) -> PassGraph:
@@ -133,46 +134,27 @@ def _from_edges(spec: DagSpec) -> PassGraph:
             links[node][after] = None
     _refuse_cycle(spec, paths, links)
     roots = [node for node in links if node not in inner]
-    node_of = _without_ends(links)
     for followers in links.values():
         if not followers:
             followers[END] = None
     links[START] = dict.fromkeys(roots)
     links[END] = {}
-    return PassGraph(_frozen(links), node_of)
+    return _graph(links)
 
 
 def _refuse_cycle(spec: DagSpec, paths: Sequence[tuple[str, ...]], links: Links) -> None:
-    cycle = _find_cycle(links)
-    if cycle:
-        steps = set(pairwise([*cycle, cycle[0]]))
+    try:
+        TopologicalSorter(links).prepare()
+    except CycleError as error:
+        # The sorter takes the keys after a key for the keys before it, so it names the cycle backwards.
+        cycle = error.args[1][::-1]
+        steps = set(pairwise(cycle))
         last = max(index for index, path in enumerate(paths) if steps & set(pairwise(path)))
-        text = " -> ".join([*cycle, cycle[0]])
-        raise spec.error(("edges", last), f"is part of a cycle: {text}", "remove one of these edges")
+        reason = f"is part of a cycle: {' -> '.join(cycle)}"
+        raise spec.error(("edges", last), reason, "remove one of these edges") from None
 
 
-def _find_cycle(links: Links) -> list[str]:
-    """The keys of one cycle in order, or an empty list."""
-    finished: set[str] = set()
-    for start in links:
-        path = [start]
-        pending = [iter(links[start])]
-        while path:
-            key = next(pending[-1], None)
-            if key is None:
-                finished.add(path.pop())
-                pending.pop()
-            elif key in path:
-                return path[path.index(key) :]
-            elif key not in finished:
-                path.append(key)
-                pending.append(iter(links[key]))
-    return []
-
-
-def _frozen(links: Links) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(after) for key, after in links.items()}
-
-
-def _without_ends(links: Links) -> dict[str, str]:
-    return {key: key for key in links if key not in (START, END)}
+def _graph(links: Links, node_of: Mapping[str, str] | None = None) -> PassGraph:
+    """The graph of these links; without `node_of`, every key is a node id."""
+    successors = {key: tuple(after) for key, after in links.items()}
+    return PassGraph(successors, node_of or {key: key for key in links if key not in (START, END)})

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from autoopt.space import NodeSpace, Point, Value, same
+from autoopt.space import NodeSpace, Value, same
 from autoopt.spec import DagSpec
 
 Kind: TypeAlias = Literal["prefer", "forbid", "require"]
@@ -91,9 +91,6 @@ class Cut:
         for node, params in self.values.items():
             for name, value in params.items():
                 yield node, name, value
-
-    def as_point(self) -> Point:
-        return {node: dict(params) for node, params in self.values.items()}
 
 
 def user_priors(spec: DagSpec) -> tuple[Prior, ...]:

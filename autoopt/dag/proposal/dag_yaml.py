@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
-from autoopt.dag.proposal.propose import Proposal
+from autoopt.dag.proposal.propose import Proposal, target_fields
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
@@ -21,18 +21,14 @@ _WORDS: Final = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y
 
 
 def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str]) -> str:
-    """The text of a dag.yaml with the chains and points that are left of a proposal.
+    """The text of a dag.yaml with the chains and points that are left of a proposal, given its plan.
 
-    Args:
-        proposal: the proposal.
-        plan: its plan.
-        model: path of the model to write into the file.
-        data: paths of the data by their use (`evaluation`, `calibration`).
+    `model` is the path to write into the file, `data` the paths by use (`evaluation`, `calibration`).
     """
     spec = proposal.spec
     stages = list(_remaining_stages(proposal))
     nodes = [node for stage in stages for node in stage if node is not None]
-    target = spec.all_targets[0].model_dump(include={"device", "execution_provider", "memory"}, exclude_none=True)
+    target = target_fields(spec.all_targets[0])
     lines = ["# Proposed by autoopt for this model; edit it as you like. `autoopt plan` shows what it means."]
     lines += [f"# {one_line(f'{decision.what}: {decision.why}')}" for decision in plan.decisions]
     lines += [f"name: {spec.name}", f"model: {flow(model)}"]
@@ -48,7 +44,7 @@ def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str
     lines += _section("prefer:                                    # best on similar models", _preferred(proposal))
     lines += ["", "objectives: [{metric: latency_p50, goal: minimize}]"]
     if any(TEMPLATES[node].lossy for node in nodes):
-        default = "on accuracy if there are labels, else on closeness to the source model"
+        default = "on accuracy if there are labels, else on agreement with the source model"
         lines.append(f"# constraints: [...]                        # by default autoopt adds one {default}")
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from autoopt.dag.compiler.plan import Decision
 from autoopt.dag.compiler.pruning import Reason
+from autoopt.dag.proposal.effort import effort_for
 from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.precisions import Method
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.spec.proposal_options import ProposalOptions
-from autoopt.spec.targets import TargetSpec
+from autoopt.spec.targets import TargetSpec, describe_threads
 
 LOWEST_OPSET: Final = 13
 """Models of older operator sets are also tried converted: per-channel quantization needs this one."""
@@ -32,20 +33,18 @@ def decisions(
     methods: Mapping[str, Method],
     reasons: Mapping[str, Reason],
 ) -> Iterator[Decision]:
-    """The decisions of one proposal.
-
-    Args:
-        options: the user's options.
-        inputs: the model and its data.
-        target: where the model is to run.
-        methods: the precisions in question.
-        reasons: node id -> the reason why it is ruled out.
-    """
+    """The decisions of a proposal among some precisions; `reasons`: node id -> the reason why it is ruled out."""
     origin = "default"
     if options.device is not None or options.execution_provider is not None:
         origin = "as requested"
     yield Decision(f"target {target.device}, {target.execution_provider}", origin)
+    if target.thread_choices:
+        why = "the source model runs with the runtime's default, as in a program that sets nothing"
+        yield Decision(f"trying {describe_threads(target.threads)}", why)
     yield Decision(f"level {options.level}", _LEVELS[options.level])
+    effort = effort_for(inputs.inspection, options.level)
+    if effort.reason:
+        yield Decision(f"few trials ({effort.trials})", effort.reason)
     yield from _skipped(reasons)
     yield from _precisions(methods, reasons)
     model = inputs.inspection
@@ -56,18 +55,38 @@ def decisions(
     opset = model.opsets.get("", 0)
     if 0 < opset < LOWEST_OPSET:
         yield Decision("opset upgrade", f"the model has opset {opset}; tried with and without")
+    if inputs.narrowing and "specialize" not in reasons:
+        yield Decision("specializing to the data", f"{inputs.narrowing.text}; --keep-signature leaves this out")
     if inputs.needs_static_shapes(target):
         yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
-    if inputs.judged:
+    if inputs.evaluation:
         yield Decision("quality", _quality(inputs))
+    else:
+        yield from _without_data(options, methods, reasons)
 
 
 def _quality(inputs: ProposalInputs) -> str:
-    if not inputs.evaluation:
-        return "compared with the source model's outputs on generated inputs"
     if inputs.labels:
         return "measured on the labels"
     return "compared with the source model's outputs on the data"
+
+
+def _without_data(
+    options: ProposalOptions, methods: Mapping[str, Method], reasons: Mapping[str, Reason]
+) -> Iterator[Decision]:
+    """How lossy precisions are judged without data, if any is tried."""
+    lossy: list[str] = []
+    for precision, method in methods.items():
+        if any(TEMPLATES[node].lossy and node not in reasons for node in method.nodes):
+            lossy.append(precision)
+    if not lossy:
+        return
+    verb = "is" if len(lossy) == 1 else "are"
+    judged = f"{_listed(lossy)} {verb} judged by closeness to your model's own outputs on generated inputs"
+    result = "shown as unverified, the best model is a lossless one"
+    if options.accepts_unverified:
+        result = "check the chosen model before you use it"
+    yield Decision("no data", f"{judged}; {result}. Add --data FILE to judge by accuracy")
 
 
 def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
@@ -86,9 +105,17 @@ def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) ->
     for precision, method in methods.items():
         tried = [node for node in method.nodes if node not in reasons]
         if tried:
-            yield Decision(precision, f"trying {method.text.format(nodes=' and '.join(tried))}")
+            yield Decision(precision, f"trying {method.text.format(nodes=_listed(tried))}")
     for text, names in _not_tried(methods, reasons).items():
         yield Decision(f"{', '.join(names)} not tried", text)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *others, last = names
+    if not others:
+        return last
+    return f"{', '.join(others)} and {last}"
 
 
 def _not_tried(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> dict[str, list[str]]:

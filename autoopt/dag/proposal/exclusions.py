@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from autoopt.dag.compiler.pruning import Reason
 from autoopt.dag.graph.priors import Prior, Scope
+from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import CPU, provider_profile
 from autoopt.dag.proposal.templates import TEMPLATES, Template
 from autoopt.model.inspection import Inspection
@@ -25,6 +26,14 @@ QUANTIZED_OPS: Final = frozenset(
     ("QuantizeLinear", "DequantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul")
 ) | frozenset(f"com.microsoft::{op}" for op in ("MatMulNBits", "QAttention", "DynamicQuantizeLSTM", "QGemm"))
 PLAIN_OPS: Final = frozenset(("Conv", "Gemm", "MatMul", "Relu", "Flatten", "Identity", "Reshape"))
+LAYOUT_OPS: Final = frozenset(
+    ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Upsample", "Resize")
+) | frozenset(f"com.microsoft::{op}" for op in ("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv"))
+"""Operators that the runtime gives another layout of memory."""
+LAYOUT_LEVELS: Final = ("extended", "layout")
+"""Session levels that differ from the default one by such layouts."""
+RANKED_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+MIN_LAYERS: Final = 2
 MAX_HISTOGRAM_BYTES: Final = 1 << 30
 """Size of a model above which calibration that keeps histograms of every activation is not tried."""
 
@@ -43,6 +52,8 @@ class ProposalInputs:
     """True if there is data to calibrate with."""
     fidelity: bool = False
     """True if lossy passes may be judged on generated inputs."""
+    narrowing: Narrowing = field(default_factory=Narrowing)
+    """The narrower contract to try."""
 
     @property
     def judged(self) -> bool:
@@ -73,9 +84,18 @@ def ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> Reason |
             text = "no convolution in this model to absorb the padding"
         case "dynamic" if not model.ops & DENSE_OPS:
             text = "the model has only convolutions, which get slower without calibration"
+        case "session" if not target.thread_choices and target.execution_provider == CPU and not model.ops & NEURAL_OPS:
+            text = "no session option matters to this model"
+        case "selective" if _layer_count(model) < MIN_LAYERS:
+            text = "the model has too few layers to keep some of them in float"
     if not text:
         return None
     return Reason("inspection", text)
+
+
+def _layer_count(model: Inspection) -> int:
+    """The number of layers that `layer_sensitivity` ranks, at most."""
+    return sum(model.op_counts.get(op, 0) for op in RANKED_OPS)
 
 
 def value_cuts(
@@ -85,14 +105,9 @@ def value_cuts(
     target: TargetSpec,
     level: int,
 ) -> Iterator[Prior]:
-    """Priors for the values of the templates that are not tried, with the reasons.
+    """Priors for the values of the templates that are not tried at a level, with the reasons.
 
-    Args:
-        nodes: node id -> template.
-        fixed: node id -> parameters that the target fixes.
-        inputs: the model and its data.
-        target: where the model is to run.
-        level: the level of the proposal; leaves some values to higher levels.
+    `fixed`: node id -> parameters that the target fixes.
     """
     for node, template in nodes.items():
         for name, values in template.search.items():
@@ -140,28 +155,25 @@ def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetS
 
 
 def _value_reason(node: str, name: str, value: Value, model: Inspection, target: TargetSpec) -> str:
-    """The reason why a value of a template is not tried, or ""."""
+    """The reason why a value of a template is not tried, or ""; empty `op_types` stand for all operators."""
     reason = ""
     match (node, name):
-        case (_, "op_types"):
-            reason = _op_types_reason(node, value, model)
+        case ("dynamic", "op_types") if value == [] and "Conv" in model.ops:
+            reason = "the model has convolutions, which get slower without calibration"
+        case ("dynamic", "op_types") if value and not model.ops & {"Conv", "Gather"}:
+            reason = "same as all operators: the model has no others to quantize"
+        case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(model):
+            reason = f"the model has only {_layer_count(model)} layers with an 8-bit form"
+        case ("static", "op_types") if value and not model.ops - PLAIN_OPS:
+            reason = "same as all operators: the model has hardly any others"
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"
+        case ("session", "graph_optimization_level") if value != "all" and not model.ops & NEURAL_OPS:
+            reason = "the model has no operators that the level changes"
+        case ("session", "graph_optimization_level") if value in LAYOUT_LEVELS and not model.ops & LAYOUT_OPS:
+            reason = "same as the default level: only convolutions and pooling have another layout"
         case (_, "enable_cuda_graph") if value and model.dynamic_dims:
             reason = f"needs fixed shapes; {', '.join(model.dynamic_dims[:3])} is dynamic"
         case ("graph", _) if value == "all" and target.execution_provider != CPU:
             reason = "includes CPU layouts, which this provider cannot run"
-    return reason
-
-
-def _op_types_reason(node: str, value: Value, model: Inspection) -> str:
-    """The reason why a choice of operators to quantize is not tried, or ""; an empty list stands for all operators."""
-    reason = ""
-    match node:
-        case "dynamic" if value == [] and "Conv" in model.ops:
-            reason = "the model has convolutions, which get slower without calibration"
-        case "dynamic" if value and not model.ops & {"Conv", "Gather"}:
-            reason = "same as all operators: the model has no others to quantize"
-        case "static" if value and not model.ops - PLAIN_OPS:
-            reason = "same as all operators: the model has hardly any others"
     return reason

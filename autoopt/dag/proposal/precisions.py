@@ -67,51 +67,40 @@ _SYMMETRIC: Final[Mapping[str, Value]] = {
     "weight_symmetric": True,
 }
 _QDQ: Final[Mapping[str, Value]] = {"quant_format": "QDQ", "weight_type": "QInt8", "activation_type": "QUInt8"}
+_QDQ_INT8: Final[Mapping[str, Value]] = {"quant_format": "QDQ", "weight_type": "QInt8"}
+_MIXED: Final = Method(("mixed",), "half precision where it stays accurate", auto=False)
+_BLOCKS: Final = Method(("weights",), "block-wise quantization of MatMul weights")
+_NVIDIA: Final[Mapping[str, Method]] = {
+    "fp32": _FLOAT,
+    "fp16": Method(("half",), "half precision, which uses the tensor cores"),
+    "mixed": _MIXED,
+    "int8": Method(("static",), "{nodes} quantization (QDQ) with symmetric ranges"),
+}
 
 PROVIDERS: Final[Mapping[str, ProviderProfile]] = {
     CPU: ProviderProfile(
         {
             "fp32": _FLOAT,
-            "fp16": Method(
-                ("half",),
-                "half precision: half the size, but slower, as a CPU casts to float",
-                auto=False,
-            ),
+            "fp16": Method(("half",), "half precision: half the size, but slower, as a CPU casts to float", auto=False),
             "mixed": Method(("mixed",), "half precision where it stays accurate; slower on a CPU", auto=False),
-            "int8": Method(("dynamic", "static"), "{nodes} quantization of MatMul, LSTM and Conv"),
-            "int4": Method(("weights",), "block-wise quantization of MatMul weights"),
+            "int8": Method(("dynamic", "static", "selective"), "{nodes} quantization of MatMul, LSTM and Conv"),
+            "int4": _BLOCKS,
         },
-        fixed={"static": {"quant_format": "QDQ", "weight_type": "QInt8"}},
+        fixed={"static": _QDQ_INT8, "selective": _QDQ_INT8},
         fuses=True,
     ),
-    CUDA: ProviderProfile(
-        {
-            "fp32": _FLOAT,
-            "fp16": Method(("half",), "half precision, which uses the tensor cores"),
-            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
-            "int8": Method(("static",), "{nodes} quantization (QDQ) with symmetric ranges"),
-            "int4": Method(("weights",), "block-wise quantization of MatMul weights"),
-        },
-        fixed={"static": _SYMMETRIC},
-        fuses=True,
-    ),
+    CUDA: ProviderProfile({**_NVIDIA, "int4": _BLOCKS}, fixed={"static": _SYMMETRIC}, fuses=True),
     TENSORRT: ProviderProfile(
-        {
-            "fp32": _FLOAT,
-            "fp16": Method(("half",), "half precision, which uses the tensor cores"),
-            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
-            "int8": Method(("static",), "{nodes} quantization (QDQ) with symmetric ranges"),
-            "int4": Method((), "the provider has no kernels for block-wise quantized weights"),
-        },
+        {**_NVIDIA, "int4": Method((), "the provider has no kernels for block-wise quantized weights")},
         fixed={"static": _SYMMETRIC},
     ),
     DIRECTML: ProviderProfile(
         {
             "fp32": _FLOAT,
             "fp16": Method(("half",), "half precision, which GPUs compute fastest"),
-            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
+            "mixed": _MIXED,
             "int8": Method(("static",), "{nodes} quantization (QDQ)"),
-            "int4": Method(("weights",), "block-wise quantization of MatMul weights"),
+            "int4": _BLOCKS,
         },
         fixed={"static": _QDQ},
     ),
@@ -119,7 +108,7 @@ PROVIDERS: Final[Mapping[str, ProviderProfile]] = {
         {
             "fp32": _FLOAT,
             "fp16": Method(("half",), "half precision: half the size; the provider picks the arithmetic", auto=False),
-            "mixed": Method(("mixed",), "half precision where it stays accurate", auto=False),
+            "mixed": _MIXED,
             "int8": Method(("static",), "{nodes} quantization (QDQ), which the provider turns into integer kernels"),
             "int4": Method((), "the provider compresses weights itself when it loads a model"),
         },
@@ -139,11 +128,9 @@ PROVIDERS: Final[Mapping[str, ProviderProfile]] = {
 }
 OTHER: Final = ProviderProfile(
     {
+        **dict.fromkeys(PRECISIONS, Method((), "support by this provider is unknown")),
         "fp32": _FLOAT,
         "fp16": Method(("half",), "half precision, if the provider has it"),
-        "mixed": Method((), "support by this provider is unknown"),
-        "int8": Method((), "support by this provider is unknown"),
-        "int4": Method((), "support by this provider is unknown"),
     }
 )
 """Any other provider."""

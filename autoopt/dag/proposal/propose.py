@@ -17,9 +17,10 @@ from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_rea
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions
+from autoopt.dag.proposal.effort import effort_for
 from autoopt.dag.proposal.exclusions import ProposalInputs, excluded_chains, ruled_out, value_cuts
 from autoopt.dag.proposal.precisions import CUDA, ProviderProfile, provider_profile
-from autoopt.dag.proposal.templates import CUDA_SESSION, MINUTES, TEMPLATES, TRIALS, Template
+from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, threaded_session
 from autoopt.dag.proposal.warm_start import Example, learned_priors
 from autoopt.json_codec import JsonValue
 from autoopt.space import Value, same
@@ -55,12 +56,7 @@ def propose(
 ) -> Proposal:
     """A pass graph for a model.
 
-    Args:
-        options: the user's options.
-        inputs: the model and its data.
-        infos: looks up a pass, for the target's accelerator.
-        facts: accelerator, inspection and runtime; level, data and rulings are added here.
-        examples: preferences of earlier runs on similar models.
+    `facts` are those about accelerator and runtime; model, data, level and rulings are added here.
 
     Raises:
         InputError: an unknown target.
@@ -69,9 +65,15 @@ def propose(
     profile = provider_profile(target.execution_provider)
     layout = _layout(options, inputs, target, profile)
     nodes = {node: TEMPLATES[node] for stage in layout for node in stage.nodes}
+    if inputs.narrowing:
+        contract: dict[str, Value] = {"values": inputs.narrowing.values, "shapes": inputs.narrowing.shapes}
+        nodes["specialize"] = replace(TEMPLATES["specialize"], fixed=contract)
     if target.execution_provider == CUDA:
         nodes["session"] = CUDA_SESSION
-    rulings = {node: ruled_out(node, inputs, target) for node in nodes}
+    elif target.thread_choices:
+        nodes["session"] = threaded_session(target.accelerator().thread_values)
+    cuts = list(value_cuts(nodes, profile.fixed, inputs, target, options.level))
+    rulings = {node: ruled_out(node, inputs, target) or _without_values(node, nodes, cuts) for node in nodes}
     facts = replace(
         facts,
         inspection=inputs.inspection,
@@ -82,7 +84,7 @@ def propose(
     )
     reasons = _reasons(nodes, infos, facts)
     stages = [stage.alternatives(reasons) for stage in layout]
-    priors = [*value_cuts(nodes, profile.fixed, inputs, target, options.level), *excluded_chains(nodes)]
+    priors = [*cuts, *excluded_chains(nodes)]
     open_stages = [list(filterfalse(reasons.__contains__, stage)) for stage in stages]
     priors += learned_priors(examples, open_stages, nodes, _remaining_values(nodes, priors))
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
@@ -147,6 +149,8 @@ def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
         stages.append(_Stage(("ir",)))
     if 0 < model.opsets.get("", 0) < LOWEST_OPSET:
         stages.append(_Stage(("opset",), skip=True))
+    if inputs.narrowing:
+        stages.append(_Stage(("specialize",), skip=True))
     if inputs.needs_static_shapes(target):
         stages.append(_Stage(("shapes",)))
     return stages
@@ -170,6 +174,7 @@ def _spec(
 ) -> DagSpec:
     """The proposal as a spec, with everything that is ruled out still in it."""
     target = options.target()
+    effort = effort_for(inputs.inspection, options.level)
     fixed = provider_profile(target.execution_provider).fixed
     passes: dict[str, JsonValue] = {}
     for node, template in nodes.items():
@@ -181,12 +186,32 @@ def _spec(
     return load_dag(
         {
             "name": proposal_name(inputs.name),
-            "target": target.model_dump(include={"device", "execution_provider", "memory"}, exclude_none=True),
+            "target": target_fields(target),
             "passes": passes,
             "stages": stages,
-            "search": {"trials": TRIALS[options.level], "minutes": float(MINUTES[options.level])},
+            "search": {"trials": effort.trials, "minutes": float(effort.minutes)},
         }
     )
+
+
+def target_fields(target: TargetSpec) -> dict[str, JsonValue]:
+    """The fields of a proposed target; the threads if they are not the default."""
+    fields = target.model_dump(mode="json", include={"device", "execution_provider", "memory"}, exclude_none=True)
+    if target.thread_choices:
+        fields["threads"] = [threads or "all" for threads in target.thread_choices]
+    elif target.threads != 1:
+        fields["threads"] = target.threads or "all"
+    return fields
+
+
+def _without_values(node: str, nodes: Mapping[str, Template], cuts: Sequence[Prior]) -> Reason | None:
+    """The reason to rule out a node if none of the values of one of its parameters is left."""
+    for name, values in _remaining_values({node: nodes[node]}, [cut for cut in cuts if node in cut.values])[
+        node
+    ].items():
+        if not values:
+            return Reason("inspection", next(cut.reason for cut in cuts if name in cut.values.get(node, {})))
+    return None
 
 
 def _remaining_values(nodes: Mapping[str, Template], priors: Sequence[Prior]) -> dict[str, dict[str, list[Value]]]:

@@ -6,8 +6,8 @@ the one that the pass takes if no other value is tried.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from autoopt.space import Value
@@ -45,22 +45,15 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "names": Template("name_fix", "rename tensors whose names the runtime rejects"),
     "ir": Template("ir_upgrade", "upgrade the file format for later passes"),
     "opset": Template("opset_conversion", "convert to a newer operator set", fixed={"target_opset": 17}),
+    "specialize": Template("specialize_inputs", "make constant and fix what never changes in the data"),
     "shapes": Template("fix_input_shape", "fix the input shapes"),
     "unused": Template("remove_unused", "remove everything that no output needs"),
     "shared": Template("common_subexpression_elimination", "compute equal subexpressions once"),
-    "simplify": Template(
-        "simplify",
-        "simplify the graph",
-        {"engine": (("onnxslim", 1), ("onnxsim", 3))},
-    ),
+    "simplify": Template("simplify", "simplify the graph", {"engine": (("onnxslim", 1), ("onnxsim", 3))}),
     "constants": Template("constant_folding", "fold constants and change nothing else"),
     "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
     "pads": Template("pad_folding", "fold padding into the convolution after it"),
-    "fuse": Template(
-        "transformer_fusion",
-        "fuse attention, GELU and normalization",
-        {"engine": (("onnxscript", 1),)},
-    ),
+    "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("onnxscript", 1),)}),
     "half": Template(
         "float16",
         "half precision",
@@ -78,11 +71,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "dynamic": Template(
         "dynamic_quantization",
         "8-bit weights; activations are quantized at run time",
-        {
-            "op_types": (([], 2), (DENSE, 2)),
-            "per_channel": _BOTH,
-            "weight_type": (("QInt8", 2), ("QUInt8", 3)),
-        },
+        {"op_types": (([], 2), (DENSE, 2)), "per_channel": _BOTH, "weight_type": (("QInt8", 2), ("QUInt8", 3))},
         size=0.24,
         lossy=True,
     ),
@@ -93,10 +82,21 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         size=0.24,
         lossy=True,
     ),
+    "selective": Template(
+        "selective_quantization",
+        "8-bit weights and activations, with the most sensitive layers in float",
+        {
+            "exclude_worst": ((1, 3), (2, 3), (4, 3)),
+            "activation_type": (("QUInt8", 3), ("QInt8", 3)),
+            "per_channel": ((True, 3), (False, 3)),
+        },
+        size=0.24,
+        lossy=True,
+    ),
     "wide": Template(
         "static_16bit",
         "8-bit weights, 16-bit activations",
-        {**_CALIBRATION},
+        _CALIBRATION,
         {"activation_type": "QUInt16", "weight_type": "QUInt8"},
         size=0.24,
         lossy=True,
@@ -111,11 +111,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "weights": Template(
         "weight_only_quantization",
         "block-wise quantized weights, float arithmetic",
-        {
-            "bits": ((8, 2), (4, 2)),
-            "block_size": ((32, 2), (64, 3)),
-            "accuracy_level": ((4, 2), (0, 3)),
-        },
+        {"bits": ((8, 2), (4, 2)), "block_size": ((32, 2), (64, 3)), "accuracy_level": ((4, 2), (0, 3))},
         size=0.12,
         lossy=True,
     ),
@@ -140,6 +136,17 @@ CUDA_SESSION: Final = Template(
     },
 )
 """The node `session` for the CUDA provider."""
+
+
+def threaded_session(threads: Sequence[int | None]) -> Template:
+    """The node `session` for a target that lists several numbers of threads; None is its default."""
+    session = TEMPLATES["session"]
+    values: dict[str, Values] = {"intra_op_num_threads": tuple((count, 0) for count in threads)}
+    for name, searched in session.search.items():
+        # The runtime's default level is searched too, for models that gain by their threads alone.
+        values[name] = (("all", 0), *searched)
+    return replace(session, search=values)
+
 
 TRIALS: Final = (12, 20, 30, 40)
 MINUTES: Final = (3, 5, 8, 10)

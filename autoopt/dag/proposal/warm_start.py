@@ -54,11 +54,8 @@ def learned_priors(
 ) -> list[Prior]:
     """Preferences for the chains of a proposed graph that come closest to the examples.
 
-    Args:
-        examples: best models of earlier runs.
-        stages: the remaining nodes of each stage, None if it can be skipped.
-        nodes: node id -> template.
-        values: node id -> parameter -> values that are tried.
+    `stages`: the remaining nodes of each stage, with None if it can be skipped. `values`: node id -> parameter ->
+    values that are tried.
     """
     priors: list[Prior] = []
     chains: set[tuple[str, ...]] = set()

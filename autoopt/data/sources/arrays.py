@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet
+from autoopt.data.dataset import LABELS, Array, DataSet, check_columns
 from autoopt.errors import InputError, did_you_mean
 
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile)
 
 
-def load_npz(path: str, label_name: str = "labels") -> DataSet:
+def load_npz(
+    path: str,
+    label_name: str = "labels",
+    label_col: str | None = None,
+    input_cols: Sequence[str] | None = None,
+    model: str | None = None,
+) -> DataSet:
     """Load an `.npz` file.
 
-    Args:
-        path: The file.
-        label_name: The array that holds the ground truth.
+    `label_col` (or `label_name`) is the array with the ground truth; by default one that is called as `LABELS` says and
+    is no input of the `model`. `input_cols` are the arrays to use as inputs, by default all others.
 
     Raises:
-        InputError: The file does not hold plain arrays, or has no array with the `label_name` that was asked for.
+        InputError: The file does not hold plain arrays, has no such array, or has several that may be the labels.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             columns: dict[str, Array] = dict(file)
     except _READ_ERRORS as error:
         raise InputError(f"not a readable .npz file without pickles ({error})", where=path) from error
-    if label_name != "labels" and label_name not in columns:
-        raise InputError(f"has no array {label_name!r}", where=path, remedy=did_you_mean(label_name, columns))
-    labels = columns.pop(label_name, None)
+    label = label_col or label_name
+    if label == "labels" and label not in columns:
+        label = _find_labels(columns, path, model)
+    if label and label not in columns:
+        raise InputError(f"has no array {label!r}", where=path, remedy=did_you_mean(label, columns))
+    labels = columns.pop(label, None)
+    if input_cols is not None:
+        check_columns(columns, input_cols, path)
+        columns = {name: columns[name] for name in input_cols}
     return DataSet(columns, labels, name=path)
 
 
-def load_npy(path: str, labels: str | None = None) -> DataSet:
-    """Load an `.npy` file with the items of a model's only input.
+def _find_labels(columns: Mapping[str, Array], path: str, model: str | None) -> str:
+    """The array that is called like labels and is no input of the model; empty if there is none."""
+    found = [name for name in columns if name.lower() in LABELS]
+    if found and model is not None:
+        from autoopt.data.sources.synthetic import read_inputs
 
-    Args:
-        path: The file.
-        labels: Another such file with the ground truth.
+        inputs = {spec.name for spec in read_inputs(model)[0]}
+        found = [name for name in found if name not in inputs]
+    if len(found) > 1:
+        names = " and ".join(map(repr, found))
+        raise InputError(f"{names} may both be the labels", where=path, remedy=f"name one: --label {found[0]}")
+    return next(iter(found), "")
+
+
+def load_npy(path: str, labels: str | None = None) -> DataSet:
+    """Load an `.npy` file with the items of a model's only input, and the ground truth from another one.
 
     Raises:
         InputError: A file does not hold a plain array.

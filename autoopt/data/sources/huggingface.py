@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from autoopt.errors import InputError, one_line
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
+Cells: TypeAlias = Sequence[Any]
+"""Cells of one column: numbers, texts, lists, images, or None."""
+Options: TypeAlias = Mapping[str, Any]
+"""Fields of `ImageOptions`."""
 SAVED: Final = ("dataset_dict.json", "state.json")
 """Files that `save_to_disk` leaves in a folder: of several splits, of one."""
 
@@ -24,7 +28,7 @@ class Table(Protocol):
 
     column_names: Sequence[str]
 
-    def __getitem__(self, name: str) -> Sequence[Any]: ...
+    def __getitem__(self, name: str) -> Cells: ...
 
 
 def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
@@ -35,20 +39,14 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     input_cols: Sequence[str] | None = None,
     label_col: str | None = None,
     revision: str | None = None,
-    images: Mapping[str, Any] | None = None,
+    images: Options | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
     """Load the rows of a split. Code that comes with the data set is never executed.
 
-    Args:
-        data_name: A name on the hub, a folder that `save_to_disk` wrote, or one of Parquet, CSV or JSON files.
-        subset: The configuration of the data set.
-        split: The split; by default `test`, else the first.
-        input_cols: The columns that become inputs; by default all but the label.
-        label_col: The column of labels; by default `label` or `labels`.
-        revision: The version on the hub.
-        images: `ImageOptions` for columns of images.
-        choose: The rows to read.
+    `data_name` is a name on the hub, a folder that `save_to_disk` wrote, or one of Parquet, CSV or JSON files. The
+    defaults are the split `test`, else the first; the label column `label` or `labels`; and all others as inputs.
+    `images` are `ImageOptions` for columns of images.
 
     Raises:
         InputError: The library is missing, or it cannot load the data.
@@ -87,7 +85,7 @@ def from_rows(
     name: str,
     input_cols: Sequence[str] | None,
     label_col: str | None,
-    images: Mapping[str, Any] | None = None,
+    images: Options | None = None,
 ) -> DataSet:
     """A table as a data set.
 
@@ -107,10 +105,7 @@ def from_rows(
             uneven[column] = values
         else:
             columns[column] = values
-    labels = None
-    if label is not None:
-        labels = _labels(rows, label, name, options)
-    return DataSet(columns, labels, uneven, name)
+    return DataSet(columns, _labels(rows, label, name, options), uneven, name)
 
 
 def _select_columns(
@@ -125,7 +120,9 @@ def _select_columns(
     return inputs, label
 
 
-def _labels(rows: Table, column: str, name: str, options: ImageOptions) -> Array | None:
+def _labels(rows: Table, column: str | None, name: str, options: ImageOptions) -> Array | None:
+    if column is None:
+        return None
     labels = _column(rows[column], name, options)
     if isinstance(labels, list):
         raise InputError(f"the labels in column {column!r} differ in shape", where=name)
@@ -134,12 +131,14 @@ def _labels(rows: Table, column: str, name: str, options: ImageOptions) -> Array
     return None if is_class and np.all(labels < 0) else labels
 
 
-def _column(values: Sequence[Any], name: str, options: ImageOptions) -> Array | list[Array]:
+def _column(values: Cells, name: str, options: ImageOptions) -> Array | list[Array]:
     """One array for all rows, or one per row if their shapes differ."""
     if any(isinstance(value, str) for value in values):
         return text_array(values)
     if any(hasattr(value, "convert") for value in values):
-        return _pictures(values, name, options)
+        if any(value is None for value in values):
+            raise InputError("rows without an image", where=name)
+        return options.stack([options.pixels_of(value, name) for value in values], name)
     arrays = []
     for value in values:
         if value is None:
@@ -148,9 +147,3 @@ def _column(values: Sequence[Any], name: str, options: ImageOptions) -> Array | 
     if len({array.shape for array in arrays}) > 1:
         return [array[np.newaxis] for array in arrays]
     return np.stack(arrays)
-
-
-def _pictures(values: Sequence[Any], name: str, options: ImageOptions) -> Array:
-    if any(value is None for value in values):
-        raise InputError("rows without an image", where=name)
-    return options.stack((options.pixels_of(value, name) for value in values), name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -50,7 +50,7 @@ class ImageOptions:
         array = np.asarray(converted)
         return array[..., np.newaxis] if array.ndim == 2 else array
 
-    def stack(self, pictures: Iterable[Array], where: str) -> Array:
+    def stack(self, pictures: list[Array], where: str) -> Array:
         """Stack pictures of shape (height, width, channels) to one array.
 
         Raises:
@@ -58,10 +58,9 @@ class ImageOptions:
         """
         if self.layout not in ("NCHW", "NHWC"):
             raise InputError(f"layout must be NCHW or NHWC, not {self.layout!r}", where=where)
-        pixels = list(pictures)
-        if len({picture.shape for picture in pixels}) > 1:
+        if len({picture.shape for picture in pictures}) > 1:
             raise InputError("the images differ in size", where=where, remedy="give size: [height, width]")
-        images: Array = np.stack(pixels).astype(np.float32) * np.float32(self.scale)
+        images: Array = np.stack(pictures).astype(np.float32) * np.float32(self.scale)
         channels = images.shape[-1]
         for name, values in (("mean", self.mean), ("std", self.std)):
             if np.size(values) not in (1, channels):
@@ -84,18 +83,9 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     labels: str | None = None,
     choose: Choose | None = None,
 ) -> DataSet:
-    """Load the images below a folder, in the order of their paths.
+    """Load the images below a folder, in the order of their paths; `ImageOptions` explains size to std.
 
-    Args:
-        path: The folder.
-        size: As in `ImageOptions`, like the next five.
-        mode: See above.
-        layout: See above.
-        scale: See above.
-        mean: See above.
-        std: See above.
-        labels: A CSV file of name and class; by default the sub-folders are the classes, sorted by name.
-        choose: The images to read.
+    `labels` is a CSV file of name and class; by default the sub-folders are the classes, sorted by name.
 
     Raises:
         InputError: Pillow is missing, there are no images, an image cannot be read or has no label.
@@ -105,13 +95,12 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     if not files:
         raise InputError(f"holds no images ({', '.join(SUFFIXES)})", where=path)
     truth = _classes_by_folder(root, files) if labels is None else _classes_by_name(root, files, labels)
+    data = DataSet({"file": np.array(files, object)}, truth, name=path)
     if choose is not None:
-        indices = choose(len(files))
-        files = [files[index] for index in indices]
-        truth = None if truth is None else truth[indices]
+        data = data.take(choose(len(data)))
     options = ImageOptions(size, mode, layout, scale, mean, std)
-    images = options.stack((_read(file, options, path) for file in files), path)
-    return DataSet({"image": images}, truth, name=path)
+    pictures = [_read(file, options, path) for file in data.columns["file"]]
+    return replace(data, columns={"image": options.stack(pictures, path)})
 
 
 def _read(file: Path, options: ImageOptions, where: str) -> Array:

@@ -14,12 +14,8 @@ from autoopt.errors import InputError
 def load(path: str, labels: bool = False, choose: Choose | None = None) -> DataSet:
     """Load the data sets below a folder, one item each, in the order of their numbers.
 
-    Inputs have the names of their tensors, or of their files (`input_0`, `input_1`) if those have no names.
-
-    Args:
-        path: The folder; one that holds `input_*.pb` itself is one item.
-        labels: Use the first expected output of each item as its label.
-        choose: The data sets to read.
+    Inputs have the names of their tensors, or of their files (`input_0`, `input_1`) if those have no names. A folder
+    that holds `input_*.pb` itself is one item. With `labels`, the first expected output of an item is its label.
 
     Raises:
         InputError: There are no inputs, the data sets have different inputs, or a file is not a tensor.
@@ -28,11 +24,8 @@ def load(path: str, labels: bool = False, choose: Choose | None = None) -> DataS
     folders = sorted(root.glob("test_data_set_*"), key=_number) or [root]
     if choose is not None:
         folders = [folders[index] for index in choose(len(folders))]
-    inputs = _inputs(folders, path)
-    truth = None
-    if labels:
-        truth = _labels(folders, path)
-    return DataSet({}, truth, inputs, name=path)
+    truth = _labels(folders, path) if labels else None
+    return DataSet({}, truth, _inputs(folders, path), name=path)
 
 
 def _inputs(folders: list[Path], path: str) -> dict[str, list[Array]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autoopt.data.dataset import Array, DataSet
-from autoopt.data.fit import Dimension, InputSpec, specs_of
+from autoopt.data.fit import InputSpec, specs_of
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +18,10 @@ SYMBOL_SIZES: Final[Mapping[str, int]] = {"batch": 1, "seq": 32, "length": 32, "
 """Sizes of symbolic dimensions by a part of their name."""
 OTHER_SIZE: Final = 16
 """The size of other open dimensions."""
+PICTURE_SIDE: Final = 16
+"""Shortest side of an input that is taken for a picture."""
+SOUND_LENGTH: Final = 2000
+"""Shortest input that is taken for a sound."""
 _KEEP_VALUES: Final = frozenset(
     ("Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Transpose", "Expand", "Slice")
 )
@@ -28,7 +31,7 @@ _KEEP_VALUES: Final = frozenset(
 def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     model: str,
     *,
-    items: int = 16,
+    items: int = 32,
     seed: int = 0,
     dimensions: Mapping[str, int] | None = None,
     shapes: Mapping[str, list[int]] | None = None,
@@ -37,23 +40,17 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
 ) -> DataSet:
     """Make random items for a model, complete with batch dimension. Optional inputs are left out.
 
-    Integers that index into a table (Gather) stay below its length. Other integers are 0 or 1, floats are standard
-    normal.
+    Integers that index into a table (Gather) stay below its length. Masks are ones, types of tokens zeros, positions
+    count up. Other integers are 0 or 1. Floats that look like pictures or sound are smooth ones of standard deviation
+    1; other floats are standard normal.
 
-    Args:
-        model: Path of the model.
-        items: Number of items.
-        seed: Seed of the random numbers.
-        dimensions: Sizes of symbolic dimensions by name.
-        shapes: Shapes of inputs by name, including the batch dimension.
-        ranges: [low, high] by input.
-        open_size: Size of open dimensions that nothing else sizes.
+    `dimensions` are sizes of symbolic dimensions by name, `shapes` the shapes of inputs with the batch dimension,
+    `ranges` [low, high] by input, and `open_size` is the size of open dimensions that nothing else sizes.
 
     Raises:
         InputError: An input is a sequence or a map, whose values cannot be made up.
     """
     specs, table_lengths = read_inputs(model)
-    sizes = _Sizes(dimensions or {}, shapes or {}, open_size)
     rng = np.random.default_rng(seed)
     arrays: dict[str, list[Array]] = {}
     for spec in specs:
@@ -61,47 +58,54 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
             continue
         if spec.dtype is None or not spec.type.startswith("tensor("):
             raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
-        shape = sizes.shape(spec)
+        if shapes and spec.name in shapes:
+            shape = tuple(shapes[spec.name])
+        else:
+            shape = _shape(spec, dimensions or {}, open_size)
         limits = (ranges or {}).get(spec.name)
-        if limits is None:
-            limits = _default_limits(spec.dtype, table_lengths.get(spec.name))
+        constant = None if limits is not None else _constant(spec, shape)
+        if constant is not None:
+            arrays[spec.name] = [constant] * items
+            continue
+        if limits is None and spec.dtype.kind in "iu":
+            limits = [0, (table_lengths.get(spec.name) or 2) - 1]
         arrays[spec.name] = [_values(rng, spec.dtype, shape, limits) for _ in range(items)]
     return DataSet({}, None, arrays, name="synthetic")
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """Sizes for open dimensions."""
-
-    dimensions: Mapping[str, int] = field(default_factory=dict)
-    shapes: Mapping[str, list[int]] = field(default_factory=dict)
-    open_size: int | None = None
-
-    def shape(self, spec: InputSpec) -> tuple[int, ...]:
-        if spec.name in self.shapes:
-            return tuple(self.shapes[spec.name])
-        if spec.shape is None:
-            return (1,)
-        return tuple(self._size(dimension, axis) for axis, dimension in enumerate(spec.shape))
-
-    def _size(self, dimension: Dimension, axis: int) -> int:
-        if isinstance(dimension, int) and dimension > 0:
-            return dimension
-        if isinstance(dimension, str) and dimension in self.dimensions:
-            return self.dimensions[dimension]
-        if axis == 0:
-            return 1  # the batch
-        if self.open_size is not None:
-            return self.open_size
+def _shape(spec: InputSpec, sizes: Mapping[str, int], open_size: int | None) -> tuple[int, ...]:
+    """A shape with a size for each open dimension; the batch has one item."""
+    if spec.shape is None:
+        return (1,)
+    shape = []
+    for axis, dimension in enumerate(spec.shape):
         name = str(dimension or "").lower()
-        return next((size for part, size in SYMBOL_SIZES.items() if part in name), OTHER_SIZE)
+        if isinstance(dimension, int) and dimension > 0:
+            shape.append(dimension)
+        elif dimension in sizes:
+            shape.append(sizes[str(dimension)])
+        elif axis == 0:
+            shape.append(1)
+        elif open_size is not None:
+            shape.append(open_size)
+        else:
+            shape.append(next((size for part, size in SYMBOL_SIZES.items() if part in name), OTHER_SIZE))
+    return tuple(shape)
 
 
-def _default_limits(dtype: np.dtype[np.generic], table_length: int | None) -> list[float] | None:
-    """Limits of integers; None for other types."""
-    if dtype.kind not in "iu":
+def _constant(spec: InputSpec, shape: tuple[int, ...]) -> Array | None:
+    """The value of an input that is the same for all items by its meaning; None for any other input."""
+    name = spec.name.lower()
+    assert spec.dtype is not None, "the caller refuses other types"
+    if "mask" in name and spec.dtype.kind in "iubf":
+        return np.ones(shape, spec.dtype)
+    if spec.dtype.kind not in "iu" or not shape:
         return None
-    return [0, (table_length or 2) - 1]
+    if "token_type" in name or "segment_ids" in name:
+        return np.zeros(shape, spec.dtype)
+    if "position_ids" in name:
+        return np.broadcast_to(np.arange(shape[-1]), shape).astype(spec.dtype)
+    return None
 
 
 def _values(
@@ -113,11 +117,33 @@ def _values(
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if limits is None:
-        return np.asarray(rng.standard_normal(shape)).astype(dtype)
+        return _floats(rng, shape).astype(dtype)
     low, high = limits
     if dtype.kind in "iu":
         return np.asarray(rng.integers(int(low), int(high) + 1, shape)).astype(dtype)
     return np.asarray(rng.uniform(low, high, shape)).astype(dtype)
+
+
+def _floats(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Floats of mean 0 and standard deviation 1: pictures, sound, or independent ones."""
+    if len(shape) == 4 and min(shape[2:]) >= PICTURE_SIDE:
+        return _smooth(rng, shape, (2, 3))
+    if len(shape) == 4 and shape[3] <= 4 and min(shape[1:3]) >= PICTURE_SIDE:
+        return _smooth(rng, shape, (1, 2))
+    if 2 <= len(shape) <= 3 and shape[-1] >= SOUND_LENGTH:
+        return _smooth(rng, shape, (len(shape) - 1,))
+    return np.asarray(rng.standard_normal(shape))
+
+
+def _smooth(rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+    """Noise whose amplitude falls with the frequency along `axes`, as that of pictures and sounds does."""
+    squares = np.zeros((1,) * len(shape))
+    for axis in axes:
+        frequencies = np.fft.fftfreq(shape[axis]) * shape[axis]
+        squares = squares + (frequencies**2).reshape([-1 if other == axis else 1 for other in range(len(shape))])
+    spectrum = np.fft.fftn(rng.standard_normal(shape), axes=axes) / np.sqrt(1 + squares)
+    values = np.fft.ifftn(spectrum, axes=axes).real
+    return np.asarray((values - values.mean()) / (values.std() or 1.0))
 
 
 def read_inputs(model: str) -> tuple[tuple[InputSpec, ...], dict[str, int]]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from autoopt.data.dataset import Array, Choose, DataSet, text_array
-from autoopt.errors import InputError, did_you_mean
+from autoopt.data.dataset import LABELS, Array, Choose, DataSet, check_columns, text_array
+from autoopt.errors import InputError
 
 Inputs: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 """Columns that are together one input, or columns by input."""
-LABELS: Final = ("label", "labels", "target", "class", "y")
-"""Names of columns that are the ground truth unless `label_col` names another."""
 
 
 def load_csv(
@@ -68,13 +66,10 @@ def load_parquet(
 
 
 def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, input_cols: Inputs | None) -> DataSet:
-    """The rows of a table as items.
+    """The rows of a table as items; messages name `path`.
 
-    Args:
-        columns: The columns by name.
-        path: The name of the data.
-        label_col: The column of labels; by default one of `LABELS` if there is one.
-        input_cols: The columns that are inputs, together of shape (items, columns); by default all but the label.
+    The columns of an input have the shape (items, columns) together. By default, the label is one of `LABELS` if there
+    is such a column, and all other columns are one input.
 
     Raises:
         InputError: A column does not exist, or the columns of one input are not all numbers.
@@ -82,7 +77,7 @@ def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, i
     label = label_col or next((name for name in columns if name.lower() in LABELS), None)
     labels = None
     if label is not None:
-        _check_column(columns, label, path)
+        check_columns(columns, [label], path)
         labels = columns[label]
     if input_cols is None:
         input_cols = [name for name in columns if name != label]
@@ -92,23 +87,17 @@ def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, i
     return DataSet(inputs, labels, name=path)
 
 
-def _check_column(columns: Mapping[str, Array], name: str, path: str) -> None:
-    if name not in columns:
-        raise InputError(f"no column {name!r}", where=path, remedy=did_you_mean(name, columns))
-
-
 def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
-    arrays = []
-    texts = []
-    for name in names:
-        _check_column(columns, name, path)
-        arrays.append(columns[name])
-        if columns[name].dtype.kind == "O":
-            texts.append(name)
+    check_columns(columns, names, path)
+    arrays = [columns[name] for name in names]
+    texts = [name for name in names if columns[name].dtype.kind == "O"]
     if len(arrays) == 1:
         return arrays[0] if arrays[0].ndim > 1 or texts else arrays[0].reshape(-1, 1)
     if 0 < len(texts) < len(arrays):
-        raise InputError(f"columns of texts among numbers: {', '.join(texts)}", where=path, remedy="choose input_cols")
+        noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
+        shown = ", ".join(map(repr, texts))
+        remedy = f"is it the label? Use --label {texts[0]}; or choose columns with --inputs A,B,..."
+        raise InputError(f"{noun} {shown} {verb} text among numbers", where=path, remedy=remedy)
     return np.column_stack(arrays)
 
 

@@ -22,17 +22,10 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     label_col: str = "label",
     choose: Choose | None = None,
 ) -> DataSet:
-    """Load the lines of a text file or of a JSON-lines file; empty lines are left out.
+    """Load the lines of a text file or of a JSON-lines file as the input `text`; empty lines are left out.
 
-    Args:
-        path: The file.
-        tokenizer: A tokenizer file that turns the lines into `input_ids`, `attention_mask` and `token_type_ids`;
-            without it they are the input `text`.
-        length: Number of tokens per item.
-        labels: A file with one label per line.
-        text_col: The key of the text in JSON lines.
-        label_col: The key of the label in JSON lines.
-        choose: The lines to use.
+    A `tokenizer` file turns them into `input_ids`, `attention_mask` and `token_type_ids` of `length` tokens instead.
+    `labels` is a file with one label per line; JSON lines hold text and label under `text_col` and `label_col`.
 
     Raises:
         InputError: The file is not readable or empty, or the labels do not fit.
@@ -65,7 +58,8 @@ def tokenize(data: DataSet, tokenizer: str, length: int = 128, column: str = "te
     encoder.enable_truncation(length)
     encoder.enable_padding(length=length)
     encodings = encoder.encode_batch([str(text) for text in data.columns[column]])
-    columns = {name: array for name, array in data.columns.items() if name != column}
+    columns = dict(data.columns)
+    del columns[column]
     columns["input_ids"] = np.array([encoding.ids for encoding in encodings], np.int64)
     columns["attention_mask"] = np.array([encoding.attention_mask for encoding in encodings], np.int64)
     columns["token_type_ids"] = np.array([encoding.type_ids for encoding in encodings], np.int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -18,28 +18,18 @@ from autoopt.engine.work.keys import PassRunInput, pass_run_key
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonObject
+from autoopt.json_codec import from_json, to_json
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file, split_source
 from autoopt.outcome import Outcome
 from autoopt.passes.base.config import full_config
-from autoopt.passes.request import ModelFile, PassReply, PassRequest, PassStep, StepReply
-from autoopt.registry import PassInfo, registry
+from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep, StepReply
+from autoopt.registry import registry
 from autoopt.store import PassRunRecord
 from autoopt.target import Accelerator
 
 CONVERTER: Final = "torch_export"
 """The pass that converts."""
-
-
-@dataclass(frozen=True)
-class _Conversion:
-    name: str
-    """The source as the user named it."""
-    file: Path
-    config: JsonObject
-    source: Candidate
-    """The artifact that holds the source's bytes."""
 
 
 def convert(resources: Resources, name: str, file: Path) -> str:
@@ -62,58 +52,51 @@ def convert(resources: Resources, name: str, file: Path) -> str:
         raise InputError(f"a PyTorch model has to be converted first, and {info.missing}", where=name)
     folder = Path(tempfile.mkdtemp(dir=resources.scratch))
     try:
-        copy = Path(shutil.copyfile(file, folder / file.name))
+        model = Path(shutil.copyfile(file, folder / file.name))
         config = full_config(info, {})
+        script = None
         if file.suffix == ".py":
-            info = replace(info, source_digest=digest_file(copy))
+            info = replace(info, source_digest=digest_file(model))
             config = full_config(info, {"model": split_source(name)[1] or "model"})
-            copy = file  # a script may import its neighbours
-        conversion = _Conversion(name, copy.absolute(), config, Candidate(store.artifacts.put(folder)))
-        key = pass_run_key(info, config, PassRunInput(conversion.source, Accelerator()))
+            model = file  # a script may import its neighbours
+            script = str(model.absolute())
+        source = Candidate(store.artifacts.put(folder))
+        key = pass_run_key(info, config, PassRunInput(source, Accelerator()))
         record = store.results.pass_run(key)
         if record is not None and record.outcome.good and record.output is not None:
             return record.output.artifact
-        step = _run(resources, conversion, folder / "out")
+        steps = (PassStep(CONVERTER, config, CONVERTER),)
+        request = PassRequest(ModelFile(model.absolute()), steps, folder / "out", user_script=script)
+        step = _run(resources, name, source.artifact, request)
+        assert step.path is not None, "a converter always makes a model"
         store.claims.acquire("pass_run", key, redo=True)
-        record = _record(resources, key, info, conversion, step)
+        artifact = store.artifacts.put(step.path, step.digest)
+        record = PassRunRecord(
+            key=key,
+            pass_name=info.name,
+            params=dict(config),
+            input=source,
+            node=CONVERTER,
+            outcome=Outcome.OK,
+            output=Candidate(artifact),
+            seconds=step.seconds,
+            environment=environment(),
+            reports=dict(step.reports),
+        )
         store.results.finish_pass_run(record)
-        return record.output.artifact if record.output else ""
+        return artifact
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(resources: Resources, conversion: _Conversion, output: Path) -> StepReply:
-    script = str(conversion.file) if conversion.file.suffix == ".py" else None
-    step = PassStep(CONVERTER, conversion.config, CONVERTER)
-    request = PassRequest(ModelFile(conversion.file), (step,), output, user_script=script)
-    result = first_call(
-        resources,
-        "autoopt.passes.runner:run",
-        request.to_json(),
-        subject=lambda: conversion.source.artifact,
-        limit=Limits().pass_seconds,
-    )
+def _run(resources: Resources, name: str, digest: str, request: PassRequest) -> StepReply:
+    """Run the converter; raises an InputError if it fails. `digest` is that of the source's artifact."""
+    limit = Limits().pass_seconds
+    result = first_call(resources, RUN_PASSES, to_json(request), subject=lambda: digest, limit=limit)
     message = result.message or str(result.outcome)
     if result.value is not None:
-        reply = PassReply.from_json(result.value).steps[0]
+        reply = from_json(PassReply, result.value).steps[0]
         if reply.outcome is Outcome.OK:
             return reply
         message = reply.message
-    raise InputError(f"cannot be converted to ONNX: {message}", where=conversion.name)
-
-
-def _record(resources: Resources, key: str, info: PassInfo, conversion: _Conversion, step: StepReply) -> PassRunRecord:
-    assert step.path is not None, "a converter always makes a model"
-    artifact = resources.store.artifacts.put(step.path, step.digest)
-    return PassRunRecord(
-        key=key,
-        pass_name=info.name,
-        params=dict(conversion.config),
-        input=conversion.source,
-        node=CONVERTER,
-        outcome=Outcome.OK,
-        output=Candidate(artifact),
-        seconds=step.seconds,
-        environment=environment(),
-        reports=dict(step.reports),
-    )
+    raise InputError(f"cannot be converted to ONNX: {message}", where=name)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Sequence
 
+from autoopt.data.description import DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
 
+CHANNELS = (1, 3, 4)
+"""Numbers of channels that images have."""
 NOT_NUMBERS = ("str", "sequence", "map", "optional")
 """Types of outputs that a text label may equal."""
 
 
 def check_data(
-    description: Mapping[str, Any] | None,
+    description: DataDescription | None,
     inspection: Inspection,
     where: str,
     *,
@@ -23,7 +25,7 @@ def check_data(
     """Check a data set against the model.
 
     Args:
-        description: Description of the data; None without data.
+        description: None without data.
         inspection: Inspection of the model.
         where: Place of the data, for errors.
         fed_back: Inputs that take the recurrent state and need no data.
@@ -39,8 +41,14 @@ def check_data(
     if description is None:
         return []
     place = f"{where}:1: data"
-    _check_labels(description, inspection, place, named)
-    columns: Mapping[str, Mapping[str, Any]] = description["columns"]
+    text = description.label_text
+    if text is not None and not named and all(spec.dtype not in NOT_NUMBERS for spec in inspection.outputs):
+        raise InputError(
+            f"labels are texts such as {one_line(text)!r}, but the model's outputs are numbers",
+            where=place,
+            remedy="give class ids as labels, or a post_process that names the classes",
+        )
+    columns = description.columns
     names = ", ".join(columns) or "none"
     inputs = inspection.inputs
     notes: list[str] = []
@@ -49,40 +57,55 @@ def check_data(
         notes.append(f"data: using array {one_line(name)!r} as the model's input {one_line(inputs[0].name)!r}")
         columns = {inputs[0].name: column}
     for spec in inputs:
-        if spec.name not in columns:
-            if spec.name not in fed_back and spec.dtype != "optional":
-                raise InputError(f"no array for the model's input {spec.name!r}; the data has: {names}", where=place)
-            continue
-        _check_shape(spec, columns[spec.name]["shape"], place)
-        if columns[spec.name].get("finite") is False:
-            notes.append(f"data: the array for {one_line(spec.name)!r} contains NaN or infinite values")
+        if spec.name in columns:
+            _check_shape(spec, columns[spec.name].shape, place)
+            if columns[spec.name].finite is False:
+                notes.append(f"data: the array for {one_line(spec.name)!r} contains NaN or infinite values")
+        elif spec.name not in fed_back and spec.dtype != "optional":
+            raise InputError(f"no array for the model's input {spec.name!r}; the data has: {names}", where=place)
+    notes += _ignored(columns, inputs, description.labels)
     return notes
 
 
-def _check_labels(description: Mapping[str, Any], inspection: Inspection, place: str, named: bool) -> None:
-    text = description.get("label_text")
-    if text is None or named or any(spec.dtype in NOT_NUMBERS for spec in inspection.outputs):
-        return
-    raise InputError(
-        f"labels are texts such as {one_line(text)!r}, but the model's outputs are numbers",
-        where=place,
-        remedy="give class ids as labels, or a post_process that names the classes",
-    )
+def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: bool) -> list[str]:
+    """Name the arrays that are no inputs, and may be the labels if there are none."""
+    known = {spec.name for spec in inputs}
+    notes: list[str] = []
+    for name in columns:
+        if name not in known:
+            hint = "" if has_labels else f"; if it holds the labels, add --label {one_line(name)}"
+            notes.append(f"data: array {one_line(name)!r} is no input of the model and is ignored{hint}")
+    return notes
 
 
-def _check_shape(spec: ValueSpec, shape: list[int], place: str) -> None:
-    if not _fits(spec, shape):
-        expected = ["?" if dimension is None else dimension for dimension in spec.shape or ()]
-        message = f"array for input {spec.name!r} has shape {list(shape)}, the model expects {expected}"
-        raise InputError(message, where=place)
-
-
-def _fits(spec: ValueSpec, shape: list[int]) -> bool:
-    """True unless items of an array of this shape certainly cannot be an input."""
+def _check_shape(spec: ValueSpec, shape: Sequence[int], place: str) -> None:
+    """Raise an error if items of an array of this shape certainly cannot be an input."""
     # Reading the data adds or removes a batch axis.
     if spec.shape is None or len(spec.shape) != len(shape):
-        return True
-    for expected, actual in zip(spec.shape[1:], shape[1:], strict=True):
-        if isinstance(expected, int) and expected != actual:
-            return False
-    return True
+        return
+    for dimension, actual in zip(spec.shape[1:], shape[1:], strict=True):
+        if isinstance(dimension, int) and dimension != actual:
+            expected = ["?" if size is None else size for size in spec.shape]
+            message = f"array for input {spec.name!r} has shape {list(shape)}, the model expects {expected}"
+            raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, shape))
+
+
+def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int]) -> str:
+    """The options that would give the data the expected shape (items first), if any would."""
+    if len(actual) == 2:
+        return "choose the columns with --inputs A,B,... and the label with --label NAME"
+    if len(actual) != 4:
+        return ""
+    channels_first = actual[1] in CHANNELS
+    swapped = (actual[2], actual[3], actual[1]) if channels_first else (actual[3], actual[1], actual[2])
+    if _fits(expected[1:], swapped):
+        return f"add --layout {'NHWC' if channels_first else 'NCHW'}"
+    size = expected[2:] if expected[1] in CHANNELS else expected[1:3]
+    if all(isinstance(side, int) for side in size):
+        return f"add --image-size {size[0]}x{size[1]}"
+    return ""
+
+
+def _fits(expected: Sequence[int | str | None], actual: Sequence[int]) -> bool:
+    pairs = zip(expected, actual, strict=True)
+    return all(side == other for side, other in pairs if isinstance(side, int))

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from autoopt.data.description import DataDescription
 from autoopt.engine.work.problem import Goal
-from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Constraint, Metric, Objective, get_metric
+from autoopt.errors import InputError
+from autoopt.measure.constraints import items_to_resolve, share_resolution
+from autoopt.metrics import AGREEMENT, MEDIAN_LATENCY, STEADY_STATE, Constraint, Metric, Objective, get_metric
 from autoopt.spec import DagSpec
 
 TASK_METRIC = {"class": "accuracy", "value": "r2", "tensor": "psnr"}
 """Default task metric by kind of label: class ids, one number per item, a whole tensor per item."""
-UNLABELLED_METRIC = "cosine"
-"""Default quality metric without labels."""
 DEFAULT_QUALITY = {
     "accuracy": Constraint("accuracy", max_drop=0.01),
     "r2": Constraint("r2", max_drop=0.01),
     "psnr": Constraint("psnr", max_drop=0.5),
-    "cosine": Constraint("cosine", min=0.99),
+    AGREEMENT: Constraint(AGREEMENT, min=0.98),
 }
-"""Default quality constraint by metric."""
+"""Default quality constraint by metric; `benchmarks/quality` calibrates that of data without labels."""
+
+
+MINIMIZED: Mapping[str, str] = {"latency": MEDIAN_LATENCY, "size": "size", "memory": "peak_memory"}
+"""Objectives by the word for them on the command line."""
+QUALITY = ("task", "fidelity", "custom")
+"""Kinds of metrics of quality."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ class GoalRequest:
     """Further metrics to measure."""
     custom: Mapping[str, Metric] = field(default_factory=dict)
     """Metrics that the user script defines."""
+    unverified: bool = False
+    """True if lossy candidates are only shown, see `Problem.unverified`."""
 
     @staticmethod
     def of(spec: DagSpec, custom: Mapping[str, Metric]) -> GoalRequest:
@@ -51,33 +60,74 @@ class GoalRequest:
         return GoalRequest(objectives, constraints, extra, custom)
 
 
-def make_goal(request: GoalRequest, data: Mapping[str, Any] | None) -> tuple[Goal, list[str]]:
-    """Fill in the defaults.
+@dataclass(frozen=True)
+class GoalOptions:
+    """Short forms of a goal on the command line; None for what the DAG or the default says."""
 
-    Args:
-        request: The goal as the user gave it.
-        data: Description of the evaluation data (`labels`, `label_kind`); None without data.
+    minimize: Literal["latency", "size", "memory"] | None = None
+    metric: str | None = None
+    """The quality metric that is limited."""
+    max_drop: float | None = None
+    """The drop in it that is accepted."""
 
-    Returns:
-        The goal, and notes on the defaults.
-    """
+    def apply(self, request: GoalRequest, data: DataDescription | None) -> GoalRequest:
+        """Override the goal of a DAG. A limit on quality replaces all other ones.
+
+        Raises:
+            InputError: the metric is unknown or not one of quality, or there are no labels to measure a drop on.
+        """
+        if self.minimize is not None:
+            request = replace(request, objectives=(Objective(MINIMIZED[self.minimize], "minimize"),))
+        if self.metric is None and self.max_drop is None:
+            return request
+        has_labels = data is not None and data.labels
+        name = self.metric or TASK_METRIC.get(str(data.label_kind) if data else "", "accuracy")
+        kind = get_metric(name, request.custom).kind
+        if kind not in QUALITY:
+            raise InputError(f"{name} is no metric of quality", where="--metric", remedy="see docs/quality.md")
+        if kind == "task" and not has_labels:
+            option = "--metric" if self.metric else "--max-drop"
+            remedy = "name the labels with --label, or limit agreement: --metric agreement"
+            raise InputError("needs labels in the data", where=option, remedy=remedy)
+        written = request.constraints or ()
+        others = [each for each in written if get_metric(each.metric, request.custom).kind not in QUALITY]
+        return replace(request, constraints=[self._limit(name), *others])
+
+    def _limit(self, name: str) -> Constraint:
+        if self.max_drop is not None:
+            return Constraint(name, max_drop=self.max_drop)
+        return DEFAULT_QUALITY.get(name, Constraint(name, max_drop=0.01))
+
+
+def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal, list[str]]:
+    """Fill in the defaults, which depend on the labels of the evaluation data. Also return notes on the defaults."""
     custom = request.custom
-    default_quality = UNLABELLED_METRIC
-    if data and data.get("labels"):
-        default_quality = TASK_METRIC.get(str(data.get("label_kind")), "accuracy")
+    default_quality = AGREEMENT
+    if data is not None and data.labels:
+        default_quality = TASK_METRIC.get(str(data.label_kind), "accuracy")
     objectives = list(request.objectives) or [Objective(MEDIAN_LATENCY, "minimize")]
     constraints = list(request.constraints or ())
     notes: list[str] = []
     if _needs_quality_constraint(request):
-        constraints.append(DEFAULT_QUALITY[default_quality])
-        notes.append(f"no quality constraint given; requiring {_describe(DEFAULT_QUALITY[default_quality])}")
+        default = DEFAULT_QUALITY[default_quality]
+        constraints.append(default)
+        bound = f"{default.metric} of at least {default.min}"
+        if default.max_drop is not None:
+            bound = f"a drop in {default.metric} of at most {default.max_drop}"
+        notes.append(f"no quality constraint given; requiring {bound}")
+    if not request.unverified:
+        notes += _quality_notes(constraints, custom, data)
 
-    quality = _first_task_metric([*constraints, *objectives], custom) or default_quality
-    criteria: list[Objective | Constraint] = [*objectives, *constraints]
-    names = [criterion.metric for criterion in criteria]
-    names += ["size", *STEADY_STATE, quality, *request.extra_metrics]
-    if default_quality == UNLABELLED_METRIC:
-        names += ["max_abs_error", "top1_agreement"]
+    objective_names = [objective.metric for objective in objectives]
+    constraint_names = [constraint.metric for constraint in constraints]
+    quality = default_quality
+    for name in [*constraint_names, *objective_names]:
+        if get_metric(name, custom).kind in ("task", "custom"):
+            quality = name
+            break
+    names = [*objective_names, *constraint_names, "size", *STEADY_STATE, quality, *request.extra_metrics]
+    if default_quality == AGREEMENT:
+        names += ["relative_l2", "max_abs_error"]
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
@@ -96,11 +146,35 @@ def _needs_quality_constraint(request: GoalRequest) -> bool:
     return bool(kinds) and not kinds & {"task", "fidelity", "custom"}
 
 
-def _first_task_metric(criteria: Sequence[Constraint | Objective], custom: Mapping[str, Metric]) -> str | None:
-    for criterion in criteria:
-        if get_metric(criterion.metric, custom).kind in ("task", "custom"):
-            return criterion.metric
-    return None
+def _quality_notes(
+    constraints: Sequence[Constraint], custom: Mapping[str, Metric], data: DataDescription | None
+) -> Iterator[str]:
+    """Say what the data cannot show about the quality of any candidate."""
+    kinds = {get_metric(constraint.metric, custom).kind for constraint in constraints}
+    if data is not None and data.labels:
+        for constraint in constraints:
+            yield from _resolution_notes(constraint, get_metric(constraint.metric, custom), data.items)
+    elif "fidelity" in kinds and not kinds & {"task", "custom"}:
+        origin, remedy = "there is no data, so inputs are generated", "Give real data, best with labels"
+        if data is not None:
+            origin, remedy = "the data has no labels", "Give data with labels"
+        yield (
+            f"QUALITY IS A GUESS: {origin}. Outputs are only compared with the source model's, which does not show how "
+            f"well a lossy candidate does its task. {remedy}, or check the chosen model yourself before you use it"
+        )
+
+
+def _resolution_notes(constraint: Constraint, metric: Metric, items: int) -> Iterator[str]:
+    """Name a limit on the drop of a share that is too tight for so few items."""
+    limit = constraint.max_drop
+    if not items or not limit or constraint.confidence is not None:
+        return
+    if metric.kind == "task" and metric.unit == "fraction" and share_resolution(items) > limit:
+        yield (
+            f"{items} items cannot confirm a drop in {metric.name} of at most {limit}: even if no prediction changes, "
+            f"the 95 % interval reaches {share_resolution(items):.2g}, so the measured value decides. "
+            f"{items_to_resolve(limit)} items would do"
+        )
 
 
 def _front(objectives: Sequence[Objective], quality: str, custom: Mapping[str, Metric]) -> tuple[Objective, ...]:
@@ -109,9 +183,3 @@ def _front(objectives: Sequence[Objective], quality: str, custom: Mapping[str, M
     for name in ("size", quality):
         front.setdefault(name, Objective(name, get_metric(name, custom).direction))
     return tuple(front.values())
-
-
-def _describe(constraint: Constraint) -> str:
-    if constraint.max_drop is not None:
-        return f"a drop in {constraint.metric} of at most {constraint.max_drop}"
-    return f"{constraint.metric} of at least {constraint.min}"

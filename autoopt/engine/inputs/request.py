@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from autoopt.data import DataConfig
+from autoopt.engine.inputs.goal import GoalOptions
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
-from autoopt.engine.work.resources import ResourceOptions, Resources, open_resources
+from autoopt.engine.work.resources import Resources, open_resources
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.fetch import cached, is_url
 from autoopt.observer import SILENT, Observer
@@ -20,6 +21,8 @@ from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.spec.source import Source
+
+Remeasure: TypeAlias = Literal["undecided", "all"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class RunRequest:
     """Path of a dag.yaml, its content, a `DagSpec`, or the path of a bare model, for which a DAG is proposed."""
     model: str | Path | None = None
     """Overrides the DAG's model."""
-    data: Any = None
+    data: object = None
     """Evaluation data, a path or a data configuration; overrides the DAG's."""
-    calibration: Any = None
+    calibration: object = None
     """Calibration data; overrides the DAG's."""
     data_root: str | Path | None = None
     """Folder that relative paths of data in the DAG start from; by default AUTOOPT_DATA_ROOT, else the DAG's folder."""
@@ -48,8 +51,12 @@ class RunRequest:
     """Execute again what failed in earlier runs."""
     fresh: bool = False
     """Search even if an identical run has finished; its work is still reused."""
+    remeasure: Remeasure | None = None
+    """Measure latencies once more: of candidates whose ratio is not known well (`undecided`), or of `all`."""
     proposal_options: ProposalOptions = field(default_factory=ProposalOptions)
     """Options of the DAG that is proposed for a bare model."""
+    goal: GoalOptions = field(default_factory=GoalOptions)
+    """Overrides of the DAG's objectives and constraints."""
     sweep: str | None = None
     """Id of the sweep that the run belongs to."""
     resume: str | None = None
@@ -77,15 +84,15 @@ class RunRequest:
 
     def open_resources(self, spec: DagSpec) -> Resources:
         """Open what the run works with on this machine. The caller closes it."""
-        options = ResourceOptions(
+        return open_resources(
             home=self.home,
             db_url=self.db_url,
             workers=self.workers,
             memory=self.limits.memory or spec.limits.memory,
             opener=self.opener,
             observer=self.observer,
+            retry_failed=self.retry_failed,
         )
-        return open_resources(options)
 
     def to_json(self) -> dict[str, Any]:
         """Write what a process in another folder needs to continue the run: the DAG as read, and absolute paths.
@@ -102,6 +109,7 @@ class RunRequest:
         else:
             document = _document_json(dag.document, cache)
             model = model or dag.model_path
+        goal: dict[str, JsonValue] = to_json(self.goal)
         return {
             "dag": document,
             "dag_file": request.dag_file,
@@ -114,9 +122,22 @@ class RunRequest:
             "limits": to_json(self.limits),
             "measurement": dict(self.measurement),
             "retry_failed": self.retry_failed,
+            "remeasure": self.remeasure,
+            # The key under which stores of all versions hold the proposal options; renaming it would orphan runs.
             "wish": self.proposal_options.to_json(),
             "target": self.target,
+            "goal": {name: value for name, value in goal.items() if value is not None},
         }
+
+    @property
+    def accepts_answer(self) -> bool:
+        """True if the result of an identical finished run answers the request."""
+        return self.accepts_trials and not self.remeasure
+
+    @property
+    def accepts_trials(self) -> bool:
+        """True if the trials of an identical finished run need not be searched again."""
+        return not (self.fresh or self.retry_failed or self.resume)
 
     @staticmethod
     def from_json(data: Mapping[str, Any], *, reread: bool = False) -> RunRequest:
@@ -134,6 +155,7 @@ class RunRequest:
             fields["dag"] = Document(json.loads(dag["content"]), Source.from_json(dag["source"]))
         fields["limits"] = Limits(**fields["limits"])
         fields["proposal_options"] = ProposalOptions.from_json(fields.pop("wish", {}))
+        fields["goal"] = GoalOptions(**fields.get("goal", {}))
         return RunRequest(**fields)
 
 
@@ -153,24 +175,22 @@ def _without_secret(path: str | None) -> str | None:
 def _document_json(document: Document, cache: Path) -> dict[str, object]:
     """A DAG as JSON. Its content is a text, because JSON columns of a database may reorder the fields."""
     assert isinstance(document.value, dict), "a DAG is a mapping"
-    content: dict[str, object] = {}
-    for section, value in document.value.items():
-        content[section] = value if section == "passes" else _without_secrets(value, cache)
+    content = without_secrets(document.value, cache)
     return {"content": json.dumps(content), "source": document.source.to_json()}
 
 
-def _data_json(config: Any, cache: Path) -> object:  # noqa: ANN401  a path or a data configuration
+def _data_json(config: object, cache: Path) -> object:
     if config is None:
         return None
-    return _without_secrets(DataConfig.parse(config).resolved(Path.cwd()).to_json(), cache)
+    return without_secrets(DataConfig.parse(config).resolved(Path.cwd()).to_json(), cache)
 
 
-def _without_secrets(value: object, cache: Path) -> object:
-    """A JSON value with the files in `cache` in place of URLs with secrets."""
+def without_secrets(value: object, cache: Path) -> object:
+    """A JSON value with the files in `cache` in place of URLs with a password or a signature."""
     if isinstance(value, Mapping):
-        return {key: _without_secrets(item, cache) for key, item in value.items()}
+        return {key: without_secrets(item, cache) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_secrets(item, cache) for item in value]
+        return [without_secrets(item, cache) for item in value]
     if isinstance(value, str) and is_url(value) and without_password(value) != value:
         return str(cached(value, cache) or without_password(value))
     return value

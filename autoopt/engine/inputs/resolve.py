@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos
+from autoopt.dag.proposal.narrowing import narrowing_of
+from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.data_check import check_data
 from autoopt.engine.inputs.goal import GoalRequest, make_goal
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.request import RunRequest, without_secrets
 from autoopt.engine.inputs.sources import (
     admit,
     data_source,
@@ -18,25 +20,32 @@ from autoopt.engine.inputs.sources import (
     describe_script,
     digest_script,
     execution_providers,
-    local_script,
 )
-from autoopt.engine.planning.proposal import proposal_for, proposal_inputs
+from autoopt.engine.planning.proposal import machine_options, proposal_for, proposal_inputs
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu
+from autoopt.engine.work.hosts import Runtime
 from autoopt.engine.work.keys import run_identity
-from autoopt.engine.work.problem import DataSets, DataSource, Limits, Problem, UserScript
+from autoopt.engine.work.problem import DataSets, Limits, Problem, UserScript
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
+from autoopt.model.fetch import fetch, is_url
 from autoopt.model.inspection import Inspection
-from autoopt.settings import root_of_data
+from autoopt.script import check_allowed
+from autoopt.settings import root_of_data, settings, without_password
 from autoopt.spec import DagSpec, load_dag
+from autoopt.spec.document import Document, Json
 from autoopt.spec.proposal_options import names_model, refuse_proposal_options
 from autoopt.spec.search import SearchConfig
+from autoopt.spec.threads import with_thread_search
 from autoopt.target import Accelerator
+
+GENERATED = {"load_dataset": {"type": "synthetic", "params": {"items": 64}}}
+"""Calibration data for a bare model without data."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class ResolvedInputs:
     """The model as the user named it."""
     problem: Problem
     search: SearchConfig
-    runtimes: Mapping[str, Mapping[str, Any]]
+    runtimes: Mapping[str, Runtime]
     """Versions and CPU of the hosts other than this interpreter, by name."""
     notes: list[str]
     """Messages for the user."""
@@ -61,8 +70,8 @@ class ResolvedInputs:
         node_objectives = {}
         for node, pass_spec in self.spec.passes.items():
             if pass_spec.objectives:
-                node_objectives[node] = [to_json(o.objective()) for o in pass_spec.objectives]
-        parts = {
+                node_objectives[node] = to_json([o.objective() for o in pass_spec.objectives])
+        parts: dict[str, object] = {
             "plan": problem.plan.digest,
             "source": problem.source.key,
             "data": [data.evaluation.digest, data.calibration.digest, data.latency.digest],
@@ -76,6 +85,8 @@ class ResolvedInputs:
         }
         if host.remote:
             parts["target host"] = host.model_dump()
+        if problem.unverified:
+            parts["unverified"] = True
         if self.runtimes:
             parts["runtimes"] = dict(self.runtimes)
         return run_identity(parts)
@@ -96,39 +107,73 @@ def spec_of(request: RunRequest) -> DagSpec:
     """
     if not names_model(request.dag):
         refuse_proposal_options(request.proposal_options)
-        spec = load_dag(request.dag).with_data_root(root_of_data(request.data_root))
+        spec = _without_secret_parameters(load_dag(request.dag), (request.home or settings().home) / "downloads")
+        spec = spec.with_data_root(root_of_data(request.data_root))
         check_supported(spec)
         if request.target is not None:
-            return spec.for_target(request.target)
+            spec = spec.for_target(request.target)
         return spec
     if request.model is None and "://" not in str(request.dag) and not Path(request.dag).is_file():
         raise InputError("no such model file", where=str(request.dag))
     placeholder = {
         "name": "proposed",
         "model": str(request.dag),
-        "target": request.proposal_options.target().model_dump(exclude={"name"}),
+        "target": machine_options(request.proposal_options).target().model_dump(exclude={"name"}),
         "passes": {"names": "name_fix"},
         "chains": [["names"]],
     }
     return load_dag(placeholder)
 
 
+def _without_secret_parameters(spec: DagSpec, cache: Path) -> DagSpec:
+    """The DAG with the files behind URLs with secrets in parameters of passes, which plans, results and recipes keep.
+
+    Raises:
+        InputError: One cannot be fetched.
+    """
+    document = spec.document.value
+    assert isinstance(document, dict), "a DAG is a mapping"
+    passes = document.get("passes")
+    if passes is None or without_secrets(passes, cache) == passes:
+        return spec
+    return load_dag(Document({**document, "passes": _fetched(passes, cache)}, spec.source))
+
+
+def _fetched(value: Json, cache: Path) -> Json:
+    """A JSON value with the files behind its URLs with secrets."""
+    if isinstance(value, dict):
+        return {key: _fetched(item, cache) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fetched(item, cache) for item in value]
+    if isinstance(value, str) and is_url(value) and without_password(value) != value:
+        return str(fetch(value, cache))
+    return value
+
+
 def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> ResolvedInputs:
     """Read what the request names, and plan.
 
     Raises:
-        InputError: Anything that the user gave is wrong; one line.
+        InputError: What the user gave is wrong; one line.
     """
+    spec = with_thread_search(spec)
     model = str(request.model or spec.model_path or "")
     if not model:
         raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
     measurement = {**spec.measurement, **request.measurement}
     MeasurementSettings.parse(measurement)  # raises for a wrong value
     sources = _read_sources(request, spec, resources, model)
-    checker = _DataChecker(sources, spec.source.file, measurement)
-    description, data_notes = checker.check_all(resources)
-    spec, plan, custom = _plan(request, spec, sources, description, resources)
-    goal, goal_notes = make_goal(GoalRequest.of(spec, custom), description)
+    facts = _check_data(sources, spec.source.file, measurement, resources)
+    unverified = _is_unverified(request, sources.data)
+    if names_model(request.dag) and not sources.data.calibration and request.proposal_options.fidelity is not False:
+        # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
+        sources = replace(sources, data=replace(sources.data, calibration=data_source(GENERATED, resources.store.home)))
+    limits = request.limits
+    if limits == Limits():
+        limits = Limits(**spec.limits.model_dump())
+    spec, plan, custom = _plan(request, spec, sources, facts, resources)
+    goal_request = request.goal.apply(GoalRequest.of(spec, custom), facts.evaluation)
+    goal, goal_notes = make_goal(replace(goal_request, unverified=unverified), facts.evaluation)
     problem = Problem(
         plan=plan,
         source=sources.model,
@@ -139,8 +184,9 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         data=sources.data,
         script=UserScript(str(sources.script) if sources.script else None, digest_script(sources.script)),
         data_root=spec.data_root,
-        limits=_limits(request, spec),
+        limits=limits,
         measurement=measurement,
+        unverified=unverified,
     )
     decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions]
     return ResolvedInputs(
@@ -149,8 +195,14 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         problem=problem,
         search=spec.search.config().overridden(request.search),
         runtimes=resources.hosts.runtimes_of(spec),
-        notes=[*plan.warnings, *dict.fromkeys(data_notes), *decisions, *plan.learned, *goal_notes],
+        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *decisions, *plan.learned, *goal_notes],
     )
+
+
+def _is_unverified(request: RunRequest, data: DataSets) -> bool:
+    """True for a bare model without data whose user did not ask for a lossy one."""
+    options = request.proposal_options
+    return names_model(request.dag) and not data.evaluation and not options.accepts_unverified
 
 
 @dataclass(frozen=True)
@@ -162,8 +214,8 @@ class _Sources:
     data: DataSets
     script: Path | None
     accelerator: Accelerator
-    runtime: Mapping[str, Any]
-    """Description of the runtime on the target's host; empty for this interpreter."""
+    runtime: Runtime
+    """Runtime on the target's host; empty for this interpreter."""
 
 
 def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, model: str) -> _Sources:
@@ -173,7 +225,10 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
     runtime = resources.hosts.runtime_of(target.where)
     flags = frozenset((runtime.get("cpu") or cpu())["flags"])
     data = _data_sets(request, spec, cache)
-    script = local_script(spec.script_path, cache)
+    script = None
+    if spec.script_path is not None:
+        check_allowed(spec.script_path)
+        script = fetch(spec.script_path, cache)
     return _Sources(candidate, inspection, data, script, target.accelerator(flags), runtime)
 
 
@@ -181,17 +236,10 @@ def _plan(
     request: RunRequest,
     spec: DagSpec,
     sources: _Sources,
-    description: Mapping[str, Any] | None,
+    data_facts: _DataFacts,
     resources: Resources,
 ) -> tuple[DagSpec, Plan, Mapping[str, Metric]]:
     """Plan the DAG of the request, or the DAG that is proposed for a bare model.
-
-    Args:
-        request: What the user asked for.
-        spec: Its DAG.
-        sources: What it names.
-        description: Description of the evaluation data; None without data.
-        resources: Workers, and the store, which remembers results of similar models.
 
     Returns:
         The DAG, its plan, and the metrics of the user script.
@@ -203,63 +251,66 @@ def _plan(
     facts = Facts(sources.accelerator, sources.inspection, providers, has_calibration=has_calibration)
     if not names_model(request.dag):
         return spec, compile_plan(spec, infos, facts), custom
-    options = request.proposal_options
-    inputs = proposal_inputs(str(request.dag), sources.inspection, description, has_calibration, options)
+    options = machine_options(request.proposal_options)
+    narrowing = narrowing_of(sources.inspection, data_facts.descriptions, data_facts.fed_back, data_facts.batch_size)
+    inputs = proposal_inputs(
+        str(request.dag), sources.inspection, data_facts.evaluation, has_calibration, options, narrowing
+    )
     proposal = proposal_for(inputs, options, infos, facts, resources.store)
     return proposal.spec, proposal.plan(infos), custom
 
 
 def _data_sets(request: RunRequest, spec: DagSpec, cache: Path) -> DataSets:
     """The data that the request or else the DAG names."""
-    evaluation = request.data
+    evaluation, calibration = request.data, request.calibration
     if evaluation is None:
         evaluation = spec.data_json("evaluation")
-    calibration = request.calibration
     if calibration is None:
         calibration = spec.data_json("calibration")
     evaluation_source = data_source(evaluation, cache)
-    return DataSets(
-        evaluation=evaluation_source,
-        calibration=data_source(calibration, cache) or evaluation_source,
-        latency=data_source(spec.data_json("latency"), cache),
-    )
-
-
-def _limits(request: RunRequest, spec: DagSpec) -> Limits:
-    """The limits of the request if it sets any, else those of the DAG."""
-    if request.limits != Limits():
-        return request.limits
-    return Limits(**spec.limits.model_dump())
+    calibration_source = data_source(calibration, cache) or evaluation_source
+    return DataSets(evaluation_source, calibration_source, data_source(spec.data_json("latency"), cache))
 
 
 @dataclass(frozen=True)
-class _DataChecker:
-    """Checks data sets against the model."""
+class _DataFacts:
+    """The data sets of a run, described and checked against the model."""
 
-    sources: _Sources
-    spec_file: str
-    measurement: Mapping[str, Any]
+    evaluation: DataDescription | None
+    descriptions: Sequence[DataDescription]
+    """Of all data sets."""
+    fed_back: frozenset[str]
+    """Inputs that take the recurrent state."""
+    batch_size: int
+    """Items per inference that the data or the measurement name; 0 if none do."""
+    notes: Sequence[str]
 
-    def check_all(self, resources: Resources) -> tuple[Mapping[str, Any] | None, list[str]]:
-        """The description of the evaluation data, and notes on all data sets."""
-        data = self.sources.data
-        model_file = resources.store.artifacts.path(self.sources.model.artifact)
-        description = describe_data(resources.pool, data.evaluation, model_file)
-        notes = self._check(data.evaluation, description)
-        for other in (data.calibration, data.latency):
-            if other and other != data.evaluation:
+
+def _check_data(sources: _Sources, spec_file: str, measurement: Mapping[str, Any], resources: Resources) -> _DataFacts:
+    """Check all data sets against the model."""
+    data = sources.data
+    model_file = resources.store.artifacts.path(sources.model.artifact)
+    descriptions: list[DataDescription] = []
+    notes: list[str] = []
+    fed_back: set[str] = set((measurement.get("state") or {}).values())
+    batch_size = int(measurement.get("batch_size") or 0)
+    evaluation = describe_data(resources.pool, data.evaluation, model_file)
+    described = [(data.evaluation, evaluation)]
+    for other in (data.calibration, data.latency):
+        if other != data.evaluation:
+            unlabelled = describe_data(resources.pool, other, model_file)
+            if unlabelled is not None:
                 # Only the labels of the evaluation data are used; those of other data may be anything.
-                unlabelled = {**(describe_data(resources.pool, other, model_file) or {}), "label_text": None}
-                notes += self._check(other, unlabelled)
-        return description, notes
-
-    def _check(self, data: DataSource, description: Mapping[str, Any] | None) -> list[str]:
-        config: Mapping[str, Any] = data.config or {}
-        states = {**config.get("state", {}), **dict(self.measurement.get("state") or {})}
-        return check_data(
-            description,
-            self.sources.inspection,
-            str(config.get("path") or self.spec_file),
-            fed_back=set(states.values()),
-            named="post_process" in config or self.sources.script is not None,
-        )
+                described.append((other, replace(unlabelled, label_text=None)))
+    for source, description in described:
+        if description is None:
+            continue
+        config: Mapping[str, Any] = source.config or {}
+        states = {*config.get("state", {}).values(), *(measurement.get("state") or {}).values()}
+        place = str(config.get("path") or spec_file)
+        named = "post_process" in config or sources.script is not None
+        notes += check_data(description, sources.inspection, place, fed_back=states, named=named)
+        descriptions.append(description)
+        fed_back |= states
+        batch_size = max(batch_size, int(config.get("batch_size", 0)))
+    return _DataFacts(evaluation, descriptions, frozenset(fed_back), batch_size, notes)

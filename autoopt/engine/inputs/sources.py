@@ -7,38 +7,36 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from autoopt.dag import script_infos
 from autoopt.data import DataConfig
+from autoopt.data.description import DataDescription
 from autoopt.data.digest import digest as digest_data
 from autoopt.engine.inputs.conversion import convert
 from autoopt.engine.work.calls import first_call
+from autoopt.engine.work.hosts import Runtime
 from autoopt.engine.work.problem import DataSource
-from autoopt.engine.work.reading import value_of
+from autoopt.engine.work.reading import READ_SECONDS, ask_worker, value_of
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
+from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
-from autoopt.model.fetch import cached, fetch, is_url, localized, url_name
+from autoopt.model.fetch import cached, is_url, localized, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.registry import PassInfo
-from autoopt.settings import settings, without_password
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
+from autoopt.settings import without_password
 from autoopt.spec.targets import TargetSpec
 from autoopt.store import ModelRecord
 from autoopt.target import DEFAULT_EP, Accelerator
-from autoopt.workers import Gate, WorkerPool, gated_call
+from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.gate import report_waiting
 
-MODEL_SECONDS = 60.0
-"""Time limit of a call that reads a model, data or a script."""
 ADMIT = "autoopt.model.worker:admit"
 INSPECT = "autoopt.model.worker:inspect"
 LOCATE = "autoopt.model.worker:locate"
 DESCRIBE_DATA = "autoopt.data.worker:describe"
-DESCRIBE_SCRIPT = "autoopt.passes.runner:describe"
 RUNTIME = "autoopt.model.worker:runtime"
 
 
@@ -52,7 +50,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     Raises:
         InputError: There is no such file, or the model cannot be read or converted; one line.
     """
-    store, pool = resources.store, resources.pool
+    store = resources.store
     name = str(model)
     path = Path(split_source(name)[0])
     where = without_password(name) if is_url(name) else name
@@ -61,29 +59,16 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     source = name if "://" in name else str(path.absolute())
     if is_packaged(path) or (is_convertible(name) and "://" in name):
         payload = {"source": source, "cache": str(store.home / "downloads")}
-        source = value_of(gated_call(pool, LOCATE, payload, MODEL_SECONDS), where, MODEL_SECONDS)["path"]
-    digest = _store_model(resources, source, where)
+        source = ask_worker(resources.pool, LOCATE, payload, where)["path"]
+    digest = convert(resources, where, Path(source)) if is_convertible(source) else _copy(resources, source, where)
     record = store.models.get(digest)
     if record is None:
-        record = _inspect(resources, digest, name, where)
+        payload = {"path": str(store.artifacts.path(digest))}
+        result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=READ_SECONDS)
+        model_name = url_name(name) if is_url(name) else Path(name).name
+        record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where))
         store.models.add(record)
     return Candidate(digest), Inspection.from_json(record.inspection)
-
-
-def _inspect(resources: Resources, digest: str, name: str, where: str) -> ModelRecord:
-    payload = {"path": str(resources.store.artifacts.path(digest))}
-    result = first_call(resources, INSPECT, payload, subject=lambda: digest, limit=MODEL_SECONDS)
-    model_name = Path(name).name
-    if is_url(name):
-        model_name = url_name(name)
-    return ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where, MODEL_SECONDS))
-
-
-def _store_model(resources: Resources, source: str, name: str) -> str:
-    """Convert or copy the model at an absolute path or URL into the store; returns its digest."""
-    if is_convertible(source):
-        return convert(resources, name, Path(source))
-    return _copy(resources, source, name)
 
 
 def _copy(resources: Resources, source: str, name: str) -> str:
@@ -97,13 +82,13 @@ def _copy(resources: Resources, source: str, name: str) -> str:
 
     try:
         payload = {"source": source, "dest": str(folder), "cache": str(cache)}
-        result = first_call(resources, ADMIT, payload, subject=content, limit=MODEL_SECONDS)
-        return resources.store.artifacts.put(folder, value_of(result, name, MODEL_SECONDS)["digest"])
+        result = first_call(resources, ADMIT, payload, subject=content, limit=READ_SECONDS)
+        return resources.store.artifacts.put(folder, value_of(result, name)["digest"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def data_source(config: object, cache: Path | None = None) -> DataSource:
+def data_source(config: object, cache: Path) -> DataSource:
     """Read the configuration of a data set and digest its content.
 
     Args:
@@ -115,26 +100,14 @@ def data_source(config: object, cache: Path | None = None) -> DataSource:
     """
     if config is None:
         return DataSource()
-    parsed = DataConfig.parse(localized(config, cache or downloads())).resolved(Path.cwd())
+    parsed = DataConfig.parse(localized(config, cache)).resolved(Path.cwd())
     # Digesting reads all of the data, which would disturb a measurement.
     with Gate(waiting=report_waiting).working():
         return DataSource(parsed.to_json(), digest_data(parsed))
 
 
-def downloads() -> Path:
-    """The folder of downloaded files."""
-    return settings().home / "downloads"
-
-
-def local_script(script: str | None, cache: Path) -> Path | None:
-    """The file of a user script, downloaded if it is a URL."""
-    if script is None:
-        return None
-    return fetch(script, cache)
-
-
-def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> Mapping[str, Any] | None:
-    """Describe the items, columns and labels of a data set; None without data.
+def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> DataDescription | None:
+    """Describe a data set; None without data.
 
     Raises:
         InputError: The data cannot be read.
@@ -142,8 +115,7 @@ def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> Mapping[st
     if data.config is None:
         return None
     payload = {"data": data.config, "model": str(model)}
-    where = str(data.config.get("path") or "data")
-    return value_of(gated_call(pool, DESCRIBE_DATA, payload, MODEL_SECONDS), where, MODEL_SECONDS)
+    return from_json(DataDescription, ask_worker(pool, DESCRIBE_DATA, payload, str(data.config.get("path") or "data")))
 
 
 def describe_script(
@@ -156,34 +128,27 @@ def describe_script(
     """
     if script is None:
         return {}, {}
-    metrics: dict[str, Metric] = {}
-
-    def describe(payload: dict[str, Any]) -> Mapping[str, Any]:
-        description = value_of(gated_call(pool, DESCRIBE_SCRIPT, payload, MODEL_SECONDS), str(script), MODEL_SECONDS)
-        for item in description.get("metrics", []):
-            metrics[item["name"]] = Metric(**item)
-        return description
-
-    return script_infos(str(script), accelerator, describe), metrics
+    request = DescribeRequest(str(script), accelerator)
+    reply = DescribeReply.from_json(ask_worker(pool, DESCRIBE, to_json(request), str(script)))
+    return reply.added_passes(), {metric.name: metric for metric in reply.metrics}
 
 
-def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Mapping[str, Any]) -> tuple[str, ...]:
-    """The execution providers of the runtime that measures.
+def execution_providers(pool: WorkerPool, target: TargetSpec, runtime: Runtime) -> tuple[str, ...]:
+    """List the execution providers of the runtime that measures.
 
     Args:
         pool: Workers of this interpreter.
         target: Its provider is the answer if that is the CPU's, which every runtime has.
-        runtime: Description of the runtime on the target's own host; empty for this interpreter.
+        runtime: The runtime on the target's own host; empty for this interpreter.
     """
     provider = target.execution_provider
     if provider == DEFAULT_EP["cpu"]:
         return (provider,)
-    description = runtime or value_of(gated_call(pool, RUNTIME, {}, MODEL_SECONDS), provider, MODEL_SECONDS)
-    return tuple(description["providers"])
+    return tuple((runtime or ask_worker(pool, RUNTIME, {}, provider))["providers"])
 
 
 def digest_script(script: Path | None) -> str:
-    """The sha256 of a user script; empty without a script.
+    """Compute the sha256 of a user script; empty without a script.
 
     Raises:
         InputError: There is no such file.

@@ -5,33 +5,35 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos, script_infos
+from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
-from autoopt.engine.work.reading import value_of
+from autoopt.engine.work.reading import ask_worker
 from autoopt.errors import InputError
+from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
+from autoopt.spec.file_model import Written
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
-from autoopt.target import DEFAULT_EP
+from autoopt.spec.threads import with_thread_search
+from autoopt.target import DEFAULT_EP, Accelerator
 
 if TYPE_CHECKING:
+    from autoopt.data.config import DataConfig
+    from autoopt.data.description import DataDescription
     from autoopt.workers import WorkerPool
-
-SECONDS = 60.0
-"""Time limit of a question to a worker."""
-BLOCK_BYTES = 1 << 20
 
 
 def make_plan(
-    dag: str | Path | Mapping[str, Any] | DagSpec,
+    dag: Written | DagSpec,
     model: str | Path | None = None,
     data: object = None,
     *,
@@ -53,7 +55,7 @@ def make_plan(
         data_root: Folder that relative paths of data start from.
 
     Raises:
-        InputError: Anything that the user gave is wrong; one line.
+        InputError: What the user gave is wrong; one line.
     """
     for source in (data, calibration):
         if isinstance(source, str | Path) and "://" not in str(source) and not Path(source).exists():
@@ -64,16 +66,17 @@ def make_plan(
     spec = load_dag(dag).with_data_root(root_of_data(data_root))
     spec.check_files(model=model is None, data=data is None)
     check_supported(spec)
+    spec = with_thread_search(spec.for_target(spec.all_targets[0].name))
     target = spec.all_targets[0]
     accelerator = target.accelerator(frozenset(cpu()["flags"]))
-    with _Probe() as probe:
-        script = None
+    with Probe() as probe:
+        added_passes = None
         if spec.script_path is not None:
-            script = str(_fetched(spec.script_path))
-        infos = pass_infos(accelerator, script_infos(script, accelerator, probe.describe_script))
+            added_passes = probe.script_passes(str(_fetched(spec.script_path)), accelerator)
+        infos = pass_infos(accelerator, added_passes)
         inspection, providers = None, None
         if model is not None:
-            inspection = probe.inspect(Path(_fetched(model)))
+            inspection = probe.inspect(Path(str(_fetched(model))))
             if target.where.type == "local":
                 providers = probe.execution_providers(accelerator.execution_provider)
     sources = (data, calibration, spec.data.calibration, spec.data.evaluation)
@@ -82,7 +85,7 @@ def make_plan(
 
 
 def make_plans(
-    dag: str | Path | Mapping[str, Any] | DagSpec,
+    dag: Written | DagSpec,
     model: str | Path | None = None,
     data: object = None,
     *,
@@ -111,9 +114,7 @@ def make_plans(
 def plans_json(plans: Mapping[str, Plan], limit: int | None) -> dict[str, object]:
     """The JSON document of several targets' plans: `{"dag", "targets": [{"name", ...plan}, ...]}`.
 
-    Args:
-        plans: By the target's name, or as `make_plans` returns them.
-        limit: Maximum number of chains to list for each; None for all.
+    The names are those of `make_plans`, or the targets' own; `limit` is the maximum number of chains to list for each.
     """
     dag = next(iter(plans.values())).name
     targets = [{"name": name.partition(":")[0], **plan.to_json(limit)} for name, plan in plans.items()]
@@ -122,49 +123,56 @@ def plans_json(plans: Mapping[str, Plan], limit: int | None) -> dict[str, object
 
 def make_proposal(
     model: str | Path,
-    data: Any = None,  # noqa: ANN401  a path or a data configuration, which DataConfig.parse checks
+    data: object = None,
     calibration: object = None,
     proposal_options: ProposalOptions | None = None,
     *,
     anywhere: bool = False,
 ) -> tuple[Proposal, Plan]:
-    """Propose a DAG for a model, and plan it. Writes nothing.
+    """Propose a DAG for a model, and plan it; with `anywhere`, as on a machine with the target's execution provider.
 
-    Args:
-        model: Path or URL of the model.
-        data: Evaluation data.
-        calibration: Calibration data.
-        proposal_options: Options of the proposal.
-        anywhere: Plan as a machine does that has the target's execution provider.
-
-    Raises:
-        InputError: The model or the data cannot be read, or the target is unknown.
+    Arguments and errors as for `make_plan`. Writes nothing.
     """
-    # Both modules are needed only here, and import pydantic's and the store's records.
+    # These modules are needed only here, and import pydantic's and the store's records.
+    from autoopt.dag.proposal.narrowing import narrowing_of
     from autoopt.data.config import DataConfig
-    from autoopt.engine.planning.proposal import existing_store, proposal_for, proposal_inputs
+    from autoopt.engine.planning.proposal import existing_store, machine_options, proposal_for, proposal_inputs
 
-    proposal_options = proposal_options or ProposalOptions()
+    proposal_options = machine_options(proposal_options or ProposalOptions())
     accelerator = proposal_options.target().accelerator(frozenset(cpu()["flags"]))
     infos = pass_infos(accelerator)
-    file = Path(_fetched(model))
-    description = None
-    with _Probe() as probe:
+    file = Path(str(_fetched(model)))
+    configs = {}
+    for use, source in (("evaluation", data), ("calibration", calibration)):
+        if source is not None:
+            configs[use] = DataConfig.parse(_fetched(source)).resolved(Path.cwd())
+    with Probe() as probe:
         inspection = probe.inspect(file)
-        if data is not None:
-            config = DataConfig.parse(_fetched(data)).resolved(Path.cwd()).to_json()
-            payload = {"data": config, "model": str(file.absolute())}
-            description = probe.ask("autoopt.data.worker:describe", payload, str(config.get("path") or "data"))
+        descriptions = {use: probe.describe(config, file) for use, config in configs.items()}
         providers = probe.execution_providers(accelerator.execution_provider)
-    has_calibration = data is not None or calibration is not None
-    inputs = proposal_inputs(str(model), inspection, description, has_calibration, proposal_options)
+    fed_back = {name for config in configs.values() for name in config.state.values()}
+    batch_size = max((config.batch_size for config in configs.values()), default=0)
+    narrowing = narrowing_of(inspection, tuple(descriptions.values()), fed_back, batch_size)
+    inputs = proposal_inputs(
+        str(model),
+        inspection,
+        descriptions.get("evaluation"),
+        bool(configs) or _may_generate(proposal_options, anywhere),
+        proposal_options,
+        narrowing,
+    )
     with existing_store() as store:
         proposal = proposal_for(inputs, proposal_options, infos, Facts(accelerator, inspection, providers), store)
     return proposal, proposal.plan(infos, anywhere=anywhere)
 
 
-def _fetched(source: Any) -> Any:  # noqa: ANN401  a path or a data configuration
-    """The source with downloaded files in place of its URLs."""
+def _may_generate(options: ProposalOptions, anywhere: bool) -> bool:
+    """True if a run of the bare model would generate the data that it lacks; a written DAG does not."""
+    return not anywhere and options.fidelity is not False
+
+
+def _fetched(source: object) -> object:
+    """A path, or a data configuration, with downloaded files in place of its URLs."""
     from autoopt.model.fetch import localized
 
     if isinstance(source, Path):
@@ -172,35 +180,38 @@ def _fetched(source: Any) -> Any:  # noqa: ANN401  a path or a data configuratio
     return localized(source, settings().home / "downloads")
 
 
-class _Probe:
+class Probe:
     """Asks one worker about models, scripts and runtimes. The worker starts with the first question."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._pool: WorkerPool | None = None
 
-    def __enter__(self) -> _Probe:
+    def __enter__(self) -> Probe:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def ask(self, function: str, payload: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Call a worker function.
-
-        Args:
-            function: `module:function`.
-            payload: JSON argument.
-            where: What the worker reads, for the error.
-        """
-        from autoopt.workers import WorkerPool, gated_call
+    def ask(self, function: str, payload: Mapping[str, object], where: str) -> dict[str, Any]:
+        from autoopt.workers import WorkerPool
 
         if self._pool is None:
             self._pool = self._stack.enter_context(WorkerPool(size=1))
-        return value_of(gated_call(self._pool, function, dict(payload), SECONDS), where, SECONDS)
+        return ask_worker(self._pool, function, payload, where)
 
-    def describe_script(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        return self.ask("autoopt.passes.runner:describe", payload, str(payload["user_script"]))
+    def script_passes(self, script: str, accelerator: Accelerator) -> dict[str, PassInfo]:
+        """The passes that a user script defines, by name."""
+        value = self.ask(DESCRIBE, to_json(DescribeRequest(script, accelerator)), script)
+        return DescribeReply.from_json(value).added_passes()
+
+    def describe(self, config: DataConfig, model: Path) -> DataDescription:
+        """Describe a data set for the model at `model`."""
+        from autoopt.data.description import DataDescription
+
+        payload = {"data": config.to_json(), "model": str(model.absolute())}
+        answer = self.ask("autoopt.data.worker:describe", payload, str(config.path or "data"))
+        return from_json(DataDescription, answer)
 
     def execution_providers(self, provider: str) -> tuple[str, ...]:
         """The execution providers of this interpreter's runtime, asked only for one that not every runtime has."""
@@ -223,10 +234,11 @@ class _Probe:
                 cache.unlink(missing_ok=True)
         inspection = self.ask("autoopt.model.worker:inspect", {"path": str(model.absolute())}, str(model))
         if cache is not None:
-            cache.parent.mkdir(exist_ok=True)
-            new = cache.with_suffix(".new")
-            new.write_text(json.dumps(inspection))
-            new.replace(cache)
+            with suppress(OSError):  # a full or read-only disk costs the cache, not the plan
+                cache.parent.mkdir(exist_ok=True)
+                new = cache.with_suffix(".new")
+                new.write_text(json.dumps(inspection))
+                new.replace(cache)
         return Inspection.from_json(inspection)
 
 
@@ -237,6 +249,5 @@ def _inspection_cache(model: Path) -> Path | None:
         return None
     digest = hashlib.sha256("\n".join(library_version(n) for n in ("autoopt", "onnx", "onnx-ir")).encode())
     with model.open("rb") as stream:
-        for block in iter(lambda: stream.read(BLOCK_BYTES), b""):
-            digest.update(block)
+        hashlib.file_digest(stream, lambda: digest)
     return home / "inspections" / f"{digest.hexdigest()}.json"

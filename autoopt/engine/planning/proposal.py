@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from autoopt.dag import Facts
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.proposal.exclusions import ProposalInputs
+from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.propose import Proposal, propose
 from autoopt.dag.proposal.warm_start import Example, similarity
+from autoopt.engine.work.environment import cpu
 from autoopt.model.fetch import url_name
 from autoopt.model.inspection import Inspection
 from autoopt.settings import settings
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.target import DEFAULT_EP
+
+if TYPE_CHECKING:
+    from autoopt.data.description import DataDescription
+
+
+MANY_CORES = 4
+"""Cores from which on two threads are not all."""
 
 
 def model_name(model: str) -> str:
@@ -37,29 +47,35 @@ def model_name(model: str) -> str:
     return name
 
 
+def machine_options(options: ProposalOptions) -> ProposalOptions:
+    """Complete the options of a proposal: on a CPU with several cores, threads that the user left open are searched."""
+    cores = cpu()["cores"]
+    if options.threads is not None or cores < 2 or options.target().device != "cpu":
+        return options
+    if cores < MANY_CORES:
+        return replace(options, threads="1,all")
+    return replace(options, threads="1,2,all")
+
+
 def proposal_inputs(
     model: str,
     inspection: Inspection,
-    description: Mapping[str, Any] | None,
+    description: DataDescription | None,
     has_calibration: bool,
     proposal_options: ProposalOptions,
+    narrowing: Narrowing,
 ) -> ProposalInputs:
-    """The facts that a proposal rests on.
-
-    Args:
-        model: Path or URL of the model.
-        inspection: Its inspection.
-        description: Description of the evaluation data; None without data.
-        has_calibration: True if there is calibration data.
-        proposal_options: Options of the proposal.
-    """
+    """The facts that a proposal rests on; `description` is that of the evaluation data, None without data."""
+    if proposal_options.keep_signature:
+        narrowing = Narrowing()
     return ProposalInputs(
         inspection=inspection,
         name=model_name(model),
         evaluation=description is not None,
-        labels=bool(description and description.get("labels")),
+        labels=description is not None and description.labels,
         calibration=has_calibration,
-        fidelity=proposal_options.fidelity,
+        fidelity=proposal_options.fidelity is not False,
+        narrowing=narrowing,
     )
 
 
@@ -87,7 +103,7 @@ def examples(store: Store, inspection: Inspection, provider: str) -> Sequence[Ex
     by_model: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
         model = models.get(run.model)
-        if model is None or run.model in by_model or _provider(run) != provider:
+        if model is None or run.model in by_model or not run.teaches or _provider(run) != provider:
             continue
         example = _example(run, model.name, similarity(inspection, Inspection.from_json(model.inspection)))
         if example is not None:

@@ -1,4 +1,4 @@
-"""A run on one target: baseline, search loop, confirmation of the best, result.
+"""A run on one target: baseline, search loop, race of the best candidates, result.
 
-Read `session.py` first, then `loop.py` and `trial.py`.
+Read `session.py` first, then `loop.py`, `trial.py` and `race.py`.
 """

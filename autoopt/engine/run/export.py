@@ -1,72 +1,208 @@
-"""Write the files that a run leaves in `--out`: the model, its session options and the recipe that makes it again."""
+"""Export a model as a package: the model, the session it was measured with, how it was made, and how to use it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from autoopt.data import DataConfig
 from autoopt.engine.work.environment import environment
-from autoopt.errors import InputError
-from autoopt.json_codec import to_json
-from autoopt.results import ModelResult
-from autoopt.store import Store
+from autoopt.errors import AutooptError, InputError
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.model.candidate import Candidate
+from autoopt.model.files import digest_file, files_in
+from autoopt.model.session_file import RUN_SCRIPT, SESSION_FILE, session_document
+from autoopt.passes.request import PassStep
+from autoopt.report.model_card import Card, model_card
+from autoopt.results import ModelResult, RunResult
+from autoopt.store import PassRunRecord, RunRecord, Store
+from autoopt.target import Accelerator, Target
+from autoopt.workers import WorkerPool, gated_call
 
+SPECIALIZE: Final = "specialize_inputs"
+"""The pass that narrows the inputs to what the data use."""
 RECIPE = 1
 """Version of the recipe's format."""
+INPUTS: Final = "inputs.npz"
+STORE_INPUTS: Final = "autoopt.measure.sample:store_inputs"
+GPU_PROVIDERS: Final = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
+"""Execution providers that the distribution onnxruntime-gpu has."""
 
 
-def export(
-    store: Store,
-    model: ModelResult,
-    out: Path,
-    *,
-    source: str,
-    steps: Sequence[Mapping[str, Any]],
-    replay_environment: Mapping[str, object],
-) -> Path:
-    """Write `model.onnx` (and external data), `session.json` and `recipe.json` into `out`; return the model's path.
+@dataclass(frozen=True)
+class Package:
+    """Everything that an exported package holds, as the run's record and its result say."""
+
+    run: RunRecord
+    result: RunResult
+    model: ModelResult
+    """One of the run's models, or a model with its figures on this run's target."""
+    replay_environment: Mapping[str, object] = field(default_factory=dict)
+    """Calibration data, user script and accelerator that the passes ran with."""
+
+    scripts_may_run: bool = False
+    """True if the run itself exports: the script that its data name is the one that it has just run."""
+
+    @staticmethod
+    def of(run: RunRecord, result: RunResult, model: ModelResult, made_by: RunRecord | None = None) -> Package:
+        """Package a model of a run.
+
+        Args:
+            run: The run whose target the figures were measured on.
+            result: Its result.
+            model: The model.
+            made_by: The run that made the model, if it is another one.
+        """
+        return Package(run, result, model, (made_by or run).settings.get("replay_environment") or {})
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings in the run's record."""
+        return self.run.settings
+
+    @property
+    def target(self) -> Target:
+        """The target of the run; records of earlier versions have only its accelerator."""
+        if "target" in self.settings:
+            return from_json(Target, self.settings["target"])
+        accelerator = from_json(Accelerator, self.replay_environment.get("accelerator") or {})
+        threads = self.model.measured.threads
+        return Target(
+            device=accelerator.device,
+            execution_provider=accelerator.execution_provider,
+            threads=1 if threads is None else threads,
+        )
+
+    @property
+    def measurement(self) -> MeasurementSettings:
+        """The settings of the meters."""
+        return MeasurementSettings.parse(self.settings.get("measurement") or {})
+
+    @property
+    def source_path(self) -> str:
+        """The source model as the user named it; empty if the record does not say."""
+        return str((self.settings.get("request") or {}).get("model") or "")
+
+    def session(self, options: JsonObject) -> dict[str, Any]:
+        """`session.json` of a model with these session options."""
+        return session_document(
+            options, self.target.execution_provider, self.target.threads, list(self.measurement.affinity)
+        )
+
+
+def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = None) -> Path:
+    """Write a package into the folder `out`; return the model's path.
 
     Existing files with these names are replaced, each atomically.
 
     Args:
         store: The store with the model's files.
-        model: The model to export.
+        package: The content.
         out: The folder.
-        source: Digest of the source model.
-        steps: The lineage of the model, from the source on.
-        replay_environment: Calibration data, user script and accelerator that the passes ran with.
+        pool: Workers that read the data; None starts one.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    recipe = {
-        "recipe": RECIPE,
-        "source": source,
-        "result": model.artifact,
-        "chain": model.chain,
-        "steps": [{"pass": step["pass"], "params": step["params"], "output": step["output"]} for step in steps],
-        **replay_environment,
-        "session_options": dict(model.session_options),
-        "metrics": dict(model.metrics),
-        "ratios": to_json(model.ratios),
-        "environment": dict(environment()),
-    }
-    file = store.artifacts.path(model.artifact)
+    file = store.artifacts.path(package.model.artifact)
+    steps = steps_of(store, package)
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
+        sample = _store_inputs(store, package, out / INPUTS, pool)
         # External data comes first, so that a graph never refers to data that is not there yet.
-        for part in sorted(file.parent.iterdir(), key=lambda part: part.suffix == ".onnx"):
-            with _replacing(out / part.name) as new:
-                shutil.copyfile(part, new)
-        _write_json(out / "session.json", model.session_options)
-        _write_json(out / "recipe.json", recipe)
+        parts = files_in(file.parent)
+        for name in sorted(parts, key=lambda name: parts[name] == file):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            with _replacing(out / name) as new:
+                shutil.copyfile(parts[name], new)
+        measured_in = _measuring_environment(store, package)
+        runtime = _runtime(measured_in)
+        session = package.session(package.model.session_options)
+        _write_json(out / SESSION_FILE, {**session, **narrowed_inputs(steps)})
+        _write_json(out / "recipe.json", with_digest(_recipe(store, package, steps, runtime)))
+        _write_text(out / "run.py", RUN_SCRIPT.read_text(encoding="utf-8"))
+        _write_text(out / "requirements.txt", _requirements(package.target, runtime))
+        card = Card(
+            result=package.result,
+            model=package.model,
+            name=package.run.name,
+            source=package.source_path,
+            source_digest=package.run.model,
+            licence=str(sample.get("licence", "")),
+            steps=tuple((step.pass_name, step.params) for step in steps),
+            provider=package.target.execution_provider,
+            has_inputs=(out / INPUTS).is_file(),
+            generated_inputs=_data(package) is None,
+            environment=measured_in,
+            runtime=runtime,
+        )
+        _write_text(out / "README.md", model_card(card))
     return out / file.name
+
+
+def export_to(store: Store, package: Package, out: Path) -> Path:
+    """Write a package into a folder, or into one file if `out` ends in `.zip`; return the model's path or that file.
+
+    Raises:
+        InputError: `out` cannot be written.
+    """
+    if out.suffix != ".zip":
+        check_out(out)
+        return export(store, package, out)
+    if out.is_dir():
+        raise InputError("is a folder, not a .zip file", where=str(out))
+    check_out(out.absolute().parent)
+    with tempfile.TemporaryDirectory() as scratch, _writing(out):
+        folder = Path(scratch, out.stem)
+        export(store, package, folder)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with _replacing(out) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, file in files_in(folder).items():
+                archive.write(file, f"{out.stem}/{name}")
+    return out
+
+
+def steps_of(store: Store, package: Package) -> tuple[PassRunRecord, ...]:
+    """The pass runs from the source to the model; empty for the source itself."""
+    if package.model.candidate.key == Candidate(package.run.model).key:
+        return ()
+    return store.lineage.trace(package.model.candidate).steps
+
+
+def narrowed_inputs(steps: Sequence[PassRunRecord | PassStep]) -> dict[str, JsonValue]:
+    """The inputs of the source that a model takes for granted, as `session.json` gives them; empty without any.
+
+    Args:
+        steps: The lineage of the model, as in a recipe.
+    """
+    values: dict[str, JsonValue] = {}
+    shapes: dict[str, JsonValue] = {}
+    for step in steps:
+        if step.pass_name == SPECIALIZE:
+            params: Mapping[str, Any] = step.params
+            values.update(params.get("values", {}))
+            shapes.update(params.get("shapes", {}))
+    if not values and not shapes:
+        return {}
+    return {"narrowed_inputs": {"values": values, "shapes": shapes}}
+
+
+def with_digest(recipe: Mapping[str, object]) -> dict[str, object]:
+    """A recipe with the SHA-256 of its other fields, so that an edit is noticed."""
+    content = {name: value for name, value in recipe.items() if name != "digest"}
+    plain = json.dumps(content, sort_keys=True)
+    return {**content, "digest": hashlib.sha256(plain.encode()).hexdigest()}
 
 
 def check_out(out: Path) -> None:
@@ -82,6 +218,101 @@ def check_out(out: Path) -> None:
         raise InputError("is not writable; the results cannot be saved there", where=str(existing))
 
 
+def _recipe(
+    store: Store, package: Package, steps: Sequence[PassRunRecord], runtime: Mapping[str, str]
+) -> dict[str, object]:
+    model = package.model
+    documents = [step.to_json() for step in steps]
+    return {
+        "recipe": RECIPE,
+        "run": package.run.id,
+        "source": package.run.model,
+        "source_files": _source_files(store, package),
+        "source_session": package.session({}),
+        "result": model.artifact,
+        "chain": model.chain,
+        "steps": [{name: document[name] for name in ("pass", "params", "output")} for document in documents],
+        **package.replay_environment,
+        "session_options": dict(model.session_options),
+        "target": package.target.content,
+        "affinity": list(package.measurement.affinity),
+        "metrics": dict(model.metrics),
+        "ratios": to_json(model.ratios),
+        "runtime": dict(runtime),
+        "environment": dict(environment()),
+    }
+
+
+def _source_files(store: Store, package: Package) -> list[dict[str, str]]:
+    """The places of the source model, with the digest of its graph: the user's file, and the store's copy."""
+    copy = store.artifacts.path(package.run.model)
+    paths = [str(copy.absolute())]
+    if package.source_path.endswith((".onnx", ".ort")) and "://" not in package.source_path:
+        paths.insert(0, package.source_path)
+    digest = digest_file(copy)
+    return [{"path": path, "sha256": digest} for path in paths]
+
+
+def _data(package: Package) -> Mapping[str, object] | None:
+    """The data that latencies were measured with; None if their inputs were generated."""
+    if "latency_data" in package.settings:
+        config: Mapping[str, object] | None = package.settings["latency_data"]
+        return config
+    return (package.settings.get("request") or {}).get("data")
+
+
+def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | None) -> Mapping[str, Any]:
+    """Store the inputs of one inference, and read the licence of the source model; nothing if that fails."""
+    data = _data(package)
+    if package.run.imported or (data is not None and data.get("user_script") and not package.scripts_may_run):
+        path.unlink(missing_ok=True)
+        return {}
+    with _replacing(path) as new:
+        try:
+            request = MeasureRequest(
+                candidate=ModelFile(str(store.artifacts.path(package.run.model))),
+                data=None if data is None else DataConfig.parse(data),
+                target=replace(package.target, python=""),
+                settings=package.measurement,
+            )
+            payload = {"request": request.to_json(), "path": str(new)}
+            with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:
+                answer = gated_call(workers, STORE_INPUTS, payload)
+        except AutooptError:  # The data of an older run may be gone: the rest of the package stands without it.
+            answer = None
+    if answer is not None and answer.value is not None:
+        return answer.value
+    path.unlink()
+    return {}
+
+
+def _measuring_environment(store: Store, package: Package) -> Mapping[str, Any]:
+    """The environment that the model was measured in, as far as the store knows; else the current one."""
+    for trial in store.trials.all(package.run.id):
+        if trial.candidate is not None and trial.candidate.key == package.model.candidate.key:
+            for record in store.results.evaluations(trial.evaluations).values():
+                if record.meter == "latency" and record.environment:
+                    return record.environment
+    return environment()
+
+
+def _runtime(measured_in: Mapping[str, Any]) -> dict[str, str]:
+    """Versions of onnxruntime and numpy; empty for one that is not known."""
+    libraries, other_host = measured_in.get("libraries") or {}, measured_in.get("measured by") or {}
+    return {name: str(other_host.get(name) or libraries.get(name) or "") for name in ("onnxruntime", "numpy")}
+
+
+def _requirements(target: Target, runtime: Mapping[str, str]) -> str:
+    """The two distributions that the package needs, pinned to the versions that it was measured with."""
+    lines = []
+    for name, version in runtime.items():
+        distribution = name
+        if name == "onnxruntime" and target.execution_provider in GPU_PROVIDERS:
+            distribution = "onnxruntime-gpu"
+        lines.append(f"{distribution}=={version}" if version else distribution)
+    return "\n".join(lines) + "\n"
+
+
 @contextmanager
 def _writing(out: Path) -> Iterator[None]:
     try:
@@ -91,8 +322,12 @@ def _writing(out: Path) -> Iterator[None]:
 
 
 def _write_json(target: Path, value: Mapping[str, object]) -> None:
+    _write_text(target, json.dumps(value, indent=2) + "\n")
+
+
+def _write_text(target: Path, text: str) -> None:
     with _replacing(target) as new:
-        new.write_text(json.dumps(value, indent=2) + "\n")
+        new.write_text(text, encoding="utf-8")
 
 
 @contextmanager
@@ -100,6 +335,10 @@ def _replacing(target: Path) -> Iterator[Path]:
     """Yield a new file that takes the place of `target` at the end."""
     handle, name = tempfile.mkstemp(dir=target.parent)
     os.close(handle)
-    yield Path(name)
-    os.chmod(name, 0o644)  # mkstemp makes it private
-    os.replace(name, target)
+    try:
+        yield Path(name)
+        os.chmod(name, 0o644)  # mkstemp makes it private
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -7,7 +7,7 @@ the same proposals, whichever trial finished first, also after a resume.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -48,6 +48,8 @@ class SearchLoop:
     """Metrics of the source model."""
     until: float = float("inf")
     """Time on the attempt's clock after which no trial starts."""
+    told: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
+    """Receives the completed trials after each one."""
     completed: list[CompletedTrial] = field(default_factory=list)
     stopped: str = ""
     """Why the search ended."""
@@ -88,7 +90,7 @@ class SearchLoop:
             owner=ctx.store.owner,
             details=trial_details(self.incumbent(), proposal.upto),
         )
-        ctx.store.trials.add([trial])
+        ctx.store.trials.add(trial)
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)
 
         def work() -> TrialResult:
@@ -104,6 +106,7 @@ class SearchLoop:
         event = EventRecord(kind=TIME_SPENT, run=attempt.run, data={"seconds": attempt.elapsed()})
         self.ctx.store.events.add(event)
         attempt.observer.on_trial_end(Trial(proposal.number, chain.name, result), self.incumbent())
+        self.told(self.completed)
 
     def _feedback(self, result: TrialResult) -> Feedback:
         artifact = None

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from autoopt import json_codec
-from autoopt.engine.run.confirm import Confirmation
+from autoopt.engine.run.evidence import pooled_values
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
+from autoopt.store import EvaluationRecord
 
 BUSY = "the machine was busy during the measurement"
+QUALITY = ("items", "identical_outputs", "outputs")
+"""Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
 Details: TypeAlias = Mapping[str, Any]
 """What the latency meter says of one measurement."""
@@ -22,37 +24,34 @@ Summary: TypeAlias = tuple[MeasurementSummary, tuple[str, ...]]
 
 
 def stored_summary(ctx: RunContext, keys: Sequence[str]) -> Summary:
-    """Summarize the stored evaluations with these keys.
-
-    Of several latency measurements, the first is the trial's own, and the others are the rounds that replaced it.
-    """
+    """Summarize the stored evaluations with these keys."""
     stored = ctx.store.results.evaluations(keys)
-    records = [stored[key] for key in dict.fromkeys(keys) if key in stored]
-    latencies = [record for record in records if record.meter == "latency" and record.outcome.good]
-    rounds = latencies[1:] or latencies
-    return summarize(Measurements.of(records), Confirmation([Measurements.of([record]) for record in rounds]))
+    return summarize([stored[key] for key in dict.fromkeys(keys) if key in stored])
 
 
-def summarize(measured: Measurements, confirmed: Confirmation) -> Summary:
-    """Summarize how a candidate was measured.
+def summarize(records: Sequence[EvaluationRecord]) -> Summary:
+    """Summarize how one candidate was measured. All its latency measurements count together."""
+    fields: dict[str, object] = {}
+    latencies: list[Details] = []
+    for record in records:
+        if record.outcome.good and record.meter == "latency":
+            latencies.append(record.details)
+        elif record.outcome.good:
+            fields |= {name: record.details[name] for name in QUALITY if name in record.details}
+    disturbed = sum(bool(details.get("disturbed") or details.get("busy")) for details in latencies)
+    if latencies:
+        fields |= {**_latency(latencies), "disturbed_rounds": disturbed}
+        options = records[0].candidate.session_options
+        # The number of threads may be searched; then it is the candidate's own.
+        fields["threads"] = options.get("intra_op_num_threads", fields["threads"])
+    summary = json_codec.from_json(MeasurementSummary, fields)
+    return summary, (BUSY,) if summary.busy else ()
 
-    Args:
-        measured: everything that was measured.
-        confirmed: the latency rounds that the figures come from.
-    """
-    fidelity = measured.details.get("fidelity", {})
-    fields: dict[str, object] = {name: fidelity[name] for name in ("items", "outputs") if name in fidelity}
-    if confirmed.rounds:
-        fields |= _latency(confirmed)
-    caveats = (BUSY,) if any(measured.disturbed for measured in confirmed.counting()) else ()
-    return json_codec.from_json(MeasurementSummary, fields), caveats
 
-
-def _latency(confirmed: Confirmation) -> dict[str, object]:
-    """The fields of the summary that come from latency rounds."""
-    counted: list[Details] = [measured.details["latency"] for measured in confirmed.counting()]
+def _latency(measured: Sequence[Details]) -> dict[str, object]:
+    """The fields of the summary that come from latency measurements."""
     # Without profiles of inputs, a measurement has one unnamed part.
-    parts: list[Mapping[str, Details]] = [details.get("profiles") or {"": details} for details in counted]
+    parts: list[Mapping[str, Details]] = [details.get("profiles") or {"": details} for details in measured]
     first = next(iter(parts[0].values()))
     machine = first.get("machine", {})
     stopped: Counter[str] = Counter()
@@ -64,9 +63,8 @@ def _latency(confirmed: Confirmation) -> dict[str, object]:
             repeats += float(details.get("effective_repeats", 0))
             paces.append(details.get("pace") or 0.0)
     return {
-        "rounds": len(confirmed.rounds),
-        "disturbed_rounds": sum(measured.disturbed for measured in confirmed.rounds),
-        "counted_rounds": len(counted),
+        "rounds": len(measured),
+        "counted_rounds": len(measured),
         "stopped": stopped,
         "pairs": pairs,
         "effective_repeats": round(repeats, 1),
@@ -113,10 +111,4 @@ def _throughput_row(batch_size: int, concurrency: int, profile: str, measured: S
 
 def _combined(measured: Sequence[Mapping[str, Details]]) -> dict[str, Estimate]:
     """Combine the estimates of several measurements, by name; names that one of them lacks are left out."""
-    names = set(measured[0]).intersection(*measured[1:])
-    estimates = {name: [json_codec.from_json(Estimate, one[name]) for one in measured] for name in names}
-    if len(measured) == 1:
-        return {name: values[0] for name, values in estimates.items()}
-    from autoopt.measure.intervals.replicas import prediction_interval  # imports numpy
-
-    return {name: prediction_interval(values) for name, values in estimates.items()}
+    return pooled_values([json_codec.from_json(dict[str, Estimate], dict(estimates)) for estimates in measured])

@@ -9,7 +9,7 @@ from typing import Any
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Plan
-from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.request import RunRequest, without_secrets
 from autoopt.engine.inputs.resolve import ResolvedInputs
 from autoopt.engine.planning.proposal import model_name
 from autoopt.engine.run.costs import cost_of
@@ -25,10 +25,15 @@ from autoopt.results import RunResult
 from autoopt.search.factory import create_study
 from autoopt.search.study import Study
 from autoopt.search.trial import ChainSpace, Cost
+from autoopt.settings import settings
 from autoopt.store import ChainRecord, RunRecord, Store
+from autoopt.store.leases import close_dead_runs
+from autoopt.store.records import Json
 
 MAX_CHAINS = 10_000
 """Chains that one run searches; a plan may count more."""
+CONTINUES = "continues"
+"""The entry of a run's settings with the id of the finished run whose trials it takes over."""
 SHOWN_CHAINS = 100
 """Chains listed in the plan of a run's record."""
 
@@ -47,20 +52,67 @@ def open_session(
     """
     store = resources.store
     finished = None
-    if not request.fresh and not request.retry_failed:
+    if request.accepts_trials:
         finished = store.runs.latest_finished(inputs.identity)
-    if finished is not None and finished.result is not None:
+    if finished is not None and (finished.result or {}).get("untried"):
+        finished = None  # this run searches again, to try what that one could not
+    if finished is not None and finished.result is not None and _answers(request, finished.result):
+        close_dead_runs(store, inputs.identity, finished.id)
         attempt = make_attempt(request, inputs, finished.id, began)
         session = make_session(RunContext(inputs.problem, resources, attempt), inputs, finished.name)
         session.answer = RunResult.from_json(finished.result).as_reused(attempt.elapsed())
         return session
-    record = begin_run(request, _record(request, inputs, parent), store, chain_records(inputs.problem.plan))
+    new_record = _record(request, inputs, parent)
+    if finished is not None:
+        # The search is done: this run adds to the measurements of the candidates that it found.
+        new_record = replace(new_record, settings={**new_record.settings, CONTINUES: finished.id})
+    record = begin_run(request, new_record, store, chain_records(inputs.problem.plan))
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
     if completed:
         trials = "1 trial" if completed == 1 else f"{completed} trials"
         request.observer.on_note(f"resuming run {record.id}: {trials} already done")
     attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
-    return make_session(RunContext(inputs.problem, resources, attempt), inputs, record.name)
+    session = make_session(RunContext(inputs.problem, resources, attempt), inputs, record.name)
+    session.remeasure = request.remeasure
+    session.continues = record.settings.get(CONTINUES)
+    if parent is None and session.continues is None:
+        _announce(request, inputs)
+    return session
+
+
+def _counted(count: int, noun: str) -> str:
+    """`1 chain`, `3 chains`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
+    """Say before the search what is tried, what is missing, and how long it may take."""
+    # What is missing comes first: it is what the user can change.
+    for note in sorted(inputs.notes, key=lambda note: not note.startswith("no data")):
+        request.observer.on_note(note)
+    plan, search = inputs.problem.plan, inputs.search
+    text = f"searching {_counted(plan.point_count, 'configuration')} in {_counted(plan.chain_count, 'chain')}"
+    limits: list[str] = []
+    if search.trials is not None and search.trials < plan.point_count:
+        limits.append(_counted(search.trials, "trial"))
+    if search.minutes is not None:
+        limits.append(f"{search.minutes:g} minutes")
+    if limits:
+        text += f", at most {' and '.join(limits)}"
+    request.observer.on_phase(text)
+
+
+def _answers(request: RunRequest, result: Mapping[str, object]) -> bool:
+    """True if the result of an identical finished run is the answer: it is decided and not to be measured again."""
+    return request.accepts_answer and not result.get("undecided")
+
+
+def is_complete(result: Json) -> bool:
+    """True if a result answers an identical request.
+
+    A run adds to the measurements of one whose race did not decide, and tries what that one could not.
+    """
+    return not (result.get("undecided") or result.get("untried"))
 
 
 def make_attempt(request: RunRequest, inputs: ResolvedInputs, run: str, began: float) -> Attempt:
@@ -115,12 +167,24 @@ def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequ
         return _resume(store, store.runs.get(request.resume), record.identity)
     for run in store.runs.all(status="running", identity=record.identity):
         if store.claims.acquire("run", run.id):
+            close_dead_runs(store, record.identity, run.id)
             return run
     if record.sweep:
         for run in store.runs.all(status="cancelled", identity=record.identity, sweep=record.sweep):
             if store.claims.acquire("run", run.id, redo=True):
                 return run
     return store.runs.create(record, chains)
+
+
+def refuse_imported(record: RunRecord) -> None:
+    """Refuse to continue a run that was imported: its request may be anyone's.
+
+    Raises:
+        InputError: The run was imported.
+    """
+    if record.imported:
+        message = f"run {record.id} was imported from {record.imported} and cannot be continued"
+        raise InputError(message, remedy="start a run of your own with 'autoopt run'")
 
 
 def chain_records(plan: Plan) -> list[ChainRecord]:
@@ -135,6 +199,8 @@ def chain_records(plan: Plan) -> list[ChainRecord]:
 def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
     """The settings that a run's record keeps."""
     problem = inputs.problem
+    latency_data = problem.data.latency or problem.data.evaluation
+    cache = (request.home or settings().home) / "downloads"
     return {
         "dag": problem.plan.name,
         "model": model_name(inputs.model),
@@ -143,6 +209,9 @@ def settings_of(request: RunRequest, inputs: ResolvedInputs) -> dict[str, Any]:
         "constraints": to_json(problem.goal.constraints),
         "request": request.to_json(),
         "replay_environment": problem.replay_environment(),
+        "target": to_json(problem.target),
+        "measurement": dict(problem.measurement),
+        "latency_data": without_secrets(latency_data.config, cache),
     }
 
 
@@ -189,4 +258,9 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
         if spec.objectives:
             node_objectives[node] = [objective.objective() for objective in spec.objectives]
     objectives = inputs.problem.goal.objectives
-    return create_study(inputs.search, spaces, objectives, cost=cost, node_objectives=node_objectives, pruned=True)
+    apart: set[str] = set()
+    if inputs.problem.unverified:
+        apart.update(chain.id for chain in chains.values() if chain.lossy)
+    return create_study(
+        inputs.search, spaces, objectives, cost=cost, node_objectives=node_objectives, pruned=True, apart=apart
+    )

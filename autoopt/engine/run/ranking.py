@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
+from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.select import (
     distinct_feasible,
     is_certain_gain,
@@ -15,71 +17,125 @@ from autoopt.engine.run.select import (
 from autoopt.engine.run.trial import CompletedTrial, objective_values
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
-from autoopt.metrics import get_metric
+from autoopt.metrics import STEADY_STATE, Kind, Objective, get_metric
 from autoopt.results import ModelResult, values_of
 from autoopt.search.choice import choose_best
+from autoopt.search.losses import losses_of
 from autoopt.search.pareto import Scored, pareto_front
 from autoopt.spec.search import Choose
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CERTAIN = 0.975
+"""Probability of a gain from which it counts: a two-sided 95 % interval is then wholly better than the source."""
+EQUAL, EQUAL_IN_DOUBT = 0.005, 0.02
+"""Relative difference in speed up to which two candidates are equally fast, as known and as far as it can be."""
+TIE_BREAKERS: Final[tuple[Kind, ...]] = ("task", "custom", "fidelity", "size")
+"""Metrics that decide between equally fast candidates, the first kind first."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Ranks trials that were measured alike."""
+    """Ranks trials. Their latencies count as all evidence together says, or as measured in the trial without any."""
 
     ctx: RunContext
     baseline: Measurements
     """The source model."""
     choose: Choose
     """The way in which several objectives decide."""
+    evidence: Evidence | None = None
+    lossy: bool | None = None
+    """Rank only trials of lossy chains (True) or of all others (False); None for all trials."""
+
+    def with_evidence(self, evidence: Evidence) -> Ranking:
+        """The same ranking by this evidence."""
+        return replace(self, evidence=evidence)
+
+    @property
+    def by_speed(self) -> bool:
+        """True if a latency or throughput decides before anything else."""
+        objectives = self._objectives
+        return objectives[0].metric in STEADY_STATE and (self.choose == "priority" or len(objectives) == 1)
+
+    @property
+    def _objectives(self) -> tuple[Objective, ...]:
+        return self.ctx.problem.goal.objectives
+
+    def maximizes(self, metric: str) -> bool:
+        """True if more of this metric is better."""
+        return self.ctx.problem.goal.metric(metric).direction == "maximize"
 
     def few_best(self, trials: Sequence[CompletedTrial], count: int) -> list[CompletedTrial]:
         """The few best feasible trials, best first."""
         scored = self._scored(trials)
         best: list[CompletedTrial] = []
         while scored and len(best) < count:
-            next_best = choose_best(list(scored), self.ctx.problem.goal.objectives, self.choose)
+            next_best = choose_best(list(scored), self._objectives, self.choose)
             best.append(scored.pop(next_best))
         return best
+
+    def leader(self, trials: Sequence[CompletedTrial]) -> CompletedTrial | None:
+        """The best feasible trial whether it gains on the source or not; None without any."""
+        return next(iter(self.few_best(trials, 1)), None)
+
+    def rivals(
+        self, leader: CompletedTrial, trials: Sequence[CompletedTrial], margin: float, doubt: float
+    ) -> list[CompletedTrial]:
+        """The feasible trials that may be faster than the leader, the most probable first.
+
+        Args:
+            leader: The trial to beat.
+            trials: The trials of the run.
+            margin: The relative difference in speed that counts.
+            doubt: The probability of it from which a trial is a rival.
+        """
+        chances: list[tuple[float, int, CompletedTrial]] = []
+        for trial in self._scored(trials).values():
+            if trial is not leader and self._has_evidence(trial) and self._has_evidence(leader):
+                chance = float((self._difference(trial, leader) < -margin).mean())
+                # One that cannot beat the source is no rival, as it cannot be the answer.
+                if chance > doubt and (not self.source_meets or self.may_gain(trial, margin, doubt)):
+                    chances.append((-chance, trial.number, trial))
+        return [trial for _, _, trial in sorted(chances, key=lambda entry: entry[:2])]
 
     def front(self, trials: Sequence[CompletedTrial]) -> list[ModelResult]:
         """The feasible trials on the Pareto front.
 
-        The source model competes too if it meets the constraints, but is not part of the answer.
+        If the source model meets the constraints, it competes too, but is not part of the answer, and only trials that
+        are better than it beyond their interval take part.
         """
         scored = self._scored(trials)
+        if self.source_meets:
+            scored = {score: trial for score, trial in scored.items() if self._is_find(trial)}
         competitors = list(scored)
         if self.source_meets:
             competitors.append(self._source_score())
         front = pareto_front(competitors, self.ctx.problem.goal.front)
         return [trial_model(self.ctx, scored[score]) for score in front if score in scored]
 
-    def best(self, trials: Sequence[CompletedTrial], only: Set[str] = frozenset()) -> ModelResult | None:
-        """The best model; the source model if it meets the constraints and no trial certainly gains on it.
-
-        Args:
-            trials: The trials to rank.
-            only: Keys of the candidates to choose from; empty for all.
-        """
-        objectives = self.ctx.problem.goal.objectives
+    def best(self, trials: Sequence[CompletedTrial]) -> ModelResult | None:
+        """The best model; the source model if it meets the constraints and no trial certainly gains on it."""
         scored = self._scored(trials)
-        if only:
-            scored = {score: trial for score, trial in scored.items() if _key(trial) in only}
         candidates = list(scored)
         source = self._source_score()
         if self.source_meets:
-            if len(objectives) == 1:
-                candidates = [score for score in candidates if self._gains(scored[score])]
+            if len(self._objectives) == 1:
+                candidates = [score for score in candidates if self.gains(scored[score])]
             candidates.append(source)
         if not candidates:
             return None
-        best = choose_best(candidates, objectives, self.choose)
+        best = choose_best(candidates, self._objectives, self.choose)
         if best is source:
             return source_model(self.ctx, self.baseline)
-        return trial_model(self.ctx, scored[best])
+        rest = [scored[score] for score in candidates if score is not source]
+        return trial_model(self.ctx, self._best_of_equals(scored[best], rest))
 
     @property
     def source_meets(self) -> bool:
         """True if the source model has all objectives and meets the constraints."""
+        if not self.baseline.outcome.good:
+            return False  # it does not run
         goal, metrics = self.ctx.problem.goal, self.baseline.metrics
         if any(objective.metric not in metrics for objective in goal.objectives):
             return False
@@ -90,22 +146,96 @@ class Ranking:
                 return False
         return True
 
-    def _gains(self, trial: CompletedTrial) -> bool:
-        objective = self.ctx.problem.goal.objectives[0]
-        return is_certain_gain(trial.result, objective.metric, maximize=objective.goal == "maximize")
+    def gains(self, trial: CompletedTrial) -> bool:
+        """True if the trial is certainly better than the source model in the first objective."""
+        objective = self._objectives[0]
+        maximize = objective.goal == "maximize"
+        if self.evidence is not None and self._has_evidence(trial):
+            probability = self.evidence.gain_probability(_key(trial), objective.metric, maximize=maximize)
+            return probability >= CERTAIN
+        return is_certain_gain(trial.result, objective.metric, maximize=maximize)
+
+    def _is_find(self, trial: CompletedTrial) -> bool:
+        """True if the trial is better than the source beyond its interval in a metric of the front."""
+        if self.gains(trial):
+            return True
+        for objective in self.ctx.problem.goal.front:
+            ratio = trial.result.ratios.get(objective.metric)
+            if ratio is not None and (ratio.low > 1 if objective.goal == "maximize" else ratio.high < 1):
+                return True
+        return False
+
+    def may_gain(self, trial: CompletedTrial, margin: float, doubt: float) -> bool:
+        """True if the trial is better than the source by more than `margin` with a probability above `doubt`."""
+        assert self.evidence is not None, "only called with evidence"
+        objective = self._objectives[0]
+        maximize = objective.goal == "maximize"
+        return self.evidence.gain_probability(_key(trial), objective.metric, maximize=maximize, beyond=margin) > doubt
+
+    def _best_of_equals(self, best: CompletedTrial, trials: Sequence[CompletedTrial]) -> CompletedTrial:
+        """Of the trials that are equally fast within noise, the one with the better quality, then the smaller one.
+
+        Further objectives come before both, fewer passes after them.
+        """
+        if not self.by_speed or not self._has_evidence(best):
+            return best
+        equals = [trial for trial in trials if self._has_evidence(trial) and self._is_equal(trial, best)]
+        return min(equals, key=self._tie_break)
+
+    def _is_equal(self, trial: CompletedTrial, best: CompletedTrial) -> bool:
+        difference = self._difference(trial, best)
+        return float(difference.mean()) <= min(EQUAL_IN_DOUBT, EQUAL + float(difference.std()))
+
+    def _tie_break(self, trial: CompletedTrial) -> tuple[tuple[float, ...], int, str, int]:
+        """Sort key of equally fast trials; a metric that was not measured counts as worst."""
+        metrics = [metric for metric in self.ctx.problem.goal.metrics if metric.kind in TIE_BREAKERS]
+        metrics.sort(key=lambda metric: TIE_BREAKERS.index(metric.kind))
+        objectives = [*self._objectives[1:], *(Objective(metric.name, metric.direction) for metric in metrics)]
+        values = values_of(trial.result.metrics)
+        losses: list[float] = []
+        for objective in objectives:
+            loss = losses_of(values, [objective])
+            losses.append(float("inf") if loss is None else loss[0])
+        return tuple(losses), pass_count(trial), trial.chain.id, trial.number
+
+    def _difference(self, trial: CompletedTrial, other: CompletedTrial) -> np.ndarray:
+        """Draws of how much slower a trial is than another one, as a logarithm."""
+        assert self.evidence is not None, "only called with evidence"
+        metric = self._objectives[0].metric
+        ours, theirs = self.evidence.draws(_key(trial), metric), self.evidence.draws(_key(other), metric)
+        if self._objectives[0].goal == "maximize":
+            ours, theirs = theirs, ours
+        difference: np.ndarray = ours - theirs
+        return difference
+
+    def _has_evidence(self, trial: CompletedTrial) -> bool:
+        return self.evidence is not None and self.evidence.has(_key(trial), self._objectives[0].metric)
 
     def _source_score(self) -> Scored:
         return Scored(values_of(self.baseline.metrics), passes=0, chain="", order=-1)
 
     def _scored(self, trials: Sequence[CompletedTrial]) -> dict[Scored, CompletedTrial]:
-        """The distinct feasible trials that have a value of every objective."""
-        objectives = self.ctx.problem.goal.objectives
+        """The distinct feasible trials that have a value of every objective, and did not fail when measured again."""
+        objectives = self._objectives
+        failed = self.evidence.rounds.failed if self.evidence is not None else ()
         scored = {}
         for trial in distinct_feasible(trials, self.ctx.problem.source):
-            if all(objective.metric in trial.result.metrics for objective in objectives):
-                values = objective_values(trial.result, self.baseline.metrics)
-                scored[Scored(values, pass_count(trial), trial.chain.id, trial.number)] = trial
+            if self.lossy is not None and trial.chain.lossy != self.lossy:
+                continue
+            if _key(trial) not in failed and all(objective.metric in trial.result.metrics for objective in objectives):
+                scored[Scored(self._values(trial), pass_count(trial), trial.chain.id, trial.number)] = trial
         return scored
+
+    def _values(self, trial: CompletedTrial) -> dict[str, float]:
+        """Metrics for comparing trials; latencies from the ratio to the source, cautiously where there is evidence."""
+        values = objective_values(trial.result, self.baseline.metrics)
+        if self.evidence is None:
+            return values
+        for name in STEADY_STATE:
+            if name in values and name in self.baseline.metrics and self.evidence.has(_key(trial), name):
+                ratio = self.evidence.cautious_ratio(_key(trial), name, maximize=self.maximizes(name))
+                values[name] = ratio * self.baseline.metrics[name].value
+        return values
 
 
 def _key(trial: CompletedTrial) -> str:

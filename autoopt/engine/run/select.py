@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autoopt.engine.run.measurement_summary import stored_summary
+from autoopt.engine.run.measurement_summary import stored_summary, summarize
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
+from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import SOURCE, ModelResult, TrialResult, values_of
+from autoopt.store import Store
 
 
 def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
@@ -24,6 +26,28 @@ def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
         first = trials[0]
         return [f"no trial succeeded; trial {first.number}: {first.result.outcome}, {first.result.message}"]
     return []
+
+
+def explain_untried(trials: Sequence[CompletedTrial]) -> list[str]:
+    """Say in a sentence which trials failed for a reason that may lie outside the model, and how to try them again."""
+    untried = [trial for trial in trials if trial.result.transient]
+    if not untried:
+        return []
+    numbers = ", ".join(str(trial.number) for trial in untried)
+    noun = "trial" if len(untried) == 1 else "trials"
+    reason = f"{untried[0].result.outcome}, {untried[0].result.message}"
+    return [f"not tried: {noun} {numbers} ({reason}); run the same command again to try what is missing"]
+
+
+def explain_repeats(trials: Sequence[CompletedTrial]) -> list[str]:
+    """Say in a sentence how many of the trials differ; nothing if all do."""
+    keys = {trial.result.candidate.key for trial in trials if trial.result.candidate is not None}
+    measured = sum(trial.result.candidate is not None for trial in trials)
+    if len(keys) == measured:
+        return []
+    return [
+        f"{measured} trials gave {len(keys)} distinct candidates; the others repeat them and were not measured again"
+    ]
 
 
 def source_model(ctx: RunContext, baseline: Measurements) -> ModelResult:
@@ -60,6 +84,35 @@ def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
         ratios=dict(result.ratios),
         point=result.point,
         flags=(*result.reasons, *caveats),
+        measured=summary,
+    )
+
+
+def recorded_model(store: Store, run: str, number: int) -> ModelResult:
+    """The model of a trial, whether it meets the constraints or not, from the store alone.
+
+    Raises:
+        InputError: there is no such trial, or it made no model.
+    """
+    trial = store.trials.get(run, number)
+    if trial.status != "done" or trial.candidate is None:
+        reason = trial.message or trial.outcome or trial.status
+        raise InputError(
+            f"trial {number} of run {run} has no model ({reason})", remedy="'autoopt report' lists the trials"
+        )
+    chains = {record.id: record for record in store.runs.chains(run)}
+    evaluations = store.results.evaluations(trial.evaluations)
+    summary, caveats = summarize([evaluations[key] for key in trial.evaluations if key in evaluations])
+    return ModelResult(
+        artifact=trial.candidate.artifact,
+        path=str(store.artifacts.path(trial.candidate.artifact)),
+        session_options=dict(trial.candidate.session_options),
+        chain=chains[trial.chain].name if trial.chain in chains else trial.chain,
+        metrics=values_of(trial.metrics),
+        intervals=dict(trial.metrics),
+        ratios=dict(trial.ratios),
+        point=trial.point,
+        flags=(*trial.result.reasons, *caveats),
         measured=summary,
     )
 

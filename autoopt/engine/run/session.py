@@ -1,44 +1,57 @@
-"""A run from beginning to end: baseline, search, confirmation of the best, result. Works without Prefect."""
+"""A run from beginning to end: baseline, search, race of the best, result. Works without Prefect."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from autoopt.dag.compiler.chain import Chain
-from autoopt.engine.run.confirm import Confirmation, confirm, confirmation_seconds, judge_again
+from autoopt.dag.proposal.narrowing import Narrowing
+from autoopt.engine.inputs.request import Remeasure
+from autoopt.engine.run.evidence import judge_again
 from autoopt.engine.run.executor import Executor, InlineExecutor
-from autoopt.engine.run.export import export
+from autoopt.engine.run.export import SPECIALIZE, Package, export
 from autoopt.engine.run.loop import SearchLoop
+from autoopt.engine.run.race import Race, measure_repeatedly, race_seconds
 from autoopt.engine.run.ranking import Ranking
-from autoopt.engine.run.select import distinct_feasible, explain_no_result, source_model
+from autoopt.engine.run.select import (
+    distinct_feasible,
+    explain_no_result,
+    explain_repeats,
+    explain_untried,
+    source_model,
+)
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.pass_runs import run_chain
-from autoopt.errors import InputError
+from autoopt.errors import InputError, SystemFailure
 from autoopt.json_codec import JsonObject
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
-from autoopt.results import Baseline, ModelResult, RunResult, TrialResult
+from autoopt.report.verdict import gains
+from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
-from autoopt.store.leases import abandon_run, renewed_claim
+from autoopt.store import RunRecord
+from autoopt.store.leases import abandon_run, finish_run, renewed_claim
 
-CONFIRMED = 3
-"""Number of the best candidates whose latency is measured again before one is chosen."""
-TURNS = 3
-"""How often the next few are measured again, if all before them then break a constraint."""
+CONTENDERS = 3
+"""Number of the best candidates of each target that are measured on the others."""
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
 CONFIRM_SHARE = 0.2
-"""Largest share of the run's time that is set aside for confirming the best candidates."""
+"""Largest share of the run's time that is set aside for deciding between the best candidates."""
+
+RECORD_SECONDS, RECORD_SHARE = 1.0, 0.02
+"""Shortest time between two records of the interim result, and largest share of the time that they take."""
 
 
 @dataclass
@@ -55,12 +68,18 @@ class Session:
     notes: list[str]
     name: str
     answer: RunResult | None = None
+    remeasure: Remeasure | None = None
+    """Candidates to measure once more before deciding."""
+    continues: str | None = None
+    """Id of an identical finished run whose trials this one takes over instead of searching."""
     closing: ExitStack = field(default_factory=ExitStack)
     """Callbacks for the end of the session."""
     _baseline: Measurements | None = field(default=None, init=False)
     _lease: ExitStack = field(default_factory=ExitStack, init=False)
-    _confirmed: set[str] = field(default_factory=set, init=False)
-    """Keys of the confirmed candidates."""
+    _race: Race | None = field(default=None, init=False)
+    _lossy_race: Race | None = field(default=None, init=False)
+    _next_record: float = field(default=0.0, init=False)
+    """Time on the attempt's clock from which the interim result is recorded again."""
 
     def __enter__(self) -> Session:
         if self.answer is None:
@@ -132,33 +151,67 @@ class Session:
             run_chain(self.ctx, fixed, {node.id: node.space.config({}) for node in fixed})
 
     def search(self, executor: Executor) -> RunResult:
-        """Search, confirm the best candidates and record the result."""
+        """Search, measure the best candidates until one is certain, and record the result.
+
+        The trials of the run that this one continues are taken over instead of being searched again.
+        """
+        if self.continues is not None:
+            stopped = self._take_over_trials(self.continues)
+            return self.conclude(self.completed_trials(), stopped)
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
         trials_planned = self.search_config.trials or problem.plan.point_count
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned)
         baseline = self.baseline()
-        loop = SearchLoop(self.ctx, self.study, self.chains, baseline.metrics, self._search_deadline())
+        loop = SearchLoop(
+            self.ctx, self.study, self.chains, baseline.metrics, self._search_deadline(), told=self._record_often
+        )
         with self.ctx.attempt.counts.timing("search"):
-            trials = loop.run(executor)
+            try:
+                trials = loop.run(executor)
+            finally:
+                with suppress(SystemFailure):  # the error that ended the search, if any, says more
+                    self._record_interim(loop.completed)
         return self.conclude(trials, loop.stopped)
 
     def conclude(self, trials: list[CompletedTrial], stopped: str) -> RunResult:
-        """Confirm the best of these trials and record the result.
+        """Decide which of these trials is the best and record the result.
 
         Args:
-            trials: The completed trials. Those of confirmed candidates get the confirmed figures.
+            trials: The completed trials. Those of candidates that are measured again get the pooled figures.
             stopped: Why the search ended.
         """
         baseline = self.baseline()
         with self.ctx.attempt.counts.timing("confirm"):
-            self._confirm_best(trials)
+            self._decide(trials)
+        self._refuse_broken_source(trials)
         if not trials:
             self.notes.append(f"no trial ran: {stopped}")
         if baseline.metrics.get("accuracy", Estimate.exact(1.0)).value == 0:
             self.notes.append("the source model's accuracy is 0; check that the labels belong to this data")
         result = self._result(trials, stopped)
-        self.ctx.store.runs.finish(self.ctx.run, "finished", result.to_json())
+        finish_run(self.ctx.store, self.ctx.run, result.to_json())
         return result
+
+    def _refuse_broken_source(self, trials: Sequence[CompletedTrial]) -> None:
+        """Refuse a source model that does not run, if no trial has made a model that does.
+
+        Raises:
+            InputError: Nothing runs.
+        """
+        baseline = self.baseline()
+        repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
+        if not baseline.outcome.good and not baseline.transient and trials and not repaired:
+            message = f"the source model does not run, and no pass repairs it: {baseline.message}"
+            raise InputError(message, where=self.name)
+
+    def _take_over_trials(self, run: str) -> str:
+        """Copy the trials of a finished run into this one; return why its search ended."""
+        store = self.ctx.store
+        for trial in store.trials.all(run):
+            details = {**trial.details, "executed": 0}
+            store.trials.finish(replace(trial, run=self.ctx.run, owner=store.owner, details=details))
+        self.ctx.attempt.observer.on_note(f"run {run} has done the search: only its best candidates are measured on")
+        return str((store.runs.get(run).result or {}).get("stopped", ""))
 
     def completed_trials(self) -> list[CompletedTrial]:
         """The completed trials of this run, from the store."""
@@ -176,7 +229,7 @@ class Session:
         return Ranking(self.ctx, self.baseline(), self.search_config.choose)
 
     def measure_trial(self, trial: CompletedTrial, until: float) -> CompletedTrial:
-        """Measure the candidate of a trial, possibly another target's, on this target, and confirm it.
+        """Measure the candidate of a trial, possibly another target's, on this target, until its latency is known well.
 
         Args:
             trial: The trial whose candidate to measure.
@@ -184,30 +237,38 @@ class Session:
         """
         ctx = self.ctx.until(max(self.ctx.attempt.deadline, until))
         candidate = trial.result.candidate or ctx.problem.source
-        measurements = evaluate(ctx, candidate)
+        measurements = evaluate(ctx, candidate, EvaluationOptions(screened=True))
         if measurements.outcome.good and measurements.violation <= 0 and self.baseline().metrics:
-            for confirmation in confirm(ctx, [candidate]).values():
-                measurements = judge_again(ctx.problem.goal, measurements, confirmation)
+            evidence = measure_repeatedly(ctx, candidate)
+            if evidence.rounds_of(candidate.key):
+                measurements = judge_again(ctx.problem.goal, measurements, evidence.measurements(candidate.key))
         return replace(trial, result=with_measurements(trial.result, measurements))
 
     def export(self, result: RunResult, out: Path) -> RunResult:
-        """Export the best model with its recipe to the folder `out`; the returned result has its path."""
+        """Export the best model as a package to the folder `out`; the returned result has its path."""
         if result.best is None:
             return result
-        return replace(result, best=self.export_model(result.best, out))
+        package = replace(Package.of(self.record, result, result.best), scripts_may_run=True)
+        path = export(self.ctx.store, package, out, self.ctx.resources.pool)
+        return replace(result, best=replace(result.best, path=str(path)))
 
-    def export_model(self, model: ModelResult, out: Path) -> ModelResult:
-        """Export a model that this run's passes made, with its recipe; the returned model has its path."""
-        problem = self.ctx.problem
-        path = export(
-            self.ctx.store,
-            model,
-            out,
-            source=problem.source.artifact,
-            steps=self.steps_of(model),
-            replay_environment=problem.replay_environment(),
-        )
-        return replace(model, path=str(path))
+    def export_incumbent(self, out: Path) -> None:
+        """Export the best model of a search that was cancelled, if it is better than the source, and say so."""
+        interim = self.record.result or {}
+        if self.answer is not None or "baseline" not in interim:
+            return
+        result = RunResult.from_json(interim)
+        if result.best is None or result.best.is_source:
+            return
+        package = replace(Package.of(self.record, result, result.best), scripts_may_run=True)
+        export(self.ctx.store, package, out)
+        text = ", ".join(gains(result, result.best))
+        self.ctx.attempt.observer.on_note(f"wrote the best model so far to {out}/: {text}")
+
+    @property
+    def record(self) -> RunRecord:
+        """The run as the store has it."""
+        return self.ctx.store.runs.get(self.ctx.run)
 
     def steps_of(self, model: ModelResult) -> list[JsonObject]:
         """The lineage of a model from the source on; empty for the source itself."""
@@ -216,88 +277,104 @@ class Session:
         return [step.to_json() for step in self.ctx.store.lineage.trace(model.candidate).steps]
 
     def _search_deadline(self) -> float:
-        """End of the search, which leaves time to confirm the best candidates."""
+        """End of the search, which leaves time to decide between the best candidates."""
         attempt = self.ctx.attempt
         reserve = CONFIRM_SHARE * (attempt.deadline - attempt.began)
-        return attempt.deadline - min(reserve, confirmation_seconds(self.ctx.problem, CONFIRMED))
+        return attempt.deadline - min(reserve, race_seconds(self.ctx.problem))
 
-    def _confirm_best(self, trials: Sequence[CompletedTrial]) -> None:
-        """Confirm the few best candidates; if all of them then break a constraint, the next few."""
-        broken: list[Measurements] = []
+    def _record_often(self, trials: Sequence[CompletedTrial]) -> None:
+        """Record the interim result, unless that would take a noticeable share of the time."""
+        began = self.ctx.attempt.clock()
+        if began >= self._next_record:
+            self._record_interim(trials)
+            ended = self.ctx.attempt.clock()
+            self._next_record = ended + max(RECORD_SECONDS, (ended - began) / RECORD_SHARE)
+
+    def _record_interim(self, trials: Sequence[CompletedTrial]) -> None:
+        """Store the result as of these trials, for readers of an unfinished run."""
+        result = replace(self._result(trials, ""), status="running")
+        self.ctx.store.runs.update(self.ctx.run, result.to_json())
+
+    def _decide(self, trials: Sequence[CompletedTrial]) -> None:
+        """Measure the best candidates until one is certain; note those that break a constraint by then."""
         if not self.baseline().metrics:
             return
-        for _ in range(TURNS):
-            results = self._best_results(trials)
-            candidates = [result.candidate for result in results.values() if result.candidate is not None]
-            judged: dict[str, Measurements] = {}
-            for key, confirmation in confirm(self.ctx, candidates).items():
-                judged[key] = self._judge_again(results[key], confirmation)
-                if judged[key].violation > 0:
-                    broken.append(judged[key])
-            self._confirmed |= set(judged)
-            _update(trials, judged)
-            if not judged or len(broken) < len(self._confirmed):
-                break
+        before = distinct_feasible(trials, self.ctx.problem.source)
+        self._race = Race(self.ctx, self._verified_ranking)
+        self._race.run(trials, remeasure=self.remeasure)
+        if self.ctx.problem.unverified:
+            self._lossy_race = Race(self.ctx, replace(self._race.ranking, lossy=True))
+            self._lossy_race.run(trials, remeasure=self.remeasure)
+        broken = [trial for trial in before if not trial.result.feasible]
         if broken:
-            self.notes.append(self._broken_note(broken, trials))
+            noun = "candidate" if len(broken) == 1 else "candidates"
+            reason = broken[0].result.explanation
+            self.notes.append(f"{len(broken)} {noun} broke a constraint when measured again: {reason}")
 
-    def _best_results(self, trials: Sequence[CompletedTrial]) -> dict[str, TrialResult]:
-        """The results of the few best trials, by key of the candidate."""
-        results: dict[str, TrialResult] = {}
-        for trial in self.ranking.few_best(trials, CONFIRMED):
-            if trial.result.candidate is not None:
-                results[trial.result.candidate.key] = trial.result
-        return results
+    @property
+    def _verified_ranking(self) -> Ranking:
+        """The ranking of what may win: without lossy trials where nothing can tell how good they are."""
+        if self.ctx.problem.unverified:
+            return replace(self.ranking, lossy=False)
+        return self.ranking
 
-    def _judge_again(self, result: TrialResult, confirmation: Confirmation) -> Measurements:
-        records = self.ctx.store.results.evaluations(result.evaluations)
-        first = Measurements.of(records[key] for key in result.evaluations if key in records)
-        return judge_again(self.ctx.problem.goal, first, confirmation)
-
-    def _broken_note(self, broken: Sequence[Measurements], trials: Sequence[CompletedTrial]) -> str:
-        """A note on candidates that met the constraints only until they were confirmed."""
-        count = len(self._confirmed)
-        note = f"{len(broken)} of the {count} best broke a constraint when measured again: {broken[0].worst}"
-        if len(broken) < count:
-            return note
-        unconfirmed = len(distinct_feasible(trials, self.ctx.problem.source))
-        if not unconfirmed:
-            return note
-        return f"{note}; {unconfirmed} more do not count because they were measured only once"
+    def _best_lossy(self, trials: Sequence[CompletedTrial], ranking: Ranking) -> ModelResult | None:
+        """The best unverified lossy model, if there is one that gains on the source."""
+        if not self.ctx.problem.unverified:
+            return None
+        lossy = replace(ranking, lossy=True)
+        if self._lossy_race is not None:
+            lossy = self._lossy_race.ranking
+        best = lossy.best(trials)
+        if best is None or best.is_source:
+            return None
+        return best
 
     def _result(self, trials: Sequence[CompletedTrial], stopped: str) -> RunResult:
         attempt, goal = self.ctx.attempt, self.ctx.problem.goal
-        best = self.ranking.best(trials, self._confirmed)
+        ranking, undecided = self._verified_ranking, ""
+        if self._race is not None:
+            ranking, undecided = self._race.ranking, self._race.undecided
+        best = ranking.best(trials)
         outcomes = Counter({"ok": 0})
         outcomes.update(str(trial.result.outcome) for trial in trials)
         outcomes["infeasible"] = sum(t.result.outcome is Outcome.OK and not t.result.feasible for t in trials)
         source = source_model(self.ctx, self.baseline())
-        status, notes = "finished", self.notes
+        status, notes = "finished", [*explain_untried(trials), *self.notes, *explain_repeats(trials)]
+        if best is not None:
+            notes = [*_narrowing_notes(self.steps_of(best)), *notes]
         if best is None:
-            status, notes = "nothing meets the constraints", [*explain_no_result(trials), *self.notes]
+            status, notes = "nothing meets the constraints", [*explain_no_result(trials), *notes]
         return RunResult(
             run=self.ctx.run,
             status=status,
             baseline=Baseline(source.artifact, source.path, source.metrics, source.intervals),
             best=best,
-            pareto=tuple(self.ranking.front(trials)),
+            best_lossy=self._best_lossy(trials, ranking),
+            pareto=tuple(replace(ranking, lossy=None).front(trials)),
             trials={"total": len(trials), **outcomes},
             pass_runs=attempt.counts.of("pass_runs"),
             evaluations=attempt.counts.of("evaluations"),
             seconds={"total": round(attempt.elapsed(), 3), **attempt.counts.seconds()},
             notes=tuple(notes),
             stopped=stopped,
+            untried=sum(trial.result.transient for trial in trials),
+            undecided=undecided,
             objectives=goal.objectives,
             constraints=goal.constraints,
         )
 
 
-def _update(trials: Sequence[CompletedTrial], judged: Mapping[str, Measurements]) -> None:
-    """Give the trials of confirmed candidates the confirmed figures."""
-    for trial in trials:
-        candidate = trial.result.candidate
-        if candidate is not None and candidate.key in judged and trial.result.outcome is Outcome.OK:
-            trial.result = with_measurements(trial.result, judged[candidate.key])
+def _narrowing_notes(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note on the inputs that the best model takes for granted."""
+    parts = []
+    for step in steps:
+        if step["pass"] == SPECIALIZE:
+            contract = Narrowing(step["params"].get("values", {}), step["params"].get("shapes", {}))
+            parts.append(contract.text)
+    if not parts:
+        return []
+    return [f"the best model works only where {', '.join(parts)}, as in your data; --keep-signature avoids this"]
 
 
 def search_inline(session: Session) -> RunResult:

@@ -15,6 +15,7 @@ from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import IntermediateResult, TrialResult
 from autoopt.store import TrialRecord
+from autoopt.store.records import TRANSIENT
 
 
 @dataclass
@@ -49,11 +50,12 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
         message=progress.message,
         pass_runs=tuple(progress.keys),
         executed=progress.executed,
+        transient=progress.transient,
     )
     if ctx.problem.plan.spec.evaluate == "intermediate":
         result = replace(result, intermediate=_measure_path(ctx, progress))
     if progress.outcome.good:
-        options = EvaluationOptions(incumbent=trial.details.get("incumbent"))
+        options = EvaluationOptions(incumbent=trial.details.get("incumbent"), screened=True)
         measurements = evaluate(ctx, progress.candidate, options)
         result = with_measurements(replace(result, candidate=progress.candidate), measurements)
         result = replace(result, executed=progress.executed + measurements.executed)
@@ -83,6 +85,7 @@ def with_measurements(result: TrialResult, measurements: Measurements) -> TrialR
         violation=measurements.violation,
         reasons=measurements.reasons,
         message=measurements.message,
+        transient=measurements.transient,
         evaluations=tuple(measurements.keys),
     )
 
@@ -141,6 +144,8 @@ def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:
         "said": result.message,
         "executed": result.executed,
     }
+    if result.transient:
+        details[TRANSIENT] = True
     if result.intermediate:
         details["intermediate"] = to_json(result.intermediate)
     return replace(

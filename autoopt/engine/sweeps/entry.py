@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from autoopt.engine.prepare import prepare
+from autoopt.engine.run.session import Session
 from autoopt.engine.sweeps.nightly import measure_again
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem
+from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, InputError
 from autoopt.model.candidate import digest_json
-from autoopt.results import ModelResult, SweepEntry
+from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
+from autoopt.results import SweepEntry
 from autoopt.results.sweep import OK
 from autoopt.spec import DagSpec
 
@@ -27,13 +32,14 @@ class ModelRunner:
     sweep: str
     """Id of the sweep."""
 
-    def run(self, item: ZooItem, spec: DagSpec, last_best: ModelResult | None) -> SweepEntry:
-        """Run one model. A model that cannot be read or run gives an entry with the reason.
+    def run(self, item: ZooItem, spec: DagSpec, earlier: Sequence[EarlierEntry] = ()) -> SweepEntry:
+        """Run one model and compare it. A model that cannot be read or run gives an entry with the reason.
 
         Args:
             item: The model.
             spec: Its DAG.
-            last_best: The best model of the last good sweep, which a nightly sweep measures again.
+            earlier: The model's entries of earlier good sweeps, newest first. A nightly sweep measures the best model
+                of the last one again.
         """
         began = time.monotonic()
         entry = SweepEntry(
@@ -49,13 +55,14 @@ class ModelRunner:
         )
         if not item.reason:
             try:
-                entry = self._run(item, spec, entry, last_best)
+                entry = self._run(item, spec, entry, earlier)
             except AutooptError as error:
                 status = "refused" if isinstance(error, InputError) else "failed"
                 entry = replace(entry, status=status, reason=str(error))
+        entry = replace(entry, compared=compare_entry(entry, earlier))
         return replace(entry, seconds=round(time.monotonic() - began, 3))
 
-    def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, last_best: ModelResult | None) -> SweepEntry:
+    def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
         with prepare(self.request.run_request(self.sweep, item, spec)) as session:
             result = session.execute(self.search)
             entry = replace(
@@ -67,10 +74,22 @@ class ModelRunner:
                 inputs=_input_digests(session.ctx),
             )
             if self.request.nightly:
+                last_best = earlier[0].entry.best if earlier else None
                 entry = measure_again(session, entry, last_best, occasion=f"sweep {self.sweep}")
             if self.request.out is not None:
-                session.export(result, self.request.out / item.name)
+                self._export(session, entry, earlier, self.request.out)
             return entry
+
+    def _export(
+        self, session: Session | Targets, entry: SweepEntry, earlier: Sequence[EarlierEntry], out: Path
+    ) -> None:
+        """Write the best model to its folder in `out`, unless a good one of an earlier sweep is better."""
+        if entry.result is None:
+            return
+        if compare_entry(entry, earlier).regressed and not self.request.accept:
+            self.request.observer.on_note(f"{entry.name}: a regression; {out / entry.name} stays as it is")
+            return
+        session.export(entry.result, out / entry.name)
 
 
 def _environment(ctx: RunContext) -> dict[str, object]:

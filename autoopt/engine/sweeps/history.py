@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -12,12 +11,12 @@ from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, free_name, listed
 from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError
+from autoopt.owner import is_known_alive, is_known_dead
 from autoopt.report.sweep_comparison import NIGHTS, EarlierEntry
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.sweep import MISSING
 from autoopt.spec.zoo import ZooSpec
 from autoopt.store import EventRecord, Store, SweepRecord
-from autoopt.store.owner import is_known_alive, is_known_dead
 
 OWNER_EVENT = "sweep begun"
 """Kind of the events that name the process which executes a sweep; the last one of a sweep counts."""
@@ -28,24 +27,11 @@ The name in the sweep depends on the other models, so it serves only as a fallba
 """
 
 
-@dataclass(frozen=True)
-class ModelNames:
-    """The names of a model in a sweep."""
-
-    listed: str
-    """Line of the zoo file."""
-    called: str
-    """Name below that line."""
-    name: str
-    """Name in the sweep."""
-
-    @staticmethod
-    def of(model: ZooItem | SweepEntry) -> ModelNames:
-        return ModelNames(model.listed, model.called, model.name)
-
-
 class SweepHistory:
-    """The sweeps of one zoo in the store, newest first."""
+    """The sweeps of one zoo in the store, newest first.
+
+    The zoo is known by its name, so that a file that was moved or checked out elsewhere keeps its history.
+    """
 
     def __init__(self, zoo: ZooSpec, store: Store) -> None:
         self._zoo, self._store = zoo, store
@@ -79,19 +65,22 @@ class SweepHistory:
         self._store.events.add(EventRecord(kind=OWNER_EVENT, subject=sweep, data={"owner": self._store.owner}))
         self._store.sweeps.finish(sweep, "running")
 
-    def good_entries(self, sweep: str, models: Sequence[ModelNames]) -> dict[ModelNames, list[EarlierEntry]]:
-        """The latest good entries of earlier sweeps by model, newest first; at most `NIGHTS` of each model."""
+    def good_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
+        """The latest good entries of earlier sweeps by the model's name, newest first; at most `NIGHTS` of each."""
         good: dict[Key, list[EarlierEntry]] = {}
-        latest: dict[ModelNames, list[EarlierEntry]] = {}
+        latest: dict[str, list[EarlierEntry]] = {model.name: [] for model in models}
         for record in self._finished(sweep):
             accepted = record.settings.get("accept")
             for entry in self._result(record).models:
                 if accepted or not entry.compared.regressed:
-                    good.setdefault(self._key(entry), []).append(EarlierEntry(record.id, entry))
-            latest = {names: self._entries_of(names, good)[:NIGHTS] for names in models}
+                    key = (entry.listed, entry.called) if entry.listed in self._lines else ("", entry.name)
+                    good.setdefault(key, []).append(EarlierEntry(record.id, entry))
+            for model in models:
+                entries = good.get((model.listed, model.called)) or good.get(("", model.name), [])
+                latest[model.name] = entries[:NIGHTS]
             if all(len(entries) == NIGHTS for entries in latest.values()):
                 break
-        return latest or {names: [] for names in models}
+        return latest
 
     def missing_models(self, sweep: str, only: str | None, items: Sequence[ZooItem]) -> list[SweepEntry]:
         """Entries for models of the last finished sweep with the same tag that their line no longer yields.
@@ -102,10 +91,9 @@ class SweepHistory:
         reasons = {item.listed: item.reason for item in items if item.reason}
         names = {item.name for item in items}
         for record in self._finished(sweep):
-            if record.settings.get("only") != only:
-                continue
-            vanished = self._vanished(record, items)
-            return [_missing(entry, reasons, names) for entry in vanished if entry.listed in lines]
+            if record.settings.get("only") == only:
+                vanished = self._vanished(record, items)
+                return [_missing(entry, reasons, names) for entry in vanished if entry.listed in lines]
         return []
 
     def last_environment(self, sweep: str) -> Mapping[str, object]:
@@ -120,13 +108,11 @@ class SweepHistory:
 
     @cached_property
     def identity(self) -> dict[str, str]:
-        """The content by which sweeps of this zoo are recognised, besides the zoo's name."""
+        """The place of the zoo file, for people."""
         return {"zoo": str(Path(self._zoo.source.folder, Path(self._zoo.source.file).name))}
 
     def _records(self) -> Iterator[SweepRecord]:
-        for record in self._store.sweeps.all(self._zoo.name):
-            if record.settings.get("of") == self.identity:
-                yield record
+        yield from self._store.sweeps.all(self._zoo.name)
 
     def _finished(self, sweep: str) -> Iterator[SweepRecord]:
         """The finished sweeps other than `sweep`, newest first."""
@@ -148,12 +134,6 @@ class SweepHistory:
         if record.id not in self._results:
             self._results[record.id] = SweepResult.from_json(record.result or {})
         return self._results[record.id]
-
-    def _key(self, entry: SweepEntry) -> Key:
-        return (entry.listed, entry.called) if entry.listed in self._lines else ("", entry.name)
-
-    def _entries_of(self, names: ModelNames, good: Mapping[Key, list[EarlierEntry]]) -> list[EarlierEntry]:
-        return good.get((names.listed, names.called)) or good.get(("", names.name), [])
 
     @cached_property
     def _lines(self) -> Collection[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from autoopt.engine.run.confirm import Confirmation, confirm, judge_again
-from autoopt.engine.run.measurement_summary import stored_summary, summarize
+from autoopt.engine.run.evidence import judge_again
+from autoopt.engine.run.measurement_summary import stored_summary
+from autoopt.engine.run.race import measure_repeatedly
 from autoopt.engine.run.session import Session
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.work.context import RunContext
@@ -14,7 +14,7 @@ from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, eva
 from autoopt.errors import AutooptError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
-from autoopt.results import Baseline, MeasurementSummary, ModelResult, SweepEntry, values_of
+from autoopt.results import ModelResult, SweepEntry, values_of
 from autoopt.results.sweep import BROKEN
 
 
@@ -40,7 +40,9 @@ def measure_again(
     measured, model = _measure(ctx, candidate, result.best or ModelResult(), occasion)
     if measured.outcome.good:
         figures = measured.metrics if candidate.key == source.key else measured.source
-        result = replace(result, baseline=_with_figures(result.baseline, figures))
+        exact = {name: Estimate.exact(value) for name, value in result.baseline.metrics.items()}
+        intervals = {**exact, **result.baseline.intervals, **figures}
+        result = replace(result, baseline=replace(result.baseline, metrics=values_of(intervals), intervals=intervals))
         if result.best is not None:
             result = replace(result, best=model)
             entry = _judged(entry, measured)
@@ -72,24 +74,19 @@ def _measure_last_best(ctx: RunContext, last_best: ModelResult, occasion: str) -
 def _measure(
     ctx: RunContext, candidate: Candidate, model: ModelResult, occasion: str
 ) -> tuple[Measurements, ModelResult]:
-    """Measure all metrics; latencies in rounds, like the few best of a run, so that nights compare beyond the noise.
+    """Measure all metrics; latencies in rounds, like the best of a run, so that nights compare beyond the noise.
 
     Returns:
         The measurement, and `model` with its figures.
     """
-    confirmed = confirm(ctx, [candidate], occasion=occasion).get(candidate.key, Confirmation())
-    others = [metric.name for metric in ctx.problem.goal.metrics]
-    if confirmed.rounds:
-        others = [name for name in others if name not in confirmed.metrics]
+    evidence = measure_repeatedly(ctx, candidate, occasion)
+    latencies = Measurements()
+    if evidence.rounds_of(candidate.key):
+        latencies = evidence.measurements(candidate.key)
+    others = [metric.name for metric in ctx.problem.goal.metrics if metric.name not in latencies.metrics]
     options = EvaluationOptions(metrics=tuple(others), judged=False, occasion=occasion)
-    measured = evaluate(ctx, candidate, options)
-    summary: MeasurementSummary
-    if confirmed.rounds:
-        measured = judge_again(ctx.problem.goal, measured, confirmed)
-        summary, caveats = summarize(measured, confirmed)
-    else:
-        measured.judge(ctx.problem.goal, measured.metrics)
-        summary, caveats = stored_summary(ctx, measured.keys)
+    measured = judge_again(ctx.problem.goal, evaluate(ctx, candidate, options), latencies)
+    summary, caveats = stored_summary(ctx, measured.keys)
     intervals = {**model.intervals, **measured.metrics}
     return measured, replace(
         model,
@@ -99,9 +96,3 @@ def _measure(
         measured=summary,
         flags=(*measured.reasons, *caveats),
     )
-
-
-def _with_figures(baseline: Baseline, figures: Mapping[str, Estimate]) -> Baseline:
-    exact = {name: Estimate.exact(value) for name, value in baseline.metrics.items()}
-    intervals = {**exact, **baseline.intervals, **figures}
-    return replace(baseline, metrics=values_of(intervals), intervals=intervals)

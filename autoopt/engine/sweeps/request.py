@@ -12,6 +12,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.sweeps.zoo import ZooItem, ZooSource
 from autoopt.engine.work.hosts import Opener
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue
 from autoopt.observer import SILENT, Observer
 from autoopt.results import RunResult
 from autoopt.spec import DagSpec
@@ -49,11 +50,11 @@ class SweepRequest:
     db_url: str | None = None
     workers: int = 2
     search: Mapping[str, Any] = field(default_factory=dict)
-    measurement: Mapping[str, Any] = field(default_factory=dict)
+    measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     observer: Observer = SILENT
     opener: Opener | None = None
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The fields that the sweep's record keeps."""
         return {name: getattr(self, name) for name in RESUMED_FIELDS}
 

@@ -14,12 +14,14 @@ from pathlib import Path
 
 from autoopt.engine.run.session import search_inline
 from autoopt.engine.sweeps.entry import ModelRunner
-from autoopt.engine.sweeps.history import ModelNames, SweepHistory
+from autoopt.engine.sweeps.history import SweepHistory
+from autoopt.engine.sweeps.page_facts import sweep_facts
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
 from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry, differences
+from autoopt.report.sweep_page import SweepFacts, sweep_html
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec
@@ -71,23 +73,24 @@ class Sweep:
         """Run all models, one after the other; those that the interrupted sweep had finished are not run again."""
         observer = self._request.observer
         self._history.take_over(self._id)
-        finished = self._finished_entries()
+        finished: dict[str, SweepEntry] = {}
+        for event in self._store.events.all(kind=MODEL_EVENT, under=self._id):
+            finished[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
         missing = self._history.missing_models(self._id, self._request.only, models)
-        names = [*map(ModelNames.of, models), *map(ModelNames.of, missing)]
-        earlier = self._history.good_entries(self._id, names)
+        all_models: list[ZooItem | SweepEntry] = [*models, *missing]
+        earlier = self._history.good_entries(self._id, all_models)
         entries: list[SweepEntry] = []
         status: RunStatus = "cancelled"
-        observer.on_sweep_start([model.name for model in names])
+        observer.on_sweep_start([model.name for model in all_models])
         try:
             for item in models:
                 entry = finished.get(item.name)
                 if entry is None:
-                    entry = self._run_model(item, dags[item.name], earlier[ModelNames.of(item)])
+                    entry = self._run_model(item, dags[item.name], earlier[item.name])
                 entries.append(entry)
                 observer.on_model_end(entry)
             for entry in missing:
-                compared = compare_entry(entry, earlier[ModelNames.of(entry)])
-                entries.append(replace(entry, compared=compared))
+                entries.append(replace(entry, compared=compare_entry(entry, earlier[entry.name])))
                 observer.on_note(f"{entry.name}: {entry.reason}")
                 observer.on_model_end(entries[-1])
             status = "finished"
@@ -98,21 +101,15 @@ class Sweep:
             result = self._result(entries)
             self._store.sweeps.finish(self._id, status, result.to_json())
         if self._request.out is not None:
-            write_report(result, self._request.out)
+            facts = sweep_facts(self._store, self._id, entries, earlier)
+            write_report(result, self._request.out, facts)
         return result
-
-    def _finished_entries(self) -> dict[str, SweepEntry]:
-        """The entries of models that this sweep had finished before it was interrupted."""
-        events = self._store.events.all(kind=MODEL_EVENT, under=self._id)
-        return {event.subject.partition("/")[2]: SweepEntry.from_json(event.data) for event in events}
 
     def _run_model(self, item: ZooItem, spec: DagSpec, earlier: list[EarlierEntry]) -> SweepEntry:
         observer = self._request.observer
         observer.on_phase(f"model {item.name}")
         observer.on_model_start(item.name)
-        last_best = earlier[0].entry.best if earlier else None
-        entry = self._runner.run(item, spec, last_best)
-        entry = replace(entry, compared=compare_entry(entry, earlier))
+        entry = self._runner.run(item, spec, earlier)
         observer.on_note(f"{item.name}: {entry.status}, {entry.compared.verdict}")
         event = EventRecord(kind=MODEL_EVENT, subject=f"{self._id}/{item.name}", data=entry.to_json())
         self._store.events.add(event)
@@ -137,15 +134,13 @@ class Sweep:
         )
 
 
-def write_report(result: SweepResult, out: Path) -> None:
-    """Write `sweep.json` and `sweep.html` into `out`, each atomically.
+def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:
+    """Write `sweep.json` and `sweep.html`, which shows `facts` too, into `out`, each atomically.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    from autoopt.report.sweep import sweep_html
-
-    files = {"sweep.json": json.dumps(result.to_json(), indent=2) + "\n", "sweep.html": sweep_html(result)}
+    files = {"sweep.json": json.dumps(result.to_json(), indent=2) + "\n", "sweep.html": sweep_html(result, facts)}
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

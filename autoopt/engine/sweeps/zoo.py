@@ -5,23 +5,25 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue
 from autoopt.model.archive import MODELS, is_archive
 from autoopt.model.fetch import fetch, innermost, is_url
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, root_of_data, without_password
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.data import WHICH, DataSpec
+from autoopt.spec.file_model import Written
 from autoopt.spec.zoo import ZooEntry, ZooModel, ZooSpec, load_zoo, name_of
 from autoopt.workers import call_once
 
 UNPACK_SECONDS: Final = 600.0
-ZooSource: TypeAlias = str | Path | Mapping[str, Any] | ZooSpec
+ZooSource: TypeAlias = Written | ZooSpec
 """A zoo.yaml, its content, or the zoo itself."""
 
 
@@ -123,7 +125,7 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
     return spec.model_copy(update=changes)
 
 
-def _data_config(zoo: ZooSpec, model: ZooModel, which: str) -> Any:  # noqa: ANN401  a configuration of any form
+def _data_config(zoo: ZooSpec, model: ZooModel, which: str) -> JsonValue:
     """The data that the model, else the zoo, names."""
     for source in (model.data, zoo.data):
         config = source.resolved(which, zoo.source.folder, zoo.data_root) if source else None

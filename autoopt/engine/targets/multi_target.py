@@ -15,15 +15,16 @@ from pathlib import Path
 from types import TracebackType
 
 from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.run.export import Package, export
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.engine.targets.single_best import JoinedTargets, join_targets
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.resources import Resources
-from autoopt.results import RunResult, TargetResult, WorkCounts
+from autoopt.results import ModelResult, RunResult, TargetResult, WorkCounts
 from autoopt.store import RunRecord
-from autoopt.store.leases import abandon_run, renewed_claim
+from autoopt.store.leases import abandon_run, finish_run, renewed_claim
 
 NO_SINGLE = "no single model meets the constraints on all targets"
 
@@ -77,27 +78,41 @@ class Targets:
 
         run_by_machine(self.parts, search_part)
         observer.on_phase("measuring the best models of each target on the others")
-        result = self._result(join_targets(self.parts, self._deadline()))
-        self.resources.store.runs.finish(self.record.id, "finished", result.to_json())
+        minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
+        deadline = self.began + minutes * 60 if minutes else float("inf")
+        result = self._result(join_targets(self.parts, deadline))
+        finish_run(self.resources.store, self.record.id, result.to_json())
         return result
 
     def export(self, result: RunResult, out: Path) -> RunResult:
-        """Write the best single model to `out` and the best for each target to `out/targets/<name>`, with recipes."""
-        parts = {part.name: part for part in self.parts}
+        """Write the best single model to `out` and the best for each target to `out/targets/<name>`, as packages."""
         targets = []
         for target in result.targets:
             best = target.result.best
             if best is not None:
-                best = self._session(parts[target.made_on]).export_model(best, out / "targets" / target.name)
+                best = self._export_model(
+                    target.result, best, target.made_on, target.name, out / "targets" / target.name
+                )
             targets.append(replace(target, result=replace(target.result, best=best)))
         best = result.best
         if best is not None and result.best_single is not None:
-            best = self._session(parts[result.best_single.made_on]).export_model(best, out)
+            best = self._export_model(result, best, result.best_single.made_on, self.parts[0].name, out)
         return replace(result, best=best, targets=tuple(targets))
 
-    def _deadline(self) -> float:
-        minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
-        return self.began + minutes * 60 if minutes else float("inf")
+    def export_incumbent(self, out: Path) -> None:
+        """Export the best model so far of each target whose search has begun to `out/targets/<name>`."""
+        for part in self.parts:
+            if part.session is not None:
+                part.session.export_incumbent(out / "targets" / part.name)
+
+    def _export_model(
+        self, result: RunResult, model: ModelResult, made_on: str, measured_on: str, out: Path
+    ) -> ModelResult:
+        """Export a model with its figures on one target; the returned model has its path."""
+        sessions = {part.name: self._session(part) for part in self.parts if part.name in (made_on, measured_on)}
+        package = Package.of(sessions[measured_on].record, result, model, made_by=sessions[made_on].record)
+        package = replace(package, scripts_may_run=True)
+        return replace(model, path=str(export(self.resources.store, package, out, self.resources.pool)))
 
     def _session(self, part: TargetPart) -> Session:
         if part.session is None:

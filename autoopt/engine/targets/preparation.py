@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 
 from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import ResolvedInputs, resolve_inputs
+from autoopt.engine.inputs.resolve import resolve_inputs
 from autoopt.engine.planning.plan import plans_json
 from autoopt.engine.planning.proposal import model_name
-from autoopt.engine.run.opening import begin_run, settings_of
+from autoopt.engine.run.opening import begin_run, is_complete, settings_of
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.part import TargetPart
 from autoopt.engine.work.keys import run_identity
@@ -18,6 +18,7 @@ from autoopt.errors import InputError
 from autoopt.results import RunResult
 from autoopt.spec import DagSpec
 from autoopt.store import RunRecord, Store
+from autoopt.store.leases import close_dead_runs
 
 SEARCH_SHARE = 0.85
 """Share of the run's minutes for the searches; the rest is for measuring the best of each target on the others."""
@@ -31,17 +32,28 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     """
     store = resources.store
     parts, left_out = _runnable(_plan_parts(request, spec, resources))
-    identity = _identity(parts, left_out)
+    content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
+    if left_out:
+        content["left out"] = left_out
+    identity = run_identity(content)
     finished = None
-    if not request.fresh and not request.retry_failed:
+    if request.accepts_answer:
         finished = store.runs.latest_finished(identity)
+    if finished is not None and not _is_complete(finished):
+        finished = None
     if finished is not None and is_outdated(finished, store):
         request, finished = replace(request, resume=finished.id), None
     record = finished or begin_run(request, _record(request, identity, parts), store)
     targets = Targets(request, resources, parts, began, record, left_out)
     if finished is not None and finished.result is not None:
+        close_dead_runs(store, identity, finished.id)
         targets.answer = RunResult.from_json(finished.result).as_reused(time.monotonic() - began)
     return targets
+
+
+def _is_complete(record: RunRecord) -> bool:
+    """True if the result of every target answers an identical request."""
+    return all(is_complete(target) for target in (record.result or {}).get("targets") or ())
 
 
 def is_outdated(record: RunRecord, store: Store) -> bool:
@@ -83,15 +95,8 @@ def _runnable(parts: list[TargetPart]) -> tuple[list[TargetPart], list[str]]:
     return runnable, notes
 
 
-def _identity(parts: list[TargetPart], left_out: list[str]) -> str:
-    content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
-    if left_out:
-        content["left out"] = left_out
-    return run_identity(content)
-
-
 def _record(request: RunRequest, identity: str, parts: list[TargetPart]) -> RunRecord:
-    first: ResolvedInputs = parts[0].inputs
+    first = parts[0].inputs
     settings = settings_of(replace(request, target=None), first)
     return RunRecord(
         id="",

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoopt.engine.run.select import distinct_feasible, pass_count, source_model, trial_model
-from autoopt.engine.run.session import CONFIRMED
+from autoopt.engine.run.session import CONTENDERS
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.metrics import Estimate
@@ -82,7 +82,7 @@ def find_contenders(parts: Sequence[TargetPart]) -> dict[str, Contender]:
             best_key = part.result.best.candidate.key
             feasible = distinct_feasible(trials, session.ctx.problem.source)
             chosen = [trial for trial in feasible if _key(trial) == best_key]
-        for trial in (*chosen, *session.ranking.few_best(trials, CONFIRMED)):
+        for trial in (*chosen, *session.ranking.few_best(trials, CONTENDERS)):
             contenders.setdefault(_key(trial), Contender(trial, part.name))
     return contenders
 
@@ -111,19 +111,22 @@ def _best_single(
 ) -> BestSingleModel | None:
     objective = parts[0].open_session.ctx.problem.goal.objectives[0]
     metric, maximize = objective.metric, objective.goal == "maximize"
-    rows = _candidates_of_all_targets(parts, contenders, measured, metric)
-    paired = all(row.is_paired(metric) for row in rows)
+    candidates = _candidates_of_all_targets(parts, contenders, measured, metric)
+    paired = all(candidate.is_paired(metric) for candidate in candidates)
     if all(part.open_session.ranking.source_meets for part in parts):
         if paired:
-            rows = [row for row in rows if row.gains(metric, maximize)]
+            candidates = [candidate for candidate in candidates if candidate.gains(metric, maximize)]
         sources = {part.name: source_model(part.open_session.ctx, part.open_session.baseline()) for part in parts}
-        rows.insert(0, SingleCandidate(sources, parts[0].name))
-    if not rows:
+        candidates.insert(0, SingleCandidate(sources, parts[0].name))
+    if not candidates:
         return None
-    best = min(rows, key=lambda row: row.rank(metric, paired, maximize))
-    how = HOW
-    if not paired:
-        how = HOW.replace("ratios", "values")
+
+    def rank(candidate: SingleCandidate) -> tuple[float, int, str]:
+        value = candidate.mean(metric, paired).value
+        return -value if maximize else value, candidate.passes, candidate.chain
+
+    best = min(candidates, key=rank)
+    how = HOW if paired else HOW.replace("ratios", "values")
     return BestSingleModel(metric, how, best.mean(metric, paired), best.models, best.made_on)
 
 
@@ -133,23 +136,15 @@ def _candidates_of_all_targets(
     """The contenders that are feasible and have the metric on all targets."""
     candidates = []
     for key, contender in contenders.items():
-        models = _models_on_targets(parts, key, measured, metric)
+        models = {}
+        for part in parts:
+            trial = measured[part.name].get(key)
+            if trial is not None and trial.result.feasible and metric in trial.result.metrics:
+                models[part.name] = trial_model(part.open_session.ctx, trial)
         if len(models) == len(parts):
             passes, chain = pass_count(contender.trial), contender.trial.chain.id
             candidates.append(SingleCandidate(models, contender.made_on, passes, chain))
     return candidates
-
-
-def _models_on_targets(
-    parts: Sequence[TargetPart], key: str, measured: Measured, metric: str
-) -> dict[str, ModelResult]:
-    """The model of a candidate's trials on each target where it is feasible and has the metric."""
-    models = {}
-    for part in parts:
-        trial = measured[part.name].get(key)
-        if trial is not None and trial.result.feasible and metric in trial.result.metrics:
-            models[part.name] = trial_model(part.open_session.ctx, trial)
-    return models
 
 
 @dataclass(frozen=True)
@@ -168,24 +163,18 @@ class SingleCandidate:
 
     def mean(self, metric: str, paired: bool) -> Estimate:
         """The mean over the targets: of the ratios if all candidates have one, else of the values."""
-        models = self.models.values()
-        if paired:
-            return mean([model.ratios.get(metric, Estimate.exact(1.0)) for model in models])
-        return mean([model.intervals.get(metric, Estimate.exact(model.metrics[metric])) for model in models])
+        estimates = []
+        for model in self.models.values():
+            if paired:
+                estimates.append(model.ratios.get(metric, Estimate.exact(1.0)))
+            else:
+                estimates.append(model.intervals.get(metric, Estimate.exact(model.metrics[metric])))
+        return mean(estimates)
 
     def gains(self, metric: str, maximize: bool) -> bool:
         """True if it is better than the source beyond the interval."""
         ratio = self.mean(metric, paired=True)
-        if maximize:
-            return ratio.low > 1
-        return ratio.high < 1
-
-    def rank(self, metric: str, paired: bool, maximize: bool) -> tuple[float, int, str]:
-        """A sort key: the best first, then the one with fewer passes."""
-        value = self.mean(metric, paired).value
-        if maximize:
-            value = -value
-        return value, self.passes, self.chain
+        return ratio.low > 1 if maximize else ratio.high < 1
 
 
 def mean(values: Sequence[Estimate]) -> Estimate:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autoopt.errors import InputError, did_you_mean
-from autoopt.json_codec import JsonObject, JsonValue, to_json
+from autoopt.dag.compiler.pruning import Facts
+from autoopt.dag.compiler.requirements import Requirements, pass_infos
+from autoopt.engine.work.environment import local_accelerator
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch, is_url
+from autoopt.model.session_file import session_document
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
 from autoopt.passes.base.config import full_config
 from autoopt.passes.composed.sequence import PassCall
-from autoopt.passes.request import ModelFile, PassReply, PassRequest, PassStep, StepReply
-from autoopt.registry import PassInfo, info_from_json, registry
+from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep, StepReply
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo, registry
 from autoopt.settings import root_of_data, settings
-from autoopt.target import Accelerator
+from autoopt.target import ALL_THREADS, Accelerator
 from autoopt.workers import CallResult, WorkerPool, gated_call
+from autoopt.working_folder import temporary_folder
 
 Model = TypeVar("Model")
 """An onnx.ModelProto, which this package does not import."""
@@ -42,6 +48,8 @@ class AppliedPass:
     step: StepReply
     model: Path
     """Folder of the resulting model: the new one, or a copy of the source if nothing changed."""
+    required: tuple[str, ...] = ()
+    """Names of the passes that ran first because the pass requires them."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ class PassSettings:
     """Configuration of the calibration data, or its path."""
     user_script: str | None = None
     """Path or URL of a Python file that registers passes."""
-    accelerator: Accelerator = field(default_factory=Accelerator)
+    accelerator: Accelerator = field(default_factory=local_accelerator)
     data_root: str | Path | None = None
     timeout: float = PASS_SECONDS
     """Seconds for each call of a worker."""
@@ -61,7 +69,7 @@ class PassSettings:
 def get_registered_passes() -> dict[str, PassInfo]:
     """All passes by name, including those of plug-ins."""
     passes = registry()
-    return {name: passes.info(name) for name in passes.names()}
+    return {name: passes.info(name, local_accelerator()) for name in passes.names()}
 
 
 def get_pass(name: str, **params: JsonValue) -> BoundPass:
@@ -70,7 +78,7 @@ def get_pass(name: str, **params: JsonValue) -> BoundPass:
     Raises:
         InputError: unknown pass or parameter, a missing one, or a wrong value.
     """
-    info = registry().info(name)
+    info = registry().info(name, local_accelerator())
     return BoundPass(info.name, full_config(info, params))
 
 
@@ -86,7 +94,7 @@ class BoundPass(PassCall):
         from autoopt.model import io
 
         proto: Any = model
-        with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
+        with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
             path = io.save(proto, Path(folder, "source"))
             applied = apply_pass(self.name, path, Path(folder, "out"), self.params)
             if applied.step.path is None:
@@ -96,29 +104,22 @@ class BoundPass(PassCall):
 
 
 def apply_pass(
-    name: str,
-    model: Path,
-    folder: Path,
-    params: JsonObject | None = None,
-    options: PassSettings | None = None,
+    name: str, model: Path, folder: Path, params: JsonObject | None = None, options: PassSettings | None = None
 ) -> AppliedPass:
-    """Run one pass on a model file in a worker.
+    """Run one pass, by name or alias, on a model file in a worker, after the passes that it requires.
 
-    Args:
-        name: name or alias of the pass.
-        model: the model's file.
-        folder: folder for the resulting model and for scratch files.
-        params: parameters that differ from the defaults.
-        options: data, script, accelerator and time limit.
+    `folder` is for the resulting model and for scratch files; `params` are those that differ from the defaults.
 
     Raises:
         InputError: unknown pass or parameter, or a model, data or a script that cannot be read.
         PassFailed: the pass did not succeed.
     """
     options = options or PassSettings()
-    script, source = _local_script(options.user_script), folder / "source"
+    script, source = options.user_script, folder / "source"
+    if script is not None and is_url(script):
+        script = str(fetch(script, settings().home / "downloads"))
     with WorkerPool(size=1) as pool:
-        info = _info(pool, name, script, options.accelerator)
+        info, required = _look_up(pool, name, script, options.accelerator)
         path = model
         if not info.makes_model:
             path = _admit(pool, model, source, options.timeout)
@@ -128,23 +129,19 @@ def apply_pass(
             _check_data(pool, options, path)
         request = PassRequest(
             model=ModelFile(path),
-            steps=(PassStep(info.name, full_config(info, params or {}), info.name),),
+            steps=(
+                *(PassStep(before.name, full_config(before, {}), before.name) for before in required),
+                PassStep(info.name, full_config(info, params or {}), info.name),
+            ),
             output=folder / "steps",
             accelerator=options.accelerator,
             data=options.data,
             data_root=root_of_data(options.data_root) or "",
             user_script=script,
         )
-        called = gated_call(pool, "autoopt.passes.runner:run", request.to_json(), options.timeout)
+        called = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(request.steps))
     step = _step_of(name, called)
-    return AppliedPass(step, step.path or source)
-
-
-def _local_script(script: str | None) -> str | None:
-    """The path of the user script, which is downloaded if it is a URL."""
-    if script is not None and is_url(script):
-        return str(fetch(script, settings().home / "downloads"))
-    return script
+    return AppliedPass(step, step.path or source, tuple(before.name for before in required))
 
 
 def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
@@ -159,30 +156,34 @@ def _step_of(name: str, called: CallResult) -> StepReply:
     """Return the worker's reply for the pass; raises PassFailed if it did not succeed."""
     if called.value is None:
         raise PassFailed(name, called.outcome, called.message)
-    step = PassReply.from_json(called.value).steps[0]
+    step = from_json(PassReply, called.value).steps[-1]
     if not step.outcome.good:
-        raise PassFailed(name, step.outcome, step.message)
+        # The steps end at the first failure, which may be that of a required pass.
+        raise PassFailed(step.pass_name, step.outcome, step.message)
     return step
 
 
-def _info(pool: WorkerPool, name: str, user_script: str | None, accelerator: Accelerator) -> PassInfo:
-    """Look up a pass by name or alias; with a user script, a worker reads it first.
+def _look_up(
+    pool: WorkerPool, name: str, user_script: str | None, accelerator: Accelerator
+) -> tuple[PassInfo, tuple[PassInfo, ...]]:
+    """Look up a pass by name or alias, and the passes to run before it; with a user script, a worker reads it first.
 
     Raises:
-        InputError: unknown pass, or a script that cannot be read or fails.
+        InputError: unknown pass, a script that cannot be read or fails, or a required pass that cannot run.
     """
-    if user_script is None:
-        return registry().info(name)
-    payload = {"user_script": user_script, "accelerator": to_json(accelerator)}
-    described = gated_call(pool, "autoopt.passes.runner:describe", payload)
-    if described.value is None:
-        raise InputError(described.message)
     passes: dict[str, PassInfo] = {}
-    for info in map(info_from_json, described.value["passes"]):
-        passes |= dict.fromkeys((*info.aliases, info.name), info)
-    if name not in passes:
-        raise InputError(f"unknown pass {name!r}", remedy=did_you_mean(name, passes))
-    return passes[name]
+    if user_script is not None:
+        described = gated_call(pool, DESCRIBE, to_json(DescribeRequest(user_script, accelerator)))
+        if described.value is None:
+            raise InputError(described.message)
+        for info in DescribeReply.from_json(described.value).passes:
+            passes |= dict.fromkeys((*info.aliases, info.name), info)
+    infos = pass_infos(accelerator, passes)
+    info = infos(name)
+    required, problem = Requirements(infos, Facts(accelerator)).missing(info, frozenset())
+    if problem:
+        raise InputError(problem)
+    return info, required
 
 
 def _admit(pool: WorkerPool, model: Path, folder: Path, timeout: float) -> Path:
@@ -209,3 +210,14 @@ def copy_out(folder: Path, out: Path) -> list[Path]:
         elif files[file].exists():
             raise InputError(f"{file.name} already exists", where=str(home), remedy="choose another folder")
     return [Path(shutil.copyfile(file, path)) for file, path in sorted(files.items())]
+
+
+def write_session(out: Path, options: JsonObject, accelerator: Accelerator) -> Path:
+    """Write the session options of the model `out` beside it, as `session.json` describes them; return the file.
+
+    The number of threads is left to the runtime unless the options give it.
+    """
+    file = out.with_suffix(".session.json")
+    document = session_document(options, accelerator.execution_provider, ALL_THREADS)
+    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return file

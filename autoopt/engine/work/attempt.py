@@ -7,14 +7,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
 from autoopt.observer import SILENT, Observer
 from autoopt.results import WorkCounts
 from autoopt.store import EvaluationRecord, PassRunRecord
 
-GRACE_SECONDS = 30.0
+GRACE_SECONDS = 10.0
 """Time after the deadline that a worker call which started before it may still take."""
 Work: TypeAlias = Literal["pass_runs", "evaluations"]
 Record = TypeVar("Record", EvaluationRecord, PassRunRecord)
@@ -100,6 +100,8 @@ class RetryPolicy:
         """True if `run` executes again what this record stores."""
         if not record.outcome.retryable:
             return False
+        if record.transient and record.run != run:
+            return True
         return (self.earlier_runs and record.run != run) or record.finished < self.before
 
 
@@ -120,10 +122,6 @@ class Attempt:
     clock: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
     source_latencies: SourceLatencies = field(default_factory=SourceLatencies)
-
-    def until(self, deadline: float) -> Attempt:
-        """The same attempt with another deadline."""
-        return replace(self, deadline=deadline)
 
     def remaining(self) -> float:
         """Seconds until the deadline; negative after it."""

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import SystemFailure, TimeUp
-from autoopt.measure.meters import Meter
-from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest
-from autoopt.workers import CallResult, gated_call
+from autoopt.workers import CallResult, Gate, gated_call
+from autoopt.workers.gate import report_waiting
 from autoopt.workers.hosts import CallLimits, Host, HostReply, Reply
+from autoopt.workers.quarantine import Subject
 
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]")
 """Texts of the system's errors for a full disk, as libraries pass them on."""
+_SETUP_ERRORS = re.compile(
+    r"\b(ModuleNotFoundError|ImportError|PermissionError|ConnectionError|ConnectionRefusedError|ConnectionResetError)\b"
+    r"|Too many open files"
+)
 
 
 @dataclass(frozen=True)
 class CallTerms:
     """The terms of a call on behalf of a run."""
 
-    subject: str
-    """Blamed if the worker dies: a model's digest, or that of a model and the passes."""
+    subject: Subject
+    """Blamed if the worker dies."""
     limit: float
     """Seconds."""
     phase: str
@@ -39,42 +45,41 @@ class CallTerms:
 def first_call(
     resources: Resources, function: str, payload: dict[str, Any], *, subject: Callable[[], str], limit: float
 ) -> CallResult:
-    """Call a worker function with a model before there is a run.
+    """Call a worker function `module:function` with a model before there is a run.
 
-    Args:
-        resources: Workers and quarantine.
-        function: `module:function`.
-        payload: JSON argument.
-        subject: Computes the digest of what the worker reads. Computed only if any worker has died before.
-        limit: Seconds.
+    `subject` computes the digest of what the worker reads, and is called only if any worker has died before. `limit` is
+    in seconds.
     """
     quarantine = resources.quarantine
     if quarantine.any:
-        reason = quarantine.reason(subject())
+        reason = quarantine.reason(Subject.model(subject()))
         if reason is not None:
-            return CallResult(Outcome.CRASHED, message=reason)
+            return CallResult(Outcome.CRASHED, message=reason, transient=True)
     result = gated_call(resources.pool, function, payload, limit)
+    if result.transient:
+        with Gate(waiting=report_waiting).measuring():
+            result = resources.pool.call(function, payload, limit)
     _raise_if_disk_full(result.message)
     for step in (result.value or {}).get("steps", ()):
         _raise_if_disk_full(step["message"])
     if result.died:
-        quarantine.note(subject(), result)
+        quarantine.note(Subject.model(subject()), result)
     return result
 
 
 def run_pass(ctx: RunContext, host: Host, request: PassRequest, terms: CallTerms) -> HostReply[PassReply]:
     """Run passes on a host; raises like `guarded_call`."""
-    reply = guarded_call(ctx, host, terms, lambda limits: host.run_pass(request, limits))
+
+    def work(limits: CallLimits) -> HostReply[PassReply]:
+        # A first try may have left files there.
+        shutil.rmtree(request.output, ignore_errors=True)
+        request.output.mkdir(parents=True)
+        return host.run_pass(request, limits)
+
+    reply = guarded_call(ctx, host, terms, work)
     for step in reply.reply.steps if reply.reply else ():
         _raise_if_disk_full(step.message)
     return reply
-
-
-def evaluate_model(
-    ctx: RunContext, host: Host, meter: Meter, request: MeasureRequest, terms: CallTerms
-) -> HostReply[MeasureReply]:
-    """Measure a candidate on a host; raises like `guarded_call`."""
-    return guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(meter, request, limits))
 
 
 def guarded_call(
@@ -82,27 +87,54 @@ def guarded_call(
 ) -> HostReply[Reply]:
     """Call a host behind the gate and within the run's limits, unless the subject is in quarantine.
 
+    What may have failed because of the machine or the set-up is tried once more, while nothing else of autoopt runs.
+
     Raises:
         TimeUp: The deadline passed before the machine was free, or the call was cut off by it.
         SystemFailure: The disk is full.
     """
-    resources, attempt = ctx.resources, ctx.attempt
-    reason = resources.quarantine.reason(terms.subject)
+    quarantine = ctx.resources.quarantine
+    reason = quarantine.reason(terms.subject)
     if reason is not None:
-        return HostReply(CallResult(Outcome.CRASHED, message=reason), None)
+        return HostReply(CallResult(Outcome.CRASHED, message=reason, transient=True), None)
+    reply = _gated_call(ctx, host, terms, work)
+    if _is_transient(reply):
+        reply = _gated_call(ctx, host, replace(terms, exclusive=True), work)
+    quarantine.note(terms.subject, reply.result)
+    return reply
+
+
+def is_setup_failure(outcome: Outcome, message: str) -> bool:
+    """True if a failure says more about this machine's set-up than about the work."""
+    return outcome is Outcome.FAILED and bool(_SETUP_ERRORS.search(message))
+
+
+def _gated_call(
+    ctx: RunContext, host: Host, terms: CallTerms, work: Callable[[CallLimits], HostReply[Reply]]
+) -> HostReply[Reply]:
+    resources, attempt = ctx.resources, ctx.attempt
     until = time.monotonic() + attempt.remaining()
     gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
     # A remote machine has a gate of its own, which its worker takes.
-    with nullcontext() if host.remote else gate:
+    with nullcontext() if host.remote else gate as passage:
         began = time.monotonic()
         seconds = attempt.call_seconds(terms.limit)
         reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive))
         attempt.counts.add_seconds(terms.phase, time.monotonic() - began)
+        if terms.exclusive and passage is not None and passage.passed_over:
+            # This process was suspended, and others worked meanwhile.
+            reply = replace(reply, result=replace(reply.result, transient=True))
     _raise_if_disk_full(reply.result.message)
     if reply.result.outcome is Outcome.TIMEOUT and seconds < terms.limit:
         raise TimeUp
-    resources.quarantine.note(terms.subject, reply.result)
     return reply
+
+
+def _is_transient(reply: HostReply[Reply]) -> bool:
+    result = reply.result
+    steps = reply.reply.steps if isinstance(reply.reply, PassReply) else ()
+    failures = [(result.outcome, result.message), *((step.outcome, step.message) for step in steps)]
+    return result.transient or any(is_setup_failure(outcome, message) for outcome, message in failures)
 
 
 def _raise_if_disk_full(message: str) -> None:

@@ -26,15 +26,12 @@ def released_on_timeout(store: Store, kind: ClaimKind, key: str) -> Iterator[Non
         raise
 
 
-def claim_or_wait(store: Store, attempt: Attempt, kind: ClaimKind, key: str, limit: float) -> bool:
-    """Claim a piece of work, or wait until another process has finished it.
+def claim_or_wait(
+    store: Store, attempt: Attempt, kind: ClaimKind, key: str, limit: float, *, redo: bool = False
+) -> bool:
+    """Claim a piece of work that may take `limit` seconds, or wait until another process has finished it.
 
-    Args:
-        store: Where the work is claimed.
-        attempt: The run that needs the result.
-        kind: Kind of the work.
-        key: Key of the work.
-        limit: Seconds that the work may take.
+    With `redo`, a stored failure is no result.
 
     Returns:
         True if the claim is ours, False if another process has finished the work.
@@ -44,7 +41,7 @@ def claim_or_wait(store: Store, attempt: Attempt, kind: ClaimKind, key: str, lim
     """
     while True:
         seconds = attempt.call_seconds(limit) + GRACE_SECONDS
-        claim = store.claims.acquire(kind, key, seconds=seconds, redo=attempt.retry.active)
+        claim = store.claims.acquire(kind, key, seconds=seconds, redo=redo or attempt.retry.active)
         if claim.state != "held":
             return claim.state == "mine"
         if attempt.remaining() < -GRACE_SECONDS:

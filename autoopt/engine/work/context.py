@@ -30,7 +30,7 @@ class RunContext:
 
     def until(self, deadline: float) -> RunContext:
         """The same run with another deadline."""
-        return replace(self, attempt=self.attempt.until(deadline))
+        return replace(self, attempt=replace(self.attempt, deadline=deadline))
 
     def model_path(self, candidate: Candidate) -> str:
         """Model file of a candidate, verified."""

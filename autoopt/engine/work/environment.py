@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from autoopt.json_codec import JsonValue
+from autoopt.target import Accelerator
 
 LIBRARIES = (
     "autoopt",
@@ -58,6 +59,11 @@ def cpu() -> CpuInfo:
             info["flags"] = tuple(sorted(set(value.split())))
             break
     return info
+
+
+def local_accelerator() -> Accelerator:
+    """This machine's CPU as an accelerator."""
+    return Accelerator(isa=frozenset(cpu()["flags"]))
 
 
 @lru_cache(maxsize=1)

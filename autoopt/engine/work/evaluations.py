@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from autoopt.data import DataConfig
-from autoopt.engine.work.calls import CallTerms, evaluate_model
+from autoopt.engine.work.calls import CallTerms, guarded_call, is_setup_failure
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
@@ -15,14 +15,18 @@ from autoopt.engine.work.keys import EvaluationInput, evaluation_key
 from autoopt.engine.work.problem import DataSource, Goal
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue
-from autoopt.measure.constraints import Verdict, judge
+from autoopt.measure.constraints import Observation, Verdict, judge
 from autoopt.measure.meters import Meter, meters_for
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
-from autoopt.model.candidate import Candidate
+from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.store import EvaluationRecord
+from autoopt.store.records import TRANSIENT
+from autoopt.workers import CallResult
+from autoopt.workers.hosts import HostReply
+from autoopt.workers.quarantine import SHORT, Subject
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,12 @@ class EvaluationOptions:
     """Latency ratio of the best candidate so far; measuring a clearly slower one stops early."""
     judged: bool = True
     """Judge the constraints, and stop at a broken one."""
+    screened: bool = False
+    """Measure only as exactly as a search needs; the source model is measured in full all the same."""
     occasion: str = ""
     """Tells repeated measurements of a candidate apart, such as those of two nights."""
+    round: int = 0
+    """Number of the repeated measurement on this occasion; 0 for the first."""
 
 
 @dataclass
@@ -51,6 +59,8 @@ class Measurements:
     """Metrics of the source model, measured beside the candidate."""
     drops: dict[str, Estimate] = field(default_factory=dict)
     """Paired intervals of the drop against the source, by metric."""
+    resolutions: dict[str, float] = field(default_factory=dict)
+    """The smallest drop that the data can confirm, by metric."""
     details: dict[str, Mapping[str, object]] = field(default_factory=dict)
     """Course of the measurement, by meter."""
     outcome: Outcome = Outcome.OK
@@ -58,6 +68,8 @@ class Measurements:
     verdicts: list[Verdict] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     """Keys of the evaluations."""
+    transient: bool = False
+    """True for a failure whose cause may lie outside the candidate."""
     executed: int = 0
     """Number of evaluations that were measured rather than looked up."""
     disturbed: bool = False
@@ -77,11 +89,14 @@ class Measurements:
         if not record.outcome.good:
             self.outcome = record.outcome
             self.message = f"{record.meter}: {record.message}"
+            self.transient = record.transient
             return
         self.metrics.update(record.metrics)
         self.ratios.update(record.ratios)
         self.source.update(record.source_metrics)
-        self.drops.update(MeasureReply(details=record.details).drops)
+        reply = MeasureReply(details=record.details)
+        self.drops.update(reply.drops)
+        self.resolutions.update(reply.resolutions)
         self.details[record.meter] = record.details
         if record.details.get("disturbed") or record.details.get("busy"):
             self.disturbed = True
@@ -91,10 +106,14 @@ class Measurements:
         for constraint in goal.constraints:
             name = constraint.metric
             if name in names and name in self.metrics:
-                source, ratio = self.source.get(name), self.ratios.get(name)
-                drop = self.drops.get(name)
-                verdict = judge(constraint, goal.metric(name), self.metrics[name], source, ratio, drop)
-                self.verdicts.append(verdict)
+                observation = Observation(
+                    self.metrics[name],
+                    self.source.get(name),
+                    self.ratios.get(name),
+                    self.drops.get(name),
+                    self.resolutions.get(name, 0.0),
+                )
+                self.verdicts.append(judge(constraint, goal.metric(name), observation))
 
     @property
     def violation(self) -> float:
@@ -110,13 +129,17 @@ class Measurements:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons of the constraints that fail or are uncertain."""
-        return tuple(verdict.reason for verdict in self.verdicts if verdict.status != "holds")
+        """Reasons of the constraints that fail or are uncertain.
+
+        A bound that the data cannot decide for any candidate is no reason against this one; a note of the run says so.
+        """
+        doubtful = [verdict for verdict in self.verdicts if verdict.status != "holds" and not verdict.is_data_limited]
+        return tuple(verdict.reason for verdict in doubtful)
 
 
 @dataclass(frozen=True)
-class _MeterRun:
-    """One meter on one candidate."""
+class MeterRun:
+    """One meter on one candidate, under the key of its result."""
 
     meter: Meter
     metrics: tuple[str, ...]
@@ -131,7 +154,7 @@ def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions |
     """Measure a candidate beside the source model, up to the first failure or broken constraint."""
     options = options or EvaluationOptions()
     measurements = Measurements()
-    for meter_run in _meter_runs(ctx, candidate, options):
+    for meter_run in meter_runs(ctx, candidate, options):
         try:
             record, executed = _look_up_or_measure(ctx, meter_run)
         except TimeUp as error:
@@ -149,20 +172,24 @@ def evaluate(ctx: RunContext, candidate: Candidate, options: EvaluationOptions |
     return measurements
 
 
-def _meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions) -> Iterator[_MeterRun]:
+def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions) -> Iterator[MeterRun]:
     """The meters for the metrics, cheap ones first."""
     problem = ctx.problem
     names = options.metrics
     if names is None:
         names = tuple(metric.name for metric in problem.goal.metrics)
+    constraints = problem.goal.constraints if options.judged else None
+    screened = options.screened and candidate.key != problem.source.key
     for meter in meters_for(names, problem.goal.custom):
         metrics = tuple(name for name in meter.metrics if name in names)
-        settings = meter.settings_for(problem.measurement, problem.goal.constraints if options.judged else None)
+        settings = meter.settings_for(problem.measurement, constraints, screened=screened)
         settings.update(options.settings)
         data = _data_for(ctx, meter)
         keyed_settings = dict(settings)
         if options.occasion:
             keyed_settings["occasion"] = options.occasion
+        if options.round:
+            keyed_settings["round"] = options.round
         work = EvaluationInput(
             metrics=metrics,
             candidate=candidate,
@@ -174,7 +201,7 @@ def _meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOption
             runtime=_measuring_runtime(ctx),
         )
         key = evaluation_key(meter, work)
-        yield _MeterRun(meter, metrics, candidate, settings, data, key, options.incumbent)
+        yield MeterRun(meter, metrics, candidate, settings, data, key, options.incumbent)
 
 
 def _data_for(ctx: RunContext, meter: Meter) -> DataSource:
@@ -195,13 +222,15 @@ def _measuring_runtime(ctx: RunContext) -> tuple[str, ...] | None:
     return (*versions, str(cpu["model"]), str(cpu["cores"]))
 
 
-def _look_up_or_measure(ctx: RunContext, meter_run: _MeterRun) -> tuple[EvaluationRecord, bool]:
+def _look_up_or_measure(ctx: RunContext, meter_run: MeterRun) -> tuple[EvaluationRecord, bool]:
     """The record of one evaluation, and True if it was measured now."""
     store, attempt, key = ctx.store, ctx.attempt, meter_run.key
     with ctx.resources.locks.holding(key):
-        record = attempt.reusable(store.results.evaluation(key))
+        stored = store.results.evaluation(key)
+        record = attempt.reusable(stored)
         limit = meter_run.meter.time_limit(ctx.problem.limits.measure_seconds, meter_run.settings)
-        if record is None and not claim_or_wait(store, attempt, "evaluation", key, limit):
+        redo = stored is not None
+        if record is None and not claim_or_wait(store, attempt, "evaluation", key, limit, redo=redo):
             record = store.results.evaluation(key)
         if record is not None:
             attempt.counts.add_reused("evaluations")
@@ -215,15 +244,31 @@ def _look_up_or_measure(ctx: RunContext, meter_run: _MeterRun) -> tuple[Evaluati
         return record, True
 
 
-def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationRecord:
+def _measure(ctx: RunContext, meter_run: MeterRun, limit: float) -> EvaluationRecord:
+    answer = call_meter(ctx, meter_run, limit)
+    return evaluation_record(ctx, meter_run, answer.result, answer.reply or MeasureReply())
+
+
+def call_meter(
+    ctx: RunContext, meter_run: MeterRun, limit: float, rivals: Sequence[Candidate] = ()
+) -> HostReply[MeasureReply]:
+    """Measure a candidate now, in turns with its rivals.
+
+    Args:
+        ctx: The run.
+        meter_run: The meter and the candidate.
+        limit: Seconds.
+        rivals: Further candidates, for a meter that measures several at once.
+    """
     problem, attempt, meter = ctx.problem, ctx.attempt, meter_run.meter
     hints = {"incumbent_ratio": meter_run.incumbent, "source_ms": attempt.source_latencies.typical()}
     settings = {**meter.hints_from(hints), **meter_run.settings}
     attempt.observer.on_measure_start(meter.name)
-    data, source = meter_run.data.config, problem.source
+    data = meter_run.data.config
     request = MeasureRequest(
-        candidate=ModelFile(ctx.model_path(meter_run.candidate), meter_run.candidate.session_options),
-        source=ModelFile(ctx.model_path(source), source.session_options),
+        candidate=_model_file(ctx, meter_run.candidate),
+        source=_model_file(ctx, problem.source),
+        rivals=tuple(_model_file(ctx, rival) for rival in rivals),
         metrics=meter_run.metrics,
         data=DataConfig.parse(data) if data else None,
         target=problem.target,
@@ -231,24 +276,46 @@ def _measure(ctx: RunContext, meter_run: _MeterRun, limit: float) -> EvaluationR
         user_script=problem.script.path,
     )
     terms = CallTerms(
-        subject=meter_run.candidate.artifact,
+        subject=_subject(ctx, meter_run, rivals),
         limit=limit,
         phase="measuring" if meter.exclusive else "quality",
         exclusive=meter.exclusive,
     )
     host = ctx.resources.hosts.of(problem.host)
-    answer = evaluate_model(ctx, host, meter, request, terms)
-    result, reply = answer.result, answer.reply or MeasureReply()
-    attempt.observer.on_measure_end(meter.name, result.outcome, result.seconds)
+    answer = guarded_call(ctx, host, terms, lambda limits: host.evaluate_model(meter, request, limits))
+    attempt.observer.on_measure_end(meter.name, answer.result.outcome, answer.result.seconds)
+    return answer
+
+
+def _subject(ctx: RunContext, meter_run: MeterRun, rivals: Sequence[Candidate]) -> Subject:
+    """A meter on these models. If there are several, no single one is to blame for a death."""
+    models = [candidate.key for candidate in (meter_run.candidate, *rivals)]
+    meter = meter_run.meter
+    content = [meter.name, meter.version, ctx.problem.script.digest, _measuring_runtime(ctx), models]
+    return Subject(digest_json(content), f"{meter.name} of model {meter_run.candidate.artifact[:SHORT]}")
+
+
+def _model_file(ctx: RunContext, candidate: Candidate) -> ModelFile:
+    return ModelFile(ctx.model_path(candidate), candidate.session_options)
+
+
+def evaluation_record(
+    ctx: RunContext, meter_run: MeterRun, result: CallResult, reply: MeasureReply
+) -> EvaluationRecord:
+    """The record of a meter's answer."""
+    details = dict(reply.details)
+    if result.transient or is_setup_failure(result.outcome, result.message):
+        details[TRANSIENT] = True
+        details["disturbed"] = True
     return EvaluationRecord(
         key=meter_run.key,
         candidate=meter_run.candidate,
-        meter=meter.name,
+        meter=meter_run.meter.name,
         outcome=result.outcome,
         metrics=dict(reply.metrics),
         source_metrics=dict(reply.source_metrics),
         ratios=dict(reply.ratios),
-        details=dict(reply.details),
+        details=details,
         seconds=result.seconds,
         message=result.message,
         environment=_environment(ctx),

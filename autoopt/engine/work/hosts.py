@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from autoopt.errors import InputError
+from autoopt.script import check_allowed
 from autoopt.spec import DagSpec
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import WorkerPool
 from autoopt.workers.hosts import Host, PoolHost, open_host
 
+Runtime: TypeAlias = Mapping[str, Any]
+"""Versions and execution providers of a host, and the CPU of a remote one; empty for this interpreter."""
 Opener: TypeAlias = Callable[[HostSpec, Path], Host]
 """Opens a host behind a work pool, for a run whose store has this home folder."""
 
@@ -29,14 +32,14 @@ class Hosts:
             pool: Workers of this interpreter; closed by its owner, not here.
             memory: Bytes that a call may use on this machine; None for half of it.
             home: Folder of the store.
-            opener: Opens hosts behind work pools; None if this process cannot reach any.
+            opener: None if this process cannot reach hosts behind work pools.
         """
         self._local = PoolHost("local", pool)
         self._memory = memory
         self._home = home
         self._opener = opener
         self._open: dict[HostSpec, Host] = {}
-        self._runtimes: dict[HostSpec, Mapping[str, Any]] = {}
+        self._runtimes: dict[HostSpec, Runtime] = {}
         self._open_lock = threading.Lock()
         self._runtime_lock = threading.Lock()
 
@@ -54,18 +57,15 @@ class Hosts:
             return self._open[host]
 
     def _opened(self, host: HostSpec) -> Host:
-        if host.type == "python_env":
-            return open_host("python_env", host.python, 1, self._memory)
-        if host.type == "isolated_ort":
-            return open_host("isolated_ort", host.python, 1, self._memory)
+        if host.type in ("python_env", "isolated_ort"):
+            check_allowed(host.python)
+            return open_host(host.type, host.python, 1, self._memory)
         if self._opener is None:
             raise InputError(f"this process cannot reach a {host.type} host")
         return self._opener(host, self._home)
 
-    def runtime_of(self, host: HostSpec) -> Mapping[str, Any]:
-        """Versions and execution providers of a host, and the CPU of a remote one; empty for this interpreter.
-
-        Each host is asked once.
+    def runtime_of(self, host: HostSpec) -> Runtime:
+        """The runtime of a host, which is asked once.
 
         Raises:
             InputError: It cannot run what autoopt needs.
@@ -77,18 +77,13 @@ class Hosts:
             if host not in self._runtimes:
                 result = opened.runtime()
                 if result.value is None:
-                    raise InputError(
-                        f"its runtime does not work ({result.message or result.outcome})", where=opened.name
-                    )
+                    reason = f"its runtime does not work ({result.message or result.outcome})"
+                    raise InputError(reason, where=opened.name)
                 self._runtimes[host] = result.value
             return self._runtimes[host]
 
-    def runtimes_of(self, spec: DagSpec) -> dict[str, Mapping[str, Any]]:
-        """`runtime_of` every host that runs passes or measures for the first target, by the host's name.
-
-        Raises:
-            InputError: One of them cannot run what autoopt needs.
-        """
+    def runtimes_of(self, spec: DagSpec) -> dict[str, Runtime]:
+        """`runtime_of` every other host that runs passes or measures for the first target, by the host's name."""
         hosts = {spec.all_targets[0].where, *(node.host or spec.host for node in spec.passes.values())}
         others = {self.of(host).name: self.runtime_of(host) for host in hosts if host.type != "local"}
         return dict(sorted(others.items()))

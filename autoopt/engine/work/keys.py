@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from autoopt.engine.work.environment import cpu, library_version, versions
 from autoopt.measure.meters import Meter
@@ -39,7 +38,7 @@ def pass_run_key(info: PassInfo, config: Mapping[str, object], work: PassRunInpu
     It covers the versions of the pass and its libraries, the full configuration, the digests of data, files and
     scripts, the input candidate and the target; the CPU only if the pass declares that its result depends on it.
     """
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "schema": SCHEMA,
         "pass": info.name,
         "version": info.version,
@@ -96,6 +95,5 @@ def evaluation_key(meter: Meter, work: EvaluationInput) -> str:
 
 def run_identity(parts: Mapping[str, object]) -> str:
     """Compute the key of a whole run: `parts` as well as the CPU and the versions of all libraries."""
-    return digest_json(
-        {"schema": SCHEMA, "cpu": [cpu()["model"], cpu()["cores"]], "versions": dict(versions()), **parts}
-    )
+    machine = [cpu()["model"], cpu()["cores"]]
+    return digest_json({"schema": SCHEMA, "cpu": machine, "versions": dict(versions()), **parts})

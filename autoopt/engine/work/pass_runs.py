@@ -5,25 +5,27 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autoopt.dag.compiler.chain import ChainNode
+from autoopt.data.config import resolve_path
 from autoopt.data.digest import digest_path
-from autoopt.engine.work.calls import CallTerms, run_pass
+from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.keys import PassRunInput, pass_run_key
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
-from autoopt.model.candidate import Candidate
+from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.passes.request import ModelFile, PassRequest, PassStep, StepReply
-from autoopt.spec.data import resolve_path
 from autoopt.store import PassRunRecord
+from autoopt.store.records import TRANSIENT
 from autoopt.target import Accelerator
+from autoopt.workers.quarantine import SHORT, Subject
 
 Configs = Mapping[str, Mapping[str, JsonValue]]
 """Full configuration of each node, by node id."""
@@ -38,6 +40,8 @@ class ChainProgress:
     """Number of nodes that are done."""
     outcome: Outcome = Outcome.OK
     message: str = ""
+    transient: bool = False
+    """True for a failure whose cause may lie outside the passes."""
     keys: list[str] = field(default_factory=list)
     """Keys of the pass runs."""
     executed: int = 0
@@ -55,6 +59,7 @@ class ChainProgress:
         else:
             self.outcome = record.outcome
             self.message = f"{record.pass_name}: {record.message}"
+            self.transient = record.transient
 
 
 def run_chain(ctx: RunContext, nodes: Sequence[ChainNode], configs: Configs) -> ChainProgress:
@@ -85,13 +90,15 @@ def _look_up_or_execute(
     """The stored run of the next node, or None after executing it, which advances `progress`."""
     node = nodes[progress.completed]
     key = _key(ctx, node, configs, progress.candidate)
-    record = ctx.attempt.reusable(ctx.store.results.pass_run(key))
+    stored = ctx.store.results.pass_run(key)
+    record = ctx.attempt.reusable(stored)
+    redo = stored is not None and record is None
     if record is None:
         record = _cpu_pass_run(ctx, node, configs, progress.candidate)
     if record is not None:
         return record
     with ctx.resources.locks.holding(key):
-        if claim_or_wait(ctx.store, ctx.attempt, "pass_run", key, ctx.problem.limits.pass_seconds):
+        if claim_or_wait(ctx.store, ctx.attempt, "pass_run", key, ctx.problem.limits.pass_seconds, redo=redo):
             with released_on_timeout(ctx.store, "pass_run", key):
                 _execute(ctx, nodes, configs, progress)
             return None
@@ -174,7 +181,6 @@ def _run_group(
     problem = ctx.problem
     ctx.attempt.observer.on_pass_start([node.id for node in group])
     candidate = progress.candidate
-    folder.mkdir(parents=True)
     request = PassRequest(
         model=ModelFile(Path(ctx.model_path(candidate)), candidate.session_options),
         steps=tuple(PassStep(node.info.name, configs[node.id], node.id) for node in group),
@@ -185,7 +191,7 @@ def _run_group(
         user_script=problem.script.path,
     )
     terms = CallTerms(
-        subject="/".join([candidate.artifact, *(node.info.name for node in group)]),
+        subject=_subject(ctx, group, configs, candidate),
         limit=problem.limits.pass_seconds * len(group),
         phase="passes",
     )
@@ -198,8 +204,17 @@ def _run_group(
         return False
     result, name = answer.result, group[0].info.name
     failure = StepReply(name, result.outcome, configs[group[0].id], message=result.message, seconds=result.seconds)
+    if result.transient:
+        failure = replace(failure, reports={TRANSIENT: True})
     _record(ctx, group[0], configs, progress, failure)
     return True
+
+
+def _subject(ctx: RunContext, group: Sequence[ChainNode], configs: Configs, candidate: Candidate) -> Subject:
+    """The passes of a group on this candidate, with their parameters, scripts and library versions."""
+    keys = [_key(ctx, node, configs, candidate) for node in group]
+    names = ", ".join(node.info.name for node in group)
+    return Subject(digest_json(keys), f"{names} on model {candidate.artifact[:SHORT]}")
 
 
 def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainProgress, step: StepReply) -> None:
@@ -218,6 +233,9 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainP
     runtime = ctx.resources.hosts.runtime_of(node.host)
     if runtime:
         recorded_environment["pass host"] = dict(runtime)
+    reports = dict(step.reports)
+    if is_setup_failure(outcome, step.message):
+        reports[TRANSIENT] = True
     record = PassRunRecord(
         key=_key(ctx, node, configs, before),
         pass_name=node.info.name,
@@ -230,7 +248,7 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainP
         message=step.message,
         environment=recorded_environment,
         attempts=tuple(to_json(step.attempts)),
-        reports=dict(step.reports),
+        reports=reports,
         run=ctx.run,
     )
     ctx.store.results.finish_pass_run(record)

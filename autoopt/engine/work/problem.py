@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from autoopt.dag.compiler.plan import Plan
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
 from autoopt.model.candidate import Candidate
+from autoopt.model.files import digest_file
 from autoopt.spec.targets import HostSpec
 from autoopt.target import Accelerator, Target
 
@@ -87,12 +89,22 @@ class Problem:
     limits: Limits = field(default_factory=Limits)
     measurement: Mapping[str, JsonValue] = field(default_factory=dict)
     """The user's settings for the meters."""
+    unverified: bool = False
+    """True if only generated inputs judge lossy candidates, which are then measured and shown, but never the best."""
 
     def replay_environment(self) -> dict[str, object]:
         """The environment of the passes besides the model, as recipes and run records keep it."""
+        config = self.data.calibration.config or {}
+        scripts = {}
+        if self.script.path is not None:
+            scripts[self.script.path] = self.script.digest
+        loader = config.get("user_script")
+        if loader and str(loader) not in scripts:
+            scripts[str(loader)] = digest_file(Path(str(loader)))
         return {
             "calibration": self.data.calibration.config,
             "user_script": self.script.path,
+            "scripts": scripts,
             "accelerator": to_json(self.accelerator),
             "data_root": self.data_root,
         }

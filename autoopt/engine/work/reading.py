@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:  # `plan` starts no worker if it knows the model already
-    from autoopt.workers import CallResult
+    from autoopt.workers import CallResult, WorkerPool
+
+READ_SECONDS: Final = 60.0
+"""Time limit of a call that reads a model, data or a script."""
+MESSAGES: Final = {
+    Outcome.OUT_OF_MEMORY: "reading it exceeds the memory limit",
+    Outcome.TIMEOUT: f"reading it takes more than {READ_SECONDS:.0f} s",
+    Outcome.CRASHED: "reading it crashes the process",
+}
 
 
-def value_of(result: CallResult, where: str, seconds: float) -> dict[str, Any]:
-    """The value of a call.
+def ask_worker(pool: WorkerPool, function: str, payload: Mapping[str, object], where: str) -> dict[str, Any]:
+    """Call a worker function `module:function` that reads `where`; the errors are those of `value_of`."""
+    from autoopt.workers import gated_call
 
-    Args:
-        result: The end of the call.
-        where: What the worker was to read.
-        seconds: The time limit of the call.
+    return value_of(gated_call(pool, function, dict(payload), READ_SECONDS), where)
+
+
+def value_of(result: CallResult, where: str) -> dict[str, Any]:
+    """Return the value of a call that read `where` within `READ_SECONDS`.
 
     Raises:
         InputError: The worker refused it, or reading it broke the worker or a limit.
@@ -27,11 +38,9 @@ def value_of(result: CallResult, where: str, seconds: float) -> dict[str, Any]:
         return result.value
     if result.outcome in (Outcome.REFUSED, Outcome.FAILED):
         raise result.to_exception(where)
-    messages = {
-        Outcome.OUT_OF_MEMORY: "reading it exceeds the memory limit",
-        Outcome.TIMEOUT: f"reading it takes more than {seconds:.0f} s",
-        Outcome.CRASHED: f"reading it crashes the process ({result.message})",
-    }
-    if result.outcome in messages:
-        raise InputError(messages[result.outcome], where=where)
-    raise SystemFailure(result.message, where=where)
+    if result.outcome not in MESSAGES:
+        raise SystemFailure(result.message, where=where)
+    message = MESSAGES[result.outcome]
+    if result.outcome is Outcome.CRASHED:
+        message = f"{message} ({result.message})"
+    raise InputError(message, where=where)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from autoopt.store import Store, open_store
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.gate import report_other_runs
 from autoopt.workers.quarantine import Deaths
+from autoopt.working_folder import STORE_WORK, make_working_folder
 
 
 class Locks:
@@ -71,35 +70,36 @@ class Resources:
         self.store.close()
 
 
-@dataclass(frozen=True)
-class ResourceOptions:
-    """Options of `open_resources`."""
+def open_resources(  # noqa: PLR0913  the options of a run
+    *,
+    home: Path | None = None,
+    db_url: str | None = None,
+    workers: int = 2,
+    memory: int | None = None,
+    opener: Opener | None = None,
+    observer: Observer = SILENT,
+    retry_failed: bool = False,
+) -> Resources:
+    """Open the store and start a worker pool. The caller closes them.
 
-    home: Path | None = None
-    """Folder of the store; None for the one of the settings."""
-    db_url: str | None = None
-    """Database of the store; None for the one of the settings."""
-    workers: int = 2
-    """Worker processes."""
-    memory: int | None = None
-    """Bytes that one call may use; None for half of this machine's memory."""
-    opener: Opener | None = None
-    """Opens hosts behind work pools."""
-    observer: Observer = SILENT
-    """Receives a note if another run keeps the machine busy."""
-
-
-def open_resources(options: ResourceOptions) -> Resources:
-    """Open the store and start a worker pool. The caller closes them."""
-    store = open_store(options.db_url or settings().db_url, options.home or settings().home)
-    pool = WorkerPool(max(1, options.workers), memory=options.memory)
+    Args:
+        home: Folder of the store; None for the one of the settings.
+        db_url: Database of the store; None for the one of the settings.
+        workers: Worker processes.
+        memory: Bytes that one call may use; None for half of this machine's memory.
+        opener: Opens hosts behind work pools.
+        observer: Receives a note if another run keeps the machine busy.
+        retry_failed: Ignore the quarantine of earlier runs.
+    """
+    store = open_store(db_url or settings().db_url, home or settings().home)
+    pool = WorkerPool(max(1, workers), memory=memory)
     return Resources(
         store=store,
         pool=pool,
-        hosts=Hosts(pool, memory=options.memory, home=store.home, opener=options.opener),
-        gate=Gate(waiting=report_other_runs(options.observer.on_note)),
-        quarantine=stored_quarantine(store),
-        scratch=scratch_folder(store.home),
+        hosts=Hosts(pool, memory=memory, home=store.home, opener=opener),
+        gate=Gate(waiting=report_other_runs(observer.on_note)),
+        quarantine=stored_quarantine(store, retry=retry_failed),
+        scratch=make_working_folder(store.home / STORE_WORK),
     )
 
 
@@ -111,15 +111,3 @@ def closed_on_error(resources: Resources) -> Iterator[Resources]:
     except BaseException:
         resources.close()
         raise
-
-
-def scratch_folder(home: Path) -> Path:
-    """Make a scratch folder below `home`, and remove those of processes that have ended."""
-    folder = home / "work"
-    folder.mkdir(parents=True, exist_ok=True)
-    has_proc = Path("/proc/self").exists()
-    for entry in folder.iterdir():
-        pid = entry.name.split("-")[0]
-        if has_proc and pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(entry, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=folder))

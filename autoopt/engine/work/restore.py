@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from autoopt.engine.work.problem import Limits
-from autoopt.errors import SystemFailure
-from autoopt.json_codec import from_json
-from autoopt.passes.request import ModelFile, PassReply, PassRequest, PassStep
+from autoopt.errors import InputError, SystemFailure
+from autoopt.json_codec import from_json, to_json
+from autoopt.model.files import digest_file
+from autoopt.passes.request import RUN_PASSES, ModelFile, PassReply, PassRequest, PassStep
 from autoopt.store import Restorer, RunRecord, Store
 from autoopt.target import Accelerator
 from autoopt.workers import WorkerPool, gated_call
@@ -61,16 +62,45 @@ class ReplayEnvironment:
             check=False,
         )
         limit = self.limits.pass_seconds * max(1, len(steps))
-        answer = gated_call(self.pool, "autoopt.passes.runner:run", request.to_json(), limit, self.limits.memory)
+        answer = gated_call(self.pool, RUN_PASSES, to_json(request), limit, self.limits.memory)
         if answer.value is None:
             raise SystemFailure(f"the model cannot be made again: {answer.message}")
         result = model.parent
-        for step in PassReply.from_json(answer.value).steps:
+        for step in from_json(PassReply, answer.value).steps:
             if not step.outcome.good:
                 raise SystemFailure(f"the model cannot be made again: {step.pass_name}: {step.message}")
             if step.path is not None:
                 result = step.path
         return Path(shutil.copytree(result, folder / "made"))
+
+
+def check_scripts(document: Mapping[str, Any], where: str, *, allowed: bool) -> None:
+    """Check that recorded scripts may run: the user consents, and their content is the recorded one.
+
+    Args:
+        document: What `Problem.replay_environment` wrote; recipes and records of earlier versions have no digests.
+        where: Name of the recipe or run, for the error.
+        allowed: The user has seen the scripts and allows them.
+
+    Raises:
+        InputError: A script may not run, or does not exist.
+    """
+    calibration = document.get("calibration")
+    named = [document.get("user_script")]
+    if isinstance(calibration, Mapping):
+        named.append(calibration.get("user_script"))
+    recorded = document.get("scripts") or {}
+    for script in filter(None, named):
+        path = Path(str(script))
+        if not path.is_file():
+            raise InputError("no such user script", where=str(path))
+        digest = digest_file(path)
+        if recorded.get(str(script), digest) != digest:
+            message = f"is not the script that was recorded: its sha256 is {digest}, not {recorded[str(script)]}"
+            raise InputError(message, where=str(path), remedy="put back the recorded one")
+        if not allowed:
+            message = f"runs the user script {path} (sha256 {digest})"
+            raise InputError(message, where=where, remedy="read the script, then add --allow-script")
 
 
 def restorer(store: Store, environment: ReplayEnvironment) -> Restorer:

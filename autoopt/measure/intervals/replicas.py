@@ -17,8 +17,6 @@ from autoopt.metrics import Estimate
 RESAMPLES = 1000
 FEW = 4
 """Fewest replicas whose spread says something about the spread between sessions."""
-BETWEEN_PROCESSES = 0.004
-"""Standard deviation of the logarithm of a ratio from one process to the next on an idle machine."""
 
 
 def log_interval(logs: Sequence[float], *, level: float = 0.95, beyond: float = 0.0, seed: int = 0) -> Estimate:
@@ -56,39 +54,6 @@ def widened(estimate: Estimate, units: int, beyond: float) -> Estimate:
     factor = _widening(units, 0.95)
     down, up = factor * (centre - math.log(estimate.low)), factor * (math.log(estimate.high) - centre)
     return _exp(centre, math.hypot(beyond, down), math.hypot(beyond, up))
-
-
-def prediction_interval(estimates: Sequence[Estimate], others: Sequence[Sequence[Estimate]] = ()) -> Estimate:
-    """Combine separate measurements of one positive value: their median, and an interval for a further measurement.
-
-    Student's prediction interval over the logarithms: a further measurement lies in it with a probability of 95 %. A
-    few values may agree by chance, so the interval is never narrower than the spread of everything that was measured
-    at that time suggests, nor than the usual difference between processes. Equal estimates stay as they are.
-
-    Args:
-        estimates: measurements of the value.
-        others: measurements of other values, made in turn with these.
-    """
-    if all(estimate == estimates[0] for estimate in estimates):
-        return estimates[0]
-    logs = np.log([estimate.value for estimate in estimates])
-    count = len(logs)
-    groups = [logs]
-    for group in others:
-        values = [estimate.value for estimate in group]
-        if len(values) > 1:
-            groups.append(np.log(values))
-    least = NormalDist().inv_cdf(0.975) * BETWEEN_PROCESSES * math.sqrt(2)
-    half = max(_prediction_half_width(groups[:1], count), _prediction_half_width(groups, count), least)
-    return _exp(float(np.median(logs)), half, half)
-
-
-def _prediction_half_width(groups: Sequence[np.ndarray], count: int) -> float:
-    """Compute how far a further measurement may lie from the median of `count`, by the groups' median spread."""
-    spread = float(np.median([group.std(ddof=1) for group in groups]))
-    degrees = sum(len(group) - 1 for group in groups)
-    # The variance of a median of n normal values is about pi / 2 times that of their mean.
-    return t_quantile(0.975, degrees) * spread * math.sqrt(1 + math.pi / (2 * count))
 
 
 def trimmed_mean(ordered: np.ndarray) -> np.ndarray:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from autoopt.measure.inference.batches import batch, sized, with_batch_size
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import machine
+from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.measurement import Measurement
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
@@ -28,7 +28,6 @@ from autoopt.measure.settings import ThroughputCase
 from autoopt.metrics import Estimate
 from autoopt.model.session import caller
 
-T = TypeVar("T")
 Table: TypeAlias = dict[ThroughputCase, Throughput | str]
 """Throughput by case, or the reason why a model does not run in it."""
 
@@ -39,59 +38,52 @@ source was 7 % slower."""
 
 
 def measure(request: MeasureRequest) -> MeasureReply:
-    """Measure latency metrics of the candidate and, if it runs, of the source, in pairs.
+    """Measure latency metrics of the candidate, its rivals and, if it runs, of the source, in turns.
 
     A candidate that equals the source (same bytes, same options) is measured alone; its ratios are exactly 1.
 
     Raises:
         InputError: the settings or the data do not fit the model.
-        Exception: onnxruntime's, where it refuses the candidate.
+        Exception: onnxruntime's, where it refuses the candidate or a rival.
     """
     with _affinity(request.settings.affinity):
-        settings = request.settings
         request, source_refusal = sized(request)
-        waiting = machine.wait_for_quiet(settings.quiet_seconds)
+        waiting = machine.wait_for_quiet(request.settings.quiet_seconds)
         before = machine.Reading.now()
-        measurement = until_paced(
-            lambda: _run(request, with_source=not source_refusal),
-            lambda done: pace_of(request, source_ms(done)),
-            max(settings.quiet_seconds, settings.seconds),
-        )
-        table = _throughput_table(request, measurement)
+        measurement = _run(request, with_source=not source_refusal)
+        requests = [replace(request, candidate=model, rivals=()) for model in request.models]
+        tables = _throughput_tables(requests, measurement)
         load = machine.others_load(before, machine.Reading.now())
         state = machine.describe()
-    ms = source_ms(measurement)
+    ms = source_ms(measurement.comparisons[0])
     pace = pace_of(request, ms)
     details: dict[str, JsonValue] = {
-        **measurement.summary(),
         "threads": request.target.threads,
         "batch_size": request.settings.batch_size,
         "source_refused": source_refusal,
         "machine": {**state, **waiting, "others_load": None if load is None else round(load, 3)},
         "busy": load is not None and load > machine.BUSY,
-        "disturbed": measurement.disturbed or is_slow(pace),
         "source_ms": ms,
         "pace": None if pace is None else round(pace, 3),
-        **measurement.candidate.outlier_details(),
     }
-    reply = results(request, measurement, request.settings.batch_size, details)
-    return _with_throughput(request, reply, table)
+    replies = []
+    for single, comparison, table in zip(requests, measurement.comparisons, tables, strict=True):
+        own_details: dict[str, JsonValue] = {
+            **measurement.summary(comparison),
+            **details,
+            "disturbed": comparison.disturbed or is_slow(pace),
+            **comparison.candidate.outlier_details(),
+        }
+        reply = results(single, comparison, request.settings.batch_size, own_details)
+        replies.append(_with_throughput(single, reply, table))
+    return replace(replies[0], rivals=tuple(replies[1:]))
 
 
-def until_paced(attempt: Callable[[], T], pace: Callable[[T], float | None], seconds: float) -> T:
-    """Repeat until the source is not slow, for `seconds`; return the last attempt."""
-    began = time.monotonic()
-    while True:
-        result = attempt()
-        if not is_slow(pace(result)) or time.monotonic() - began > seconds:
-            return result
-
-
-def source_ms(measurement: Measurement) -> float | None:
+def source_ms(comparison: Comparison) -> float | None:
     """Compute the median of the source's blocks that count, in ms; None without a source."""
-    if measurement.source is None:
+    if comparison.source is None:
         return None
-    return float(np.median([pair.source for pair in measurement.selected_pairs()])) / 1e6
+    return float(np.median([pair.source for pair in comparison.selected_pairs()])) / 1e6
 
 
 def pace_of(request: MeasureRequest, ms: float | None) -> float | None:
@@ -111,12 +103,14 @@ def is_slow(pace: float | None) -> bool:
 
 
 def _run(request: MeasureRequest, with_source: bool) -> Measurement:
-    """Run one measurement of a sized request; the source takes part if it is another model."""
+    """Run one measurement of a sized request; the source takes part if a candidate is another model."""
     data = evaluation_data(request)
     source = None
-    if with_source and request.source is not None and not request.is_source:
+    if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
         source = subject_of(request, request.source, data)
-    return Measurement(subject_of(request, request.candidate, data), source, request.settings).run()
+    seed = request.settings.seed
+    comparisons = [Comparison(subject_of(request, model, data), source, seed=seed) for model in request.models]
+    return Measurement(comparisons, request.settings).run()
 
 
 def subject_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> Subject:
@@ -135,8 +129,20 @@ def subject_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> Subj
     return Subject(make)
 
 
-def _throughput_table(request: MeasureRequest, measurement: Measurement) -> Table:
-    """Measure the setting `concurrency`, if it is above 1, and all cases of the setting `throughput`."""
+def _throughput_tables(requests: Sequence[MeasureRequest], measurement: Measurement) -> list[Table]:
+    """Measure the throughput of each candidate; all take as long as one would."""
+    seconds = measurement.settings.seconds / (2 * len(requests))
+    tables = []
+    for request, comparison in zip(requests, measurement.comparisons, strict=True):
+        tables.append(_throughput_table(request, comparison, seconds))
+    return tables
+
+
+def _throughput_table(request: MeasureRequest, comparison: Comparison, seconds: float) -> Table:
+    """Measure the setting `concurrency`, if it is above 1, and all cases of the setting `throughput`.
+
+    `seconds` is the time for each case.
+    """
     settings = request.settings
     main = _main_case(request)
     cases = list(settings.throughput)
@@ -145,13 +151,13 @@ def _throughput_table(request: MeasureRequest, measurement: Measurement) -> Tabl
     table: Table = {}
     for case in dict.fromkeys(cases):
         try:
-            candidates, sources = _calls(request, measurement, case.batch_size)
+            candidates, sources = _calls(request, comparison, case.batch_size)
             table[case] = compare_throughput(
                 candidates,
                 sources,
                 concurrency=case.concurrency,
                 batch=case.batch_size,
-                seconds=settings.seconds / 2,
+                seconds=seconds,
                 seed=settings.seed,
             )
         except Exception as error:
@@ -166,16 +172,16 @@ def _main_case(request: MeasureRequest) -> ThroughputCase:
     return ThroughputCase(request.settings.batch_size, request.settings.concurrency or 1)
 
 
-def _calls(request: MeasureRequest, measurement: Measurement, size: int) -> tuple[list[Call], list[Call]]:
+def _calls(request: MeasureRequest, comparison: Comparison, size: int) -> tuple[list[Call], list[Call]]:
     """Make the functions that run a batch of that size once: of the candidate, and of the source if it is measured."""
     if size == request.settings.batch_size:
-        candidates = [replica.call for replica in measurement.candidate.replicas]
-        sources = [replica.call for replica in measurement.source.replicas] if measurement.source else []
+        candidates = [replica.call for replica in comparison.candidate.replicas]
+        sources = [replica.call for replica in comparison.source.replicas] if comparison.source else []
         return candidates, sources
     request = with_batch_size(request, size)
     data = evaluation_data(request)
     candidates = [subject_of(request, request.candidate, data).make(0)]
-    if measurement.source is None or request.source is None:
+    if comparison.source is None or request.source is None:
         return candidates, []
     return candidates, [subject_of(request, request.source, data).make(0)]
 

@@ -9,11 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from autoopt.measure.intervals.replicas import FEW
+from autoopt.measure.latency.timing import Block
 
-PREEMPTED = 0.03
-"""Share of a block in which the thread was preempted, up to which the block counts as undisturbed. After others had its
-core, a model finds the caches cold, and one with large weights suffers more than one with small weights: with two other
-processes on two cores the source of an int8 transformer was 3-20 % slower in such blocks, its candidate 1-13 %."""
+DISTURBED = 0.05
+"""Share of a block that others cost it, up to which the block counts as undisturbed."""
+SWITCH = 5e4
+"""Time in ns that a preemption costs on the core, because the caches are cold afterwards. Beside two or eight busy
+processes, blocks of seven models took 20 to 100 microseconds of CPU time longer for each preemption."""
+HELPER = 1e6
+"""Time in ns for which a model waits if one of its other threads loses its core: part of a time slice."""
 SLOW = 0.1
 """How much slower than the fast blocks of its replica an undisturbed block may be. Something outside the virtual
 machine slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a time."""
@@ -27,8 +31,35 @@ class Pair(NamedTuple):
     """Median of the candidate's block."""
     source: float = 1.0
     """Median of the source's block; 1 if there is no source."""
+    disturbed: float = 0.0
+    """The larger share of the two blocks that others cost them."""
     preempted: float = 0.0
-    """The larger share of the two blocks in which the thread was preempted."""
+    """The larger share of the two blocks' times in which others had the core. The median of many calls does not show
+    it, means and percentiles do."""
+
+    def beside(self, source: Pair) -> Pair:
+        """Make the pair of this candidate's block and the source's, which was timed as a candidate alone."""
+        disturbed, preempted = max(self.disturbed, source.disturbed), max(self.preempted, source.preempted)
+        return Pair(self.replica, self.candidate, source.candidate, disturbed, preempted)
+
+
+def disturbed_share(block: Block, *, on_core: bool) -> float:
+    """Compute the share of a block that others cost it.
+
+    Args:
+        block: the block.
+        on_core: compare times on the core, where only the cold caches after a preemption count.
+    """
+    times = block.on_core if on_core else block.wall
+    waiting_share = block.helper_switches * HELPER / float(times.sum())
+    if on_core:
+        return waiting_share + block.switches * SWITCH / float(times.sum())
+    return max(waiting_share, block.preempted)
+
+
+def preempted_share(block: Block, *, on_core: bool) -> float:
+    """Compute the share of a block's times, on the core or by the clock, in which others had the core."""
+    return 0.0 if on_core and block.has_core_times else block.preempted
 
 
 def select_pairs(pairs: Sequence[Pair]) -> list[int]:
@@ -62,7 +93,7 @@ def select_pairs(pairs: Sequence[Pair]) -> list[int]:
 def disturbance(pairs: Sequence[Pair]) -> list[float]:
     """Rate how disturbed each pair is; undisturbed pairs have at most 1.
 
-    The rating is the larger of two: the time that the thread was preempted, and how much slower than the fast quarter
+    The rating is the larger of two: the time that others cost, and how much slower than the fast quarter
     of its replica the slower of its blocks was.
     """
     replica = np.array([pair.replica for pair in pairs])
@@ -73,5 +104,5 @@ def disturbance(pairs: Sequence[Pair]) -> list[float]:
             slowdown[mask] = np.maximum(slowdown[mask], times[mask] / np.quantile(times[mask], 0.25) - 1)
     levels = []
     for pair, slow in zip(pairs, slowdown, strict=True):
-        levels.append(max(pair.preempted / PREEMPTED, float(slow) / SLOW))
+        levels.append(max(pair.disturbed / DISTURBED, float(slow) / SLOW))
     return levels

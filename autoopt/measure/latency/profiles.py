@@ -11,7 +11,7 @@ from autoopt.data.sources.synthetic import read_inputs
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, to_json
 from autoopt.measure.latency import meter
-from autoopt.measure.latency.meter import is_slow, pace_of, until_paced
+from autoopt.measure.latency.meter import is_slow, pace_of
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Estimate
 
@@ -51,12 +51,7 @@ def measure(request: MeasureRequest) -> MeasureReply:
     settings = request.settings
     if not settings.profiles:
         return meter.measure(request)
-    profiles = read_profiles(request)
-    return until_paced(
-        lambda: _measure_profiles(request, profiles),
-        lambda reply: from_json(float | None, reply.details["pace"]),  # type: ignore[arg-type]  # not a class
-        max(settings.quiet_seconds, settings.seconds),
-    )
+    return _measure_profiles(request, read_profiles(request))
 
 
 def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
@@ -125,6 +120,15 @@ def _measure_profiles(request: MeasureRequest, profiles: Sequence[Profile]) -> M
         replies[str(profile.name)] = meter.measure(single)
     weights = np.array([profile.weight for profile in profiles])
     weights = weights / weights.sum()
+    joint = []
+    for number in range(len(request.models)):
+        parts = {name: (reply, *reply.rivals)[number] for name, reply in replies.items()}
+        joint.append(_joint_reply(request, parts, weights))
+    return replace(joint[0], rivals=tuple(joint[1:]))
+
+
+def _joint_reply(request: MeasureRequest, replies: Mapping[str, MeasureReply], weights: np.ndarray) -> MeasureReply:
+    """Average the replies for one model, by profile."""
     parts: dict[str, JsonValue] = {}
     for name, reply in replies.items():
         parts[name] = {**reply.details, "metrics": to_json(reply.metrics), "ratios": to_json(reply.ratios)}
@@ -156,6 +160,7 @@ def _joint_details(request: MeasureRequest, parts: Sequence[JsonObject], weights
         "busy": any(columns["busy"]),
         "disturbed": any(columns["disturbed"]) or is_slow(pace),
         "source_ms": ms,
+        "shared_variance": float(weights**2 @ np.array(columns["shared_variance"], np.float64)),
         "pace": None if pace is None else round(pace, 3),
     }
     if "identical" in columns:

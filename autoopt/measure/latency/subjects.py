@@ -17,15 +17,18 @@ import numpy as np
 from autoopt.json_codec import JsonValue
 from autoopt.measure.latency.timing import Block, BlockTimes, Call, WarmUp, outliers, time_block, warm_up
 
-LEAD = 3e6
-"""Untimed inferences before a block, in ns: the other model has used the caches, and its threads still spin for a
-while. Of two models of 0.5 and 0.7 ms with 8 sessions each, one inference as lead-in left the larger 3 % slower than
-it is on its own, and the ratio off by 1.7 %; 3 ms of inferences left no difference."""
-LEAD_LONG = 5e7
-"""Upper limit, in ns, of a lead-in of 5 inferences of longer models. With one inference the ratio of models of 2.1 and
-4.1 ms was 3 % off."""
-SEVERAL = 2e7
-"""Longest block of 3 inferences, in ns."""
+LEAD = 1e6
+"""Untimed inferences before a block, in ns: the other models have used the caches, and their threads still spin for a
+while."""
+LEAD_CALLS, LEAD_LONG = 2, 5e7
+"""Fewest inferences of a lead-in, as far as they take no longer than this many ns. Without any, two models of 6 and
+11 ms had a ratio of 0.59; with five inferences, 0.57."""
+BLOCK = 2.5e6
+"""Length of a block in ns. Short blocks alternate often, so that a disturbance meets all models: beside other programs,
+the ratio of two models of 3 ms with a true ratio of 0.95 was 0.93 to 1.00 in blocks of 4 ms after a lead-in of 3 ms,
+0.94 to 0.96 in short ones."""
+SEVERAL_CALLS, SEVERAL = 2, 2e7
+"""Fewest inferences of a block, as far as they take no longer than this many ns."""
 LONG = 2e8
 """Time of one inference, in ns, from which cold caches at its start no longer matter. A model of 5 ms that ran after
 another one took 3 % longer, and its partner of 3 ms 8 %."""
@@ -52,8 +55,6 @@ class Subject:
     """One model with its replicas."""
 
     make: MakeReplica
-    block_ns: float = 4e6
-    """Length of a block."""
     replicas: list[Replica] = field(default_factory=list)
 
     def add_replica(self, limit_ns: float) -> Replica:
@@ -71,16 +72,18 @@ class Subject:
         return replica
 
     def time_block(self, index: int) -> Block:
-        """Time one block of replica `index`."""
+        """Time one block of replica `index`. `store` keeps its times."""
         replica = self.replicas[index]
         inference_ns = max(1.0, replica.warm.time)
-        count = int(min(LARGEST_BLOCK, max(self.block_ns // inference_ns, min(3, SEVERAL // inference_ns), 1)))
+        count = int(max(BLOCK // inference_ns, min(SEVERAL_CALLS, SEVERAL // inference_ns), 1))
         lead_in = 0
         if inference_ns < LONG:
-            lead_in = max(int(LEAD // inference_ns) + 1, int(min(5, LEAD_LONG // inference_ns)))
-        block = time_block(replica.call, count, min(lead_in, LARGEST_BLOCK))
-        replica.blocks.append(block.times)
-        return block
+            lead_in = max(int(LEAD // inference_ns) + 1, int(min(LEAD_CALLS, LEAD_LONG // inference_ns)))
+        return time_block(replica.call, min(count, LARGEST_BLOCK), min(lead_in, LARGEST_BLOCK))
+
+    def store(self, index: int, times: np.ndarray) -> None:
+        """Store the times of a block of replica `index`, in ns."""
+        self.replicas[index].blocks.append(times)
 
     @property
     def repeats(self) -> int:

@@ -15,9 +15,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from autoopt.errors import InputError, did_you_mean
-from autoopt.measure.intervals.items import mean_interval
+from autoopt.errors import AutooptError, InputError, did_you_mean
+from autoopt.measure.intervals.items import mean_interval, paired_share
 from autoopt.metrics import METRICS, Direction, Estimate, Metric
+from autoopt.script import line_in
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -60,10 +61,14 @@ def values(name: str, outputs: Sequence[object], labels: np.ndarray | None) -> n
     """
     if name not in _registered:
         raise InputError(f"no custom metric {name!r}", remedy=did_you_mean(name, _registered) or "see register_metric")
+    function = _registered[name][1]
     try:
-        numbers = np.asarray(_registered[name][1](outputs, labels), np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"custom metric {name!r}: {type(error).__name__}: {error}") from error
+        numbers = np.asarray(function(outputs, labels), np.float64)
+    except (AutooptError, MemoryError):
+        raise
+    except Exception as error:  # whatever the user's code raises is the user's mistake
+        where = line_in(function.__code__.co_filename, error)
+        raise InputError(f"metric {name!r} raised {type(error).__name__}: {error}", where=where) from error
     if numbers.ndim > 1 or numbers.size == 0:
         raise InputError(f"custom metric {name!r} must return one number, or one per item")
     return np.asarray(numbers)
@@ -77,9 +82,15 @@ def estimate(numbers: np.ndarray) -> Estimate:
 
 
 def drop(direction: Direction, candidate: np.ndarray, source: np.ndarray) -> Estimate | None:
-    """Estimate how much worse the candidate is on the same items, in pairs; None if there are no items to pair."""
+    """Estimate how much worse the candidate is on the same items, in pairs; None if there are no items to pair.
+
+    Values that are all 0 or 1 are right and wrong answers.
+    """
     if candidate.ndim == 0 or candidate.shape != source.shape:
         return None
+    if np.isin([candidate, source], (0, 1)).all():
+        better, worse = (source, candidate) if direction == "maximize" else (candidate, source)
+        return paired_share(int(np.sum(better > worse)), int(np.sum(worse > better)), len(source))
     difference = source - candidate if direction == "maximize" else candidate - source
     if not math.isfinite(float(difference.sum())):
         return None

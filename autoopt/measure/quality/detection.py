@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autoopt.data.decoding.boxes import Boxes, intersection_over_union
 from autoopt.errors import InputError
 from autoopt.measure.quality import classification
 from autoopt.measure.quality.task import Outputs, Statistic
@@ -15,18 +16,6 @@ THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """Overlaps (intersection over union) from which a box counts as a hit."""
 RECALLS = np.linspace(0, 1, 101)
 MOST_BOXES = 100
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """The predicted boxes of one image."""
-
-    corners: np.ndarray
-    """(n, 4): x1, y1, x2, y2."""
-    scores: np.ndarray
-    """(n)."""
-    classes: np.ndarray
-    """(n)."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +55,7 @@ def box_precision(outputs: Outputs, labels: np.ndarray, at: float | None = None)
     thresholds = THRESHOLDS if at is None else np.array([at])
     matches: list[dict[int, Matches]] = []
     for index, truth in enumerate(labels):
-        matches.append(_match(_boxes_of(outputs, index), truth[truth[:, 0] >= 0], thresholds))
+        matches.append(_match(boxes_of(outputs, index), truth[truth[:, 0] >= 0], thresholds))
     classes = sorted({label for image in matches for label, match in image.items() if match.true_boxes})
 
     def score(indices: np.ndarray) -> float:
@@ -92,7 +81,7 @@ def _match(boxes: Boxes, truth: np.ndarray, thresholds: np.ndarray) -> dict[int,
         true_boxes = truth[truth[:, 0] == label, 1:]
         hits = np.zeros((len(thresholds), len(numbers)), bool)
         if len(true_boxes):
-            overlaps = _overlaps(boxes.corners[numbers], true_boxes)
+            overlaps = intersection_over_union(boxes.corners[numbers], true_boxes)
             for row, threshold in enumerate(thresholds):
                 hits[row] = _hits(overlaps, threshold)
         matches[int(label)] = Matches(boxes.scores[numbers], hits, len(true_boxes))
@@ -109,19 +98,6 @@ def _hits(overlaps: np.ndarray, threshold: float) -> np.ndarray:
             is_free[best] = False
             hits[row] = True
     return hits
-
-
-def _overlaps(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Compute the intersection over union of all pairs of boxes."""
-    low = np.maximum(one[:, None, :2], two[None, :, :2])
-    high = np.minimum(one[:, None, 2:], two[None, :, 2:])
-    shared = np.prod(np.maximum(high - low, 0), axis=-1)
-    union = _areas(one)[:, None] + _areas(two) - shared
-    return np.asarray(shared / np.maximum(union, 1e-12))
-
-
-def _areas(boxes: np.ndarray) -> np.ndarray:
-    return np.asarray(np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=-1))
 
 
 def _average_precision(matches: Sequence[Matches]) -> float | None:
@@ -143,7 +119,7 @@ def _average_precision(matches: Sequence[Matches]) -> float | None:
     return total / len(hits)
 
 
-def _boxes_of(outputs: Outputs, index: int) -> Boxes:
+def boxes_of(outputs: Outputs, index: int) -> Boxes:
     """Read the boxes of one image from outputs of any of the accepted forms."""
     values = [output[index] for output in outputs]  # type: ignore[index]  # arrays, or lists with one value per item
     first = values[0]
@@ -177,5 +153,5 @@ def _recognise(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     shapes = ", ".join(str(part.shape) for part in parts)
     raise InputError(
         f"no boxes, scores and classes in outputs of shapes {shapes}",
-        remedy="add a post_process that returns {'boxes', 'scores', 'labels'}",
+        remedy="add a post_process: yolo_boxes, ssd_boxes, or a function that returns {'boxes', 'scores', 'labels'}",
     )

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from autoopt.measure.inference.runner import plain
 from autoopt.measure.intervals.items import bootstrap, mean_interval, wilson
 from autoopt.metrics import METRICS, Estimate
 
@@ -19,7 +20,19 @@ NUMBERS = "fiub"
 """numpy's kinds of numbers: floats, signed and unsigned integers, booleans."""
 
 
-def compare_output(metric: str, candidate: Sequence[object], source: Sequence[object]) -> Estimate | None:
+def as_array(value: object) -> np.ndarray:
+    """Convert an output to one array: a sequence of tensors to all its elements, other values to text."""
+    value = plain(value)
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, list) and value and all(isinstance(tensor, np.ndarray) for tensor in value):
+        return np.concatenate([tensor.ravel() for tensor in value])
+    return np.array(str(value))
+
+
+def compare_output(
+    metric: str, candidate: Sequence[object], source: Sequence[object], axis: int = -1
+) -> Estimate | None:
     """Compute a fidelity metric of one output over its items; None if it has no meaning for such an output.
 
     Texts and other values that are not numbers are compared only by `top1_agreement`. Different shapes count as the
@@ -29,6 +42,7 @@ def compare_output(metric: str, candidate: Sequence[object], source: Sequence[ob
         metric: its name.
         candidate: one value per item.
         source: the same of the source model.
+        axis: the axis of the classes, for `top1_agreement` and `kl`.
     """
     pairs = [(np.asarray(c), np.asarray(s)) for c, s in zip(candidate, source, strict=True)]
     if not all(s.dtype.kind in NUMBERS for _, s in pairs):
@@ -37,21 +51,30 @@ def compare_output(metric: str, candidate: Sequence[object], source: Sequence[ob
         return _agreement([float(np.array_equal(c, s)) for c, s in pairs])
     if not all(c.shape == s.shape and c.dtype.kind in NUMBERS for c, s in pairs):
         return Estimate.exact(0.0 if METRICS[metric].direction == "maximize" else WORST)
-    return _compare_numbers(metric, pairs)
+    return _compare_numbers(metric, pairs, axis)
 
 
-def _compare_numbers(metric: str, pairs: Pairs) -> Estimate | None:
+def _compare_numbers(metric: str, pairs: Pairs, axis: int) -> Estimate | None:
     """Compute a metric of outputs that are numbers of the same shapes."""
-    if metric == "kl" and not all(s.ndim and s.shape[-1] != 1 for _, s in pairs):
-        return None
     if metric == "relative_l2":
         return _relative_l2(pairs)
-    values = [PER_ITEM[metric](c, s) for c, s in pairs]
+    if metric == "kl" and not all(s.ndim and s.shape[axis] != 1 for _, s in pairs):
+        return None
+    if metric in ALONG_CLASSES:
+        values = [ALONG_CLASSES[metric](_classes_last(c, axis), _classes_last(s, axis)) for c, s in pairs]
+    else:
+        values = [PER_ITEM[metric](c, s) for c, s in pairs]
     if metric == "max_abs_error":
         return Estimate.exact(max(values))
     if metric == "top1_agreement":
         return _agreement(values)
     return mean_interval(values)
+
+
+def _classes_last(array: np.ndarray, axis: int) -> np.ndarray:
+    if array.ndim == 0:
+        return array
+    return np.asarray(np.moveaxis(array, axis, -1))
 
 
 def _agreement(shares: Sequence[float]) -> Estimate:
@@ -140,9 +163,12 @@ def _flat(array: np.ndarray) -> np.ndarray:
 
 
 PER_ITEM: Final[Mapping[str, Callable[[np.ndarray, np.ndarray], float]]] = {
-    "top1_agreement": same_class,
     "cosine": cosine,
     "max_abs_error": largest_error,
-    "kl": kl,
 }
 """Metrics that compare item by item; `relative_l2` relates the errors of all items to their norm."""
+ALONG_CLASSES: Final[Mapping[str, Callable[[np.ndarray, np.ndarray], float]]] = {
+    "top1_agreement": same_class,
+    "kl": kl,
+}
+"""Metrics that compare item by item along the last axis, that of the classes."""

@@ -1,4 +1,4 @@
-"""The quality meters: task metrics, fidelity and custom metrics of a candidate and its source, on the same items."""
+"""The meters of task metrics and custom metrics: a candidate and its source on the same items."""
 
 from __future__ import annotations
 
@@ -11,59 +11,18 @@ import numpy as np
 from autoopt.data.dataset import DataSet, plain_labels
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
-from autoopt.measure.constraints import judge
+from autoopt.measure.constraints import Observation, judge, share_resolution
 from autoopt.measure.inference.inputs import evaluation_data
-from autoopt.measure.inference.runner import ModelRunner, plain
 from autoopt.measure.quality import custom as custom_metrics
 from autoopt.measure.quality import task as task_metrics
-from autoopt.measure.quality.fidelity import compare_output
-from autoopt.measure.quality.predictions import outputs_of, predictions, subset
+from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, subset
 from autoopt.measure.request import MeasureReply, MeasureRequest
-from autoopt.metrics import METRICS, Direction, Estimate, get_metric
+from autoopt.metrics import Direction, Estimate, get_metric
 from autoopt.script import load_script
 
-FIDELITY_ITEMS = 64
 FIRST_SUBSET = 128
 LARGEST = 1e308
 """Stands for a metric that is not a number or infinite, which JSON does not have."""
-
-
-def fidelity(request: MeasureRequest) -> MeasureReply:
-    """Compare each output with the source's; a metric is that of the worst output (`top1_agreement`: of the first).
-
-    Raises:
-        InputError: there is no source to compare with, or it has other outputs.
-    """
-    if request.source is None:
-        raise InputError("fidelity needs the source model")
-    data = subset(request, evaluation_data(request), request.settings.samples or FIDELITY_ITEMS)
-    source_items = outputs_of(request, request.source, data)
-    items = source_items if request.is_source else outputs_of(request, request.candidate, data)
-    names = ModelRunner.open(request.candidate, request).outputs
-    if len(items[0]) != len(source_items[0]):
-        raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
-    per_output: dict[str, dict[str, Estimate]] = {}
-    metrics: dict[str, Estimate] = {}
-    for index, name in enumerate(names):
-        per_output[name] = {}
-        values = [plain(item[index]) for item in items]
-        source_values = [plain(item[index]) for item in source_items]
-        for metric in request.metrics:
-            estimate = compare_output(metric, values, source_values)
-            if estimate is None:
-                continue
-            per_output[name][metric] = estimate
-            metrics[metric] = _worse(metric, metrics.get(metric, estimate), estimate)
-    return MeasureReply(metrics, details={"items": len(items), "outputs": to_json(per_output)})
-
-
-def _worse(metric: str, one: Estimate, other: Estimate) -> Estimate:
-    """Choose the worse of two outputs' estimates, the first one if they are equal or not comparable."""
-    if metric == "top1_agreement":
-        return one
-    if METRICS[metric].direction == "maximize":
-        return other if other.value < one.value else one
-    return other if other.value > one.value else one
 
 
 def task(request: MeasureRequest) -> MeasureReply:
@@ -98,27 +57,44 @@ def _subset_sizes(count: int, sequential: bool) -> Iterator[int]:
 def _measure_task(request: MeasureRequest, data: DataSet, total: int) -> MeasureReply:
     labels = data.labels
     assert labels is not None
-    outputs = predictions(request, request.candidate, data)
+    items = outputs_of(request, request.candidate, data)
+    outputs = predictions_of(request, request.candidate, items)
     metrics = {name: _task_metric(name, outputs, labels) for name in request.metrics}
     details: dict[str, JsonValue] = {"items": len(data), "of": total}
-    source_outputs: list[object] | None = None
-    if request.is_source:
-        source_outputs = outputs
-    elif request.source is not None:
-        try:
-            source_outputs = predictions(request, request.source, data)
-        except Exception as error:  # The runtime refuses the source: the candidate is measured without comparison.
-            details["source_refused"] = f"{type(error).__name__}: {error}"
-    if source_outputs is None:
+    if request.source is None:
         return MeasureReply(metrics, details=details)
+    try:
+        source_items = items if request.is_source else outputs_of(request, request.source, data)
+        source_outputs = predictions_of(request, request.source, source_items)
+    except Exception as error:  # The runtime refuses the source: the candidate is measured without comparison.
+        return MeasureReply(metrics, details={**details, "source_refused": f"{type(error).__name__}: {error}"})
+    are_same = same_outputs(items, source_items)
     source_metrics: dict[str, Estimate] = {}
     drops: dict[str, Estimate] = {}
+    ratios: dict[str, Estimate] = {}
     for name in request.metrics:
         source_metrics[name] = _task_metric(name, source_outputs, labels)
         drops[name] = Estimate.exact(0.0)
         if not request.is_source:
             drops[name] = _finite(task_metrics.drop(name, outputs, source_outputs, labels), "minimize")
-    return MeasureReply(metrics, source_metrics, details={**details, "drops": to_json(drops)})
+        if are_same:
+            drops[name] = Estimate.exact(drops[name].value)
+        if source_metrics[name].value > 0:
+            ratios[name] = _paired_ratio(drops[name], source_metrics[name].value, get_metric(name).direction)
+    shares = [name for name in request.metrics if get_metric(name).unit == "fraction"]
+    if are_same and not request.is_source:
+        details["identical_outputs"] = True
+    details["resolutions"] = dict.fromkeys(shares, share_resolution(len(data)))
+    return MeasureReply(metrics, source_metrics, ratios, details={**details, "drops": to_json(drops)})
+
+
+def _paired_ratio(drop: Estimate, source: float, direction: Direction) -> Estimate:
+    """Compute candidate / source from the paired drop; the source's value counts as known."""
+    if direction == "maximize":
+        value, low, high = 1 - drop.value / source, 1 - drop.high / source, 1 - drop.low / source
+    else:
+        value, low, high = 1 + drop.value / source, 1 + drop.low / source, 1 + drop.high / source
+    return Estimate(max(0.0, value), max(0.0, low), max(0.0, high))
 
 
 def _task_metric(name: str, outputs: Sequence[object], labels: np.ndarray) -> Estimate:
@@ -152,8 +128,14 @@ def custom(request: MeasureRequest) -> MeasureReply:
         raise InputError("custom metrics need the user script that defines them")
     load_script(request.user_script)
     data = evaluation_data(request)
-    outputs = predictions(request, request.candidate, data)
-    source_outputs = None if request.source is None else predictions(request, request.source, data)
+    items = outputs_of(request, request.candidate, data)
+    outputs = predictions_of(request, request.candidate, items)
+    source_outputs: list[object] | None = None
+    are_same = False
+    if request.source is not None:
+        source_items = outputs_of(request, request.source, data)
+        source_outputs = predictions_of(request, request.source, source_items)
+        are_same = same_outputs(items, source_items)
     metrics: dict[str, Estimate] = {}
     source_metrics: dict[str, Estimate] = {}
     drops: dict[str, Estimate] = {}
@@ -166,9 +148,14 @@ def custom(request: MeasureRequest) -> MeasureReply:
         source_values = custom_metrics.values(name, source_outputs, data.labels)
         source_metrics[name] = _finite(custom_metrics.estimate(source_values), direction)
         drop = custom_metrics.drop(direction, values, source_values)
+        if drop is not None and are_same:
+            drop = Estimate.exact(drop.value)
         if drop is not None:
             drops[name] = drop
-    return MeasureReply(metrics, source_metrics, details={"items": len(data), "drops": to_json(drops)})
+    details: dict[str, JsonValue] = {"items": len(data), "drops": to_json(drops)}
+    if are_same and not request.is_source:
+        details["identical_outputs"] = True
+    return MeasureReply(metrics, source_metrics, details=details)
 
 
 def _finite(estimate: Estimate, direction: Direction) -> Estimate:
@@ -192,9 +179,8 @@ def _is_decided(request: MeasureRequest, reply: MeasureReply, looks: int) -> boo
     drops = _stretched(reply.drops, factor)
     for constraint in constraints:
         name = constraint.metric
-        verdict = judge(
-            constraint, get_metric(name), metrics[name], source_metrics.get(name), ratios.get(name), drops.get(name)
-        )
+        observation = Observation(metrics[name], source_metrics.get(name), ratios.get(name), drops.get(name))
+        verdict = judge(constraint, get_metric(name), observation)
         if verdict.status == "uncertain":
             return False
     return bool(constraints)

@@ -15,6 +15,8 @@ from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.model.candidate import digest_json
 
 CACHE_BYTES = 512 << 20
+ROUNDING = 1e-5
+"""Difference, relative to the largest value of the output, that float32 sums in another order may show."""
 
 _cache: dict[str, list[Item]] = {}
 """Outputs of source models in this process: every candidate is compared with them."""
@@ -77,6 +79,11 @@ def _bytes(items: Sequence[Item]) -> int:
 
 
 def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[object]:
+    """Run a model and return what task metrics take; see `predictions_of`."""
+    return predictions_of(request, model, outputs_of(request, model, data))
+
+
+def predictions_of(request: MeasureRequest, model: ModelFile, items: Sequence[Item]) -> list[object]:
     """Return what task metrics take: the outputs with items along axis 0, post-processed if the data say so.
 
     The setting `task_output` (a name or an index) moves that output to the front.
@@ -84,7 +91,6 @@ def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> lis
     Raises:
         InputError: the model has no such output.
     """
-    items = outputs_of(request, model, data)
     post_process = post_processor(request.data) if request.data else None
     if post_process is not None:
         return [stack_or_list([post_process(item) for item in items])]  # type: ignore[arg-type]  # also lists and maps
@@ -98,6 +104,29 @@ def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> lis
     if isinstance(chosen, str) or not 0 <= chosen < len(columns):
         raise InputError(f"no output {chosen!r}", remedy=f"the model has: {', '.join(names)}")
     return [columns.pop(chosen), *columns]
+
+
+def same_outputs(one: Sequence[Item], other: Sequence[Item]) -> bool:
+    """True if the outputs of two models are the same up to rounding, for every item."""
+    for values, others in zip(one, other, strict=True):
+        if len(values) != len(others) or not all(map(_same, values, others)):
+            return False
+    return True
+
+
+def _same(one: object, other: object) -> bool:
+    one, other = plain(one), plain(other)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    mine, base = np.asarray(one), np.asarray(other)
+    if mine.shape != base.shape or mine.dtype.kind != "f" or base.dtype.kind != "f":
+        return mine.shape == base.shape and bool(np.all(mine == base))
+    values, others = mine.astype(np.float64), base.astype(np.float64)
+    is_finite = np.isfinite(others)
+    scale = float(np.max(np.abs(others[is_finite]), initial=0.0))
+    return bool(np.allclose(values, others, rtol=0, atol=ROUNDING * scale, equal_nan=True))
 
 
 def stack_or_list(values: Sequence[object]) -> object:

@@ -1,32 +1,89 @@
-"""Metrics of sequences of words and tokens: word error rate and perplexity."""
+"""Metrics of sequences of words and symbols: exact match, character and word error rate, perplexity."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from autoopt.data.decoding.class_axis import class_axis
+from autoopt.data.decoding.ctc import best_path
 from autoopt.errors import InputError
 from autoopt.measure.quality.task import Outputs, Statistic
 
-Word: TypeAlias = str | int
+Symbol: TypeAlias = str | int
+"""A word, a character or a class id."""
+Split: TypeAlias = Callable[[str], Sequence[str]]
+"""Splits a text into symbols."""
 IGNORED = -100
 """Label of a token that does not count."""
 
 
+def exact_match(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
+    """Mark the items whose whole sequence is that of the label."""
+    pairs = zip(_decoded(outputs, labels, str.split), labels, strict=True)
+    return np.array([predicted == symbols(truth, str.split) for predicted, truth in pairs], bool)
+
+
 def word_error_rate(outputs: Outputs, labels: np.ndarray) -> Statistic:
     """Compute the edits over the words of the labels."""
-    predicted: Sequence[object] = outputs[0]  # type: ignore[assignment]  # an array or a list, one value per item
-    counts = np.array([edits(words(p), words(t)) for p, t in zip(predicted, labels, strict=True)], np.float64)
+    return _error_rate(outputs, labels, str.split, "word")
+
+
+def character_error_rate(outputs: Outputs, labels: np.ndarray) -> Statistic:
+    """Compute the edits over the characters of the labels, or over the ids of sequences."""
+    return _error_rate(outputs, labels, characters, "character")
+
+
+def _error_rate(outputs: Outputs, labels: np.ndarray, split: Split, unit: Literal["word", "character"]) -> Statistic:
+    predicted = _decoded(outputs, labels, split)
+    counts = np.array([edits(p, symbols(t, split)) for p, t in zip(predicted, labels, strict=True)], np.float64)
 
     def score(indices: np.ndarray) -> float:
         wrong, length = counts[indices].sum(axis=0)
         if length == 0:
-            raise ValueError("word error rate needs words")
+            raise ValueError(f"{unit} error rate needs labels with {unit}s")
         return float(wrong / length)
 
     return score
+
+
+def _decoded(outputs: Outputs, labels: np.ndarray, split: Split) -> list[list[Symbol]]:
+    """Return the predicted sequence of each item; scores are decoded as CTC with blank 0.
+
+    Raises:
+        InputError: class ids are predicted, but the labels are texts, or the other way round.
+    """
+    items = [np.asarray(value) for value in outputs[0]]  # type: ignore[attr-defined]  # an array or a list
+    is_text, has_text_labels = _is_text(items), _is_text([np.asarray(label) for label in labels[:1]])
+    if is_text != has_text_labels:
+        kinds = ("texts", "ids") if is_text else ("ids", "texts")
+        raise InputError(
+            f"the predictions are {kinds[0]}, the labels {kinds[1]}",
+            remedy="use post_process: ctc_greedy with an alphabet for texts, without one for ids",
+        )
+    if items and items[0].dtype.kind == "f" and items[0].ndim >= 2:
+        axis = class_axis(items)
+        return [list(map(int, best_path(item, -1 if axis is None else axis))) for item in items]
+    return [symbols(item, split) for item in items]
+
+
+def _is_text(items: Sequence[np.ndarray]) -> bool:
+    return bool(items) and items[0].dtype.kind in "OU"
+
+
+def symbols(value: object, split: Split) -> list[Symbol]:
+    """Split a text into words or characters, or return the ids of a sequence; negative ids are padding."""
+    array = np.asarray(value)
+    if array.dtype.kind in "OU":
+        return list(split(" ".join(map(str, array.ravel()))))
+    return [int(label) for label in array.ravel() if label >= 0]
+
+
+def characters(text: str) -> list[str]:
+    """Split a text into characters; several spaces count as one, those at the ends do not count."""
+    return list(" ".join(text.split()))
 
 
 def perplexity(outputs: Outputs, labels: np.ndarray) -> Statistic:
@@ -55,29 +112,14 @@ def perplexity(outputs: Outputs, labels: np.ndarray) -> Statistic:
     return score
 
 
-def words(value: object) -> list[Word]:
-    """Split a text into words, or return the ids of a sequence; negative ids are padding.
-
-    Scores of shape (time, classes) become the ids of the best path of CTC with blank 0.
-    """
-    array = np.asarray(value)
-    if array.dtype.kind in "OU":
-        return list(" ".join(map(str, array.ravel())).split())
-    if array.dtype.kind == "f" and array.ndim >= 2:
-        best = array.reshape(-1, array.shape[-1]).argmax(-1)
-        is_new = np.concatenate([[True], best[1:] != best[:-1]])
-        return [int(label) for label in best[is_new] if label != 0]
-    return [int(label) for label in array.ravel() if label >= 0]
-
-
-def edits(predicted: Sequence[Word], truth: Sequence[Word]) -> tuple[int, int]:
+def edits(predicted: Sequence[Symbol], truth: Sequence[Symbol]) -> tuple[int, int]:
     """Compute the Levenshtein distance between two sequences, and the length of `truth`."""
     row = list(range(len(truth) + 1))
-    for i, word in enumerate(predicted, 1):
+    for i, symbol in enumerate(predicted, 1):
         above = row
         row = [i]
-        for j, true_word in enumerate(truth, 1):
-            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (word != true_word)))
+        for j, true_symbol in enumerate(truth, 1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (symbol != true_symbol)))
     return row[-1], len(truth)
 
 

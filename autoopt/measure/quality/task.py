@@ -44,21 +44,27 @@ def measure(name: str, outputs: Outputs, labels: np.ndarray) -> Estimate:
 def drop(name: str, candidate: Outputs, source: Outputs, labels: np.ndarray) -> Estimate:
     """Estimate how much worse the candidate is than the source on the same items, with a paired interval.
 
-    Positive is worse.
+    Positive is worse. Where outputs differ but no item's result changed, the interval of a share is not empty: it is
+    that of 0 changes in as many items, because the next item may change.
 
     Raises:
         InputError: as `measure`.
     """
-    sign = 1.0 if get_metric(name).direction == "maximize" else -1.0
+    wanted = get_metric(name)
+    sign = 1.0 if wanted.direction == "maximize" else -1.0
     metric = task_metric(name)
     mine, base = metric(candidate, labels), metric(source, labels)
     if isinstance(mine, np.ndarray) and isinstance(base, np.ndarray):
         if _is_share(mine):
             return paired_share(int(np.sum(base & ~mine)), int(np.sum(mine & ~base)), len(mine))
-        return mean_interval(sign * (_mean_per_item(base) - _mean_per_item(mine)))
-    assert not isinstance(mine, np.ndarray)
-    assert not isinstance(base, np.ndarray)
-    return bootstrap(lambda indices: sign * (base(indices) - mine(indices)), len(labels))
+        estimate = mean_interval(sign * (_mean_per_item(base) - _mean_per_item(mine)))
+    else:
+        assert not isinstance(mine, np.ndarray)
+        assert not isinstance(base, np.ndarray)
+        estimate = bootstrap(lambda indices: sign * (base(indices) - mine(indices)), len(labels))
+    if wanted.unit == "fraction" and estimate == Estimate.exact(0.0):
+        return paired_share(0, 0, len(labels))
+    return estimate
 
 
 def task_metric(name: str) -> TaskMetric:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
 
 from autoopt.json_codec import from_json
 from autoopt.metrics import Constraint, Objective, headline_metrics
 from autoopt.orchestrate.server.outages import best_effort
+from autoopt.report.charts import best_so_far, trade_offs
+from autoopt.report.drawing import can_draw, picture
 from autoopt.report.figures import figure, figure_title, first_objective, rounded_figure
 from autoopt.report.formatting import params_text
-from autoopt.report.plots import best_so_far, trade_offs
-from autoopt.report.svg import picture
 from autoopt.results import ModelResult, RunResult, Trial, values_of
 from autoopt.search.pareto import Scored, pareto_front
 from autoopt.store import Store
 from autoopt.store.finished import finished_trials
+
+if TYPE_CHECKING:
+    import altair as alt
 
 ROWS = 200
 """Maximum number of trials in a table; the store has them all."""
@@ -106,16 +110,18 @@ def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
 
 
 def _plots(result: RunResult, trials: Sequence[Trial]) -> None:
+    """Show charts if the extra `plots` is installed."""
+    if not can_draw():
+        return
     objective = first_objective(result)
-    so_far = picture(best_so_far(trials, objective))
-    _image("best-so-far", so_far, f"{objective.metric} of each trial, and the best so far")
-    for metric, plot in list(trade_offs(result, trials).items())[:1]:
-        _image("pareto", picture(plot), f"{objective.metric} and {metric}; the Pareto front stands out")
+    _image("best-so-far", best_so_far(trials, objective), f"{objective.metric} of each trial, and the best so far")
+    for metric, chart in list(trade_offs(result, trials).items())[:1]:
+        _image("pareto", chart, f"{objective.metric} and {metric}; the Pareto front stands out")
 
 
-def _image(key: str, svg: str, description: str) -> None:
-    if svg:
-        data = base64.b64encode(svg.encode()).decode()
+def _image(key: str, chart: alt.LayerChart | None, description: str) -> None:
+    if chart is not None:
+        data = base64.b64encode(picture(chart).encode()).decode()
         url = f"data:image/svg+xml;base64,{data}"
         _make(create_image_artifact, key=key, image_url=url, description=description)
 

@@ -211,7 +211,9 @@ class DeployedExecutor:
         message = f"the flow run of the chain ended {state.value.lower()}"
         for row in store.trials.all(run):
             if row.number in waiting and store.claims.acquire("trial", row.key):
-                result = TrialResult(chain=key, point=row.point, outcome=Outcome.CRASHED, message=message)
+                result = TrialResult(
+                    chain=key, point=row.point, outcome=Outcome.CRASHED, message=message, transient=True
+                )
                 store.trials.finish(completed_record(row, result), owner=store.owner)
 
 

@@ -18,6 +18,7 @@ from autoopt.orchestrate.flow_runs.artifacts import show_chain
 from autoopt.orchestrate.flow_runs.naming import chain_state, trial_state
 from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
+from autoopt.script import only_allowed_scripts
 from autoopt.store import TrialRecord
 from autoopt.store.finished import finished_trials
 
@@ -26,14 +27,11 @@ LINGER_SECONDS = 600.0
 POLL_SECONDS = 0.3
 
 
+@only_allowed_scripts()
 def tune(run: str, chain: str) -> State[None]:
     """Execute trials of a chain for as long as there are any.
 
     A retried flow run, or one of a run that has ended, repeats the chain's failed trials.
-
-    Args:
-        run: id of the run in the store.
-        chain: id of the chain.
     """
     try:
         with join(run, opener=PrefectHost) as joined:

@@ -9,7 +9,7 @@ from uuid import UUID
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Failed
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
@@ -19,19 +19,17 @@ from autoopt.errors import AutooptError
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.artifacts import show_result
 from autoopt.orchestrate.flow_runs.chain_executor import search_deployed
-from autoopt.orchestrate.flow_runs.naming import tags_of
+from autoopt.orchestrate.flow_runs.naming import final_state, tags_of
 from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
+from autoopt.script import only_allowed_scripts
 
 
+@only_allowed_scripts()
 def optimize(request: RunRequest, out: str | None) -> State[None]:
-    """Execute a run from its inputs to its result.
-
-    Args:
-        request: the run.
-        out: folder for the best model; None to leave it in the store.
+    """Execute a run from its inputs to its result, and write the best model to the folder `out`, if any.
 
     Returns:
         The final state of the flow run: failed if no model meets the constraints.
@@ -48,9 +46,7 @@ def optimize(request: RunRequest, out: str | None) -> State[None]:
     message = f"run {result.run}: {result.status}"
     if result.reused:
         message += ", nothing has changed"
-    if result.best:
-        return Completed(message=message)
-    return Failed(message=message)
+    return final_state(result.best is not None, message)
 
 
 def search_and_show(session: Session) -> RunResult:

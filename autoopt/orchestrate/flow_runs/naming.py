@@ -74,15 +74,17 @@ def trial_state(result: TrialResult, session: Session) -> State[None]:
     message = ", ".join([str(result.outcome), *figures])
     if result.explanation:
         message += f": {result.explanation}"
-    if result.outcome.good:
-        return Completed(message=message)
-    return Failed(message=message)
+    return final_state(result.outcome.good, message)
 
 
 def chain_state(results: Sequence[TrialResult], executed: int) -> State[None]:
     """The final state of a chain's flow run, which fails if all trials did."""
     good = sum(result.outcome.good for result in results)
-    message = f"{good} of {len(results)} trials ok, {executed} executed now"
-    if good:
+    return final_state(good > 0, f"{good} of {len(results)} trials ok, {executed} executed now")
+
+
+def final_state(success: bool, message: str) -> State[None]:
+    """Completed, or Failed for a result that falls short."""
+    if success:
         return Completed(message=message)
     return Failed(message=message)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
+from autoopt.owner import is_known_dead
 from autoopt.store import EventRecord, Store
-from autoopt.store.owner import is_known_dead
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

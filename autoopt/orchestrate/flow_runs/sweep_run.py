@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
@@ -21,12 +20,13 @@ from autoopt.errors import AutooptError, SystemFailure
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 from autoopt.orchestrate.flow_runs.model_run import search_and_show
-from autoopt.orchestrate.flow_runs.naming import flow_run_name, session_run_name, tags_of
+from autoopt.orchestrate.flow_runs.naming import final_state, flow_run_name, session_run_name, tags_of
 from autoopt.orchestrate.flow_runs.progress import SweepProgress
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import summary, sweep_markdown
 from autoopt.results import RunResult, SweepResult
+from autoopt.script import only_allowed_scripts
 
 
 def sweep_as_flow(request: SweepRequest) -> SweepResult:
@@ -49,6 +49,7 @@ def sweep_as_flow(request: SweepRequest) -> SweepResult:
     return outcome.result()
 
 
+@only_allowed_scripts()
 def nightly(
     zoo: str, dag: str | None, only: str | None, out: str | None, workers: int, data_root: str | None = None
 ) -> State[None]:
@@ -89,8 +90,8 @@ def _search_in_subflow(session: Session) -> RunResult:
         return Completed(message=result.status)
 
     name = session_run_name(session)
-    subflow: Callable[..., State[Any]] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
-    state: State[Any] | None = None
+    subflow: Callable[..., State[None]] = flow(name="optimize_model", flow_run_name=name)(optimize_model)
+    state: State[None] | None = None
     # The flow run has already waited for the server for minutes.
     with Outage(), tags(*tags_of(session)):
         state = subflow(session.ctx.run, return_state=True)
@@ -109,7 +110,4 @@ def _show(markdown: str) -> None:
 def _final_state(result: SweepResult) -> State[None]:
     """Show the comparison as an artifact; the state fails on a regression."""
     _show(sweep_markdown(result))
-    message = "; ".join(summary(result))
-    if result.failed:
-        return Failed(message=message)
-    return Completed(message=message)
+    return final_state(not result.failed, "; ".join(summary(result)))

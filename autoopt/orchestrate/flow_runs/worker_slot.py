@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +21,8 @@ GAVE_WAY = "gave way"
 """Kind of the events that record for which flow run a slot was released, so that only one is released for it."""
 LATE_SECONDS = 2.0
 """A flow run that no worker has taken for this long has found no slot."""
+RENEWAL_SECONDS = 8.0
+"""Another slot is released for a flow run that still waits after this time."""
 CHECK_SECONDS = (1.5, 2.5)
 """Interval of checks, drawn at random between these, so that idle flow runs check one after the other."""
 
@@ -29,10 +30,7 @@ CHECK_SECONDS = (1.5, 2.5)
 class WorkerSlot:
     """The slot of the current flow run. A context manager, for its connection to the server.
 
-    Args:
-        store: the store, in which idle flow runs agree on who releases a slot.
-        run: id of the run that the flow run is part of.
-        flow_run: its id.
+    Idle flow runs agree in the store on who releases a slot.
     """
 
     def __init__(self, store: Store, run: str, flow_run: UUID) -> None:
@@ -48,10 +46,8 @@ class WorkerSlot:
         self._client.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._client.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._client.__exit__(None, None, None)
 
     def is_needed(self) -> bool:
         """True if this flow run should end now to make room for one that waits in the same work queue.
@@ -67,7 +63,9 @@ class WorkerSlot:
         except (httpx.HTTPError, PrefectException):
             return False
         for flow_run in waiting:
-            if not self._store.events.all(kind=GAVE_WAY, subject=flow_run):
+            released = self._store.events.all(kind=GAVE_WAY, subject=flow_run)
+            # The slot that was released may have gone to another flow run.
+            if not released or self._store.clock() - released[-1].time > RENEWAL_SECONDS:
                 self._store.events.add(EventRecord(kind=GAVE_WAY, run=self._run, subject=flow_run))
                 return True
         return False

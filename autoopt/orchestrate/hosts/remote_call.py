@@ -15,9 +15,11 @@ from prefect.states import Completed
 from autoopt.engine.work.environment import cpu, environment
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
+from autoopt.script import only_allowed_scripts
 from autoopt.settings import settings
 from autoopt.workers import Gate, WorkerPool
-from autoopt.workers.exchange import Exchange, RemoteAnswer, pack_answer, unpack
+from autoopt.workers.exchange import CallBegun, Exchange, RemoteAnswer, RemoteCall, pack_answer, unpack
+from autoopt.working_folder import temporary_folder
 
 
 @flow(name="remote_call")
@@ -32,13 +34,9 @@ def remote_call(call: str, place: str, folder: str | None = None) -> State[None]
     return Completed(message=answer_call(call, place, folder))
 
 
+@only_allowed_scripts()
 def answer_call(call_id: str, place: str, folder: str | None) -> str:
     """Execute a call and leave its answer in the exchange; returns the outcome and the message in one line.
-
-    Args:
-        call_id: id of the call.
-        place: path of the exchange below `folder`.
-        folder: None for this machine's AUTOOPT_ARTIFACTS_URL.
 
     Raises:
         InputError: there is no such call.
@@ -47,17 +45,16 @@ def answer_call(call_id: str, place: str, folder: str | None) -> str:
     if not root:
         raise InputError("calls travel through the shared artifacts", remedy="set AUTOOPT_ARTIFACTS_URL for the worker")
     exchange = Exchange(f"{root}/{place}")
-    call = exchange.read_call(call_id)
+    call = exchange.read(call_id, RemoteCall)
     if call is None:
         raise InputError(f"no call {call_id}", where=exchange.safe_url)
-    gate = Gate()
-    enter = gate.working
+    enter = Gate().working
     if call.alone:
-        enter = gate.measuring
-    with tempfile.TemporaryDirectory(prefix="autoopt-call-") as work, WorkerPool(size=1) as pool:
+        enter = Gate().measuring
+    with tempfile.TemporaryDirectory(dir=temporary_folder()) as work, WorkerPool(size=1) as pool:
         payload = unpack(call.payload, exchange, Path(work))
         with enter():
-            exchange.mark_begun(call_id)  # its time counts from now on
+            exchange.write(call_id, CallBegun())
             result = pool.call(call.call, payload, timeout=call.seconds, memory=call.memory)
         value, files = pack_answer(result.value, Path(work), exchange)
     answer = RemoteAnswer(
@@ -69,6 +66,7 @@ def answer_call(call_id: str, place: str, folder: str | None) -> str:
         result.details[-2000:],
         machine=to_json({"cpu": cpu(), "environment": environment()}),
         error=result.error,
+        transient=result.transient,
     )
-    exchange.write_answer(call_id, answer)
+    exchange.write(call_id, answer)
     return f"{result.outcome} {result.message}".strip()

@@ -26,7 +26,7 @@ from autoopt.outcome import Outcome
 from autoopt.settings import settings
 from autoopt.spec.targets import HostSpec
 from autoopt.workers import CallResult
-from autoopt.workers.exchange import Exchange, RemoteCall, pack, unpack_answer
+from autoopt.workers.exchange import CallBegun, Exchange, RemoteAnswer, RemoteCall, pack, unpack_answer
 from autoopt.workers.hosts import CallLimits, FunctionHost
 from autoopt.workers.process import Cancelled
 
@@ -114,35 +114,44 @@ class PrefectHost(FunctionHost):
         """
         call_id = uuid.uuid4().hex
         call = RemoteCall(function, pack(payload, self._exchange), limits.seconds, limits.memory, limits.exclusive)
-        self._exchange.write_call(call_id, call)
+        self._exchange.write(call_id, call)
         started = time.monotonic()
 
         def cancelled() -> bool:
             return self._closed.is_set() or (cancel is not None and cancel.is_set())
 
         state = self._execute(call_id, limits.seconds, cancelled)
-        answer = self._exchange.read_answer(call_id)
+        answer = self._exchange.read(call_id, RemoteAnswer)
         if answer is None:
             seconds = time.monotonic() - started
             if state is None:
                 return CallResult(Outcome.TIMEOUT, message=f"more than {limits.seconds:.0f} s", seconds=seconds)
             message = f"the flow run of the call ended {state.value.lower()}"
-            return CallResult(Outcome.CRASHED, message=message, seconds=seconds)
+            return CallResult(Outcome.CRASHED, message=message, seconds=seconds, transient=True)
         value: Any = unpack_answer(answer, str(payload.get("output", "")), self._exchange)
         if function.endswith(":runtime") and isinstance(value, dict):
             value = {**value, **answer.machine}
-        return CallResult(answer.outcome, value, answer.message, answer.seconds, answer.details, error=answer.error)
+        return CallResult(
+            answer.outcome,
+            value,
+            answer.message,
+            answer.seconds,
+            answer.details,
+            error=answer.error,
+            transient=answer.transient,
+        )
 
     def _execute(self, call_id: str, timeout: float | None, cancelled: Callable[[], bool]) -> StateType | None:
         """Run a call to its end; the final state of its last flow run, None if it was stopped at the time limit."""
         outage = Outage()
         limit = (timeout or math.inf) + GRACE_SECONDS
         with client_retries(0):
-            for attempt in range(1, MAX_ATTEMPTS):
+            for attempt in range(1, MAX_ATTEMPTS + 1):
                 run, state = self._run_attempt(call_id, attempt, outage, limit, cancelled)
-                if state is None or self._is_final(run, state, outage):
+                # While the server was away, it did not receive the heartbeats of a flow run that may be fine.
+                silenced = state is not None and state.value == "CRASHED" and outage.occurred
+                if not run.lost and not silenced:
                     return state
-            run, state = self._run_attempt(call_id, MAX_ATTEMPTS, outage, limit, cancelled)
         if run.lost:
             message = f"workers took a call {MAX_ATTEMPTS} times and never began it"
             raise SystemFailure(message, where=self.name, remedy="see their logs")
@@ -180,16 +189,9 @@ class PrefectHost(FunctionHost):
             return _Stage.SCHEDULED
         if state.value != "RUNNING":
             return _Stage.STARTING
-        if stage is _Stage.BEGUN or self._exchange.has_begun(call_id):
+        if stage is _Stage.BEGUN or self._exchange.read(call_id, CallBegun) is not None:
             return _Stage.BEGUN
         return _Stage.WAITING
-
-    @staticmethod
-    def _is_final(run: WatchedFlowRun, state: StateType, outage: Outage) -> bool:
-        """True if this ended flow run ends its call, False if it deserves another attempt."""
-        # While the server was away, it did not receive the heartbeats of a flow run that may be fine.
-        silenced = state.value == "CRASHED" and outage.occurred
-        return not run.lost and not silenced
 
     def _stuck(self, stage: _Stage) -> SystemFailure:
         if stage is _Stage.SCHEDULED:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonTypeError, from_json, to_json
+from autoopt.orchestrate.server.access import read_password
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # its start-up made "database is locked" errors likely
@@ -43,14 +44,16 @@ class ServeNote:
     """URL of the API that it started or uses."""
     pid: int
     host: str
+    made_password: bool = False
+    """True if the server asks for the password that was made for this home."""
 
 
-def write_note(home: Path, api: str) -> None:
+def write_note(home: Path, api: str, *, made_password: bool = False) -> None:
     """Note that this process serves this home."""
     # The URL may hold a password, so only this user may read the file.
     partial = home / f"{NOTE}.{os.getpid()}"
     partial.touch(mode=0o600)
-    partial.write_text(json.dumps(to_json(ServeNote(api, os.getpid(), socket.gethostname()))))
+    partial.write_text(json.dumps(to_json(ServeNote(api, os.getpid(), socket.gethostname(), made_password))))
     partial.replace(home / NOTE)
 
 
@@ -88,14 +91,9 @@ def set_defaults() -> None:
 
 
 def use_server(home: Path, purpose: str) -> str:
-    """Connect this process to the permanent Prefect server. Call it before `prefect` is first imported.
+    """Connect this process to the permanent Prefect server; returns the URL of its API.
 
-    Args:
-        home: folder of the store.
-        purpose: what needs the server, for the error.
-
-    Returns:
-        The URL of the API.
+    Call it before `prefect` is first imported. `purpose` names in the error what needs the server.
 
     Raises:
         InputError: no server is known, or it rejects the password.
@@ -106,15 +104,23 @@ def use_server(home: Path, purpose: str) -> str:
         raise InputError(f"{purpose} needs a permanent Prefect server", remedy=remedy)
     os.environ["PREFECT_API_URL"] = url
     set_defaults()
+    use_made_password(home)
     check_password(url)
     return url
 
 
-def check_password(url: str) -> None:
-    """Check that the server in PREFECT_API_URL accepts the password.
+def use_made_password(home: Path) -> None:
+    """Use the password that `autoopt serve` made for its server, if PREFECT_API_URL is that and the user set none."""
+    note = read_note(home)
+    if note is None or not note.made_password or note.api != os.environ.get("PREFECT_API_URL"):
+        return
+    made = read_password(home)
+    if made is not None:
+        os.environ.setdefault("PREFECT_API_AUTH_STRING", made)
 
-    Args:
-        url: its API, for the error.
+
+def check_password(url: str) -> None:
+    """Check that the server in PREFECT_API_URL accepts the password; `url` is its API, for the error.
 
     Raises:
         InputError: it does not.

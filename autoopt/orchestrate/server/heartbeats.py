@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import StateType
 
 FINAL_STATES: Final = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -88,15 +87,13 @@ class WatchedFlowRun:
             now = time.monotonic()
             self._pending_since = self._pending_since or now
             waited = now - self._pending_since
-            if waited > PENDING_SECONDS and waited > _start_seconds(client, flow_run.work_pool_name):
+            limit = PENDING_SECONDS
+            pool = flow_run.work_pool_name
+            if waited > limit and pool is not None and client.read_work_pool(pool).type != "process":
+                limit = CONTAINER_SECONDS
+            if waited > limit:
                 message = f"a worker took it and did not begin it in {waited:.0f} s"
                 client.set_flow_run_state(self.id, Crashed(message=message), force=True)
                 self.lost = True
                 return StateType.CRASHED
         return StateType.PENDING
-
-
-def _start_seconds(client: SyncPrefectClient, pool: str | None) -> float:
-    if pool is None or client.read_work_pool(pool).type == "process":
-        return PENDING_SECONDS
-    return CONTAINER_SECONDS

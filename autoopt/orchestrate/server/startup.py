@@ -11,7 +11,9 @@ import time
 from contextlib import suppress
 
 from autoopt.errors import SystemFailure
-from autoopt.orchestrate.server.connection import check_password, set_defaults, without_userinfo
+from autoopt.orchestrate.server.access import new_password
+from autoopt.orchestrate.server.connection import check_password, set_defaults, use_made_password, without_userinfo
+from autoopt.settings import settings
 
 logger = logging.getLogger(__name__)
 _END_WITH_PIPE = 'read _; grep -qs prefect.server "/proc/$0/cmdline" && kill "$0"'
@@ -26,6 +28,11 @@ class PrefectStart:
     def __init__(self) -> None:
         set_defaults()
         self.shared = bool(os.environ.get("PREFECT_API_URL"))
+        if self.shared:
+            use_made_password(settings().home)
+        else:
+            password = os.environ.setdefault("PREFECT_SERVER_API_AUTH_STRING", new_password())
+            os.environ["PREFECT_API_AUTH_STRING"] = password
         self.seconds = 0.0
         """Duration of the whole start-up."""
         self._error: BaseException | None = None
@@ -41,6 +48,10 @@ class PrefectStart:
             import asyncio
 
             from prefect.client.orchestration import get_client
+            from prefect.context import refresh_global_settings_context
+
+            # The program may have imported Prefect before the address and the password were set.
+            refresh_global_settings_context()
 
             async def reach() -> None:
                 async with get_client() as client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import socket
@@ -15,11 +14,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import NoReturn, TypeAlias
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server import heartbeats
+from autoopt.orchestrate.server.access import (
+    PASSWORD_FILE,
+    is_loopback,
+    local_url,
+    make_password,
+    read_password,
+    web_settings,
+)
 from autoopt.orchestrate.server.connection import (
     DEFAULTS,
     NOTE,
@@ -32,6 +39,8 @@ from autoopt.orchestrate.server.connection import (
 )
 from autoopt.orchestrate.server.process_reaper import ProcessReaper, end_groups
 
+_SERVER_PASSWORD = "PREFECT_SERVER_API_AUTH_STRING"
+_CLIENT_PASSWORD = "PREFECT_API_AUTH_STRING"
 START_SECONDS = 120.0
 SERVER_NAME = "server"
 MAX_RESTARTS = 5
@@ -68,6 +77,8 @@ class Supervisor:
     api: str = ""
     queues: Sequence[str] = ()
     """The only work queues of the workers; empty for all."""
+    password: bool = True
+    """False: the server asks for none; only on a loopback address."""
     _limits: dict[str, int | None] = field(default_factory=dict)
     _ends: dict[str, list[float]] = field(default_factory=dict)
     """When each worker ended within the last hour."""
@@ -85,9 +96,7 @@ class Supervisor:
         os.environ["AUTOOPT_HOME"] = str(self.home)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # A second Ctrl-C must not leave any process behind.
         _handle_end_signals(signal.SIG_IGN)
         note = read_note(self.home)
@@ -106,7 +115,7 @@ class Supervisor:
         """Use the server in PREFECT_API_URL, or start one; returns its API.
 
         Raises:
-            InputError: the port is taken, the address is reachable by others and there is no password, the password is
+            InputError: the port is taken, the address is reachable by others and no password is wanted, the password is
                 wrong, or another `autoopt serve` uses the same home.
             SystemFailure: the server does not start.
         """
@@ -127,24 +136,39 @@ class Supervisor:
             message = f"another autoopt serve is running here (process {note.pid})"
             raise InputError(message, where=str(self.home), remedy="stop it, or set another AUTOOPT_HOME")
         self._check_port()
-        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        if ":" in local:
-            local = f"[{local}]"
-        self.api = f"http://{local}:{self.port}/api"
-        write_note(self.home, self.api)
+        self.api = f"{local_url(self.host, self.port)}/api"
+        made = self.password and not os.environ.get(_SERVER_PASSWORD)
+        origin = self._set_password()
+        write_note(self.home, self.api, made_password=made)
         self._start_server()
+        self.say(origin)
         return self.api
+
+    def _set_password(self) -> str:
+        """Set the password of the server and of its clients; returns a line that says where it comes from."""
+        if not self.password:
+            for name in (_SERVER_PASSWORD, _CLIENT_PASSWORD):
+                os.environ.pop(name, None)
+            return "no password: every user and every program of this machine can run code as you through this server"
+        chosen = os.environ.get(_SERVER_PASSWORD)
+        if chosen:
+            os.environ.setdefault(_CLIENT_PASSWORD, chosen)
+            return f"password: from {_SERVER_PASSWORD}"
+        made = read_password(self.home)
+        origin = f"password: as before, in {self.home / PASSWORD_FILE}"
+        if made is None:
+            made = make_password(self.home)
+            origin = f"password: {made}  (shown only now; kept in {self.home / PASSWORD_FILE})"
+        os.environ[_SERVER_PASSWORD] = os.environ[_CLIENT_PASSWORD] = made
+        return origin
 
     def _start_server(self) -> None:
         os.environ["PREFECT_API_URL"] = self.api
         pages = self.api.removesuffix("/api")
         os.environ.setdefault("PREFECT_SERVER_UI_API_URL", self.api)
         os.environ.setdefault("PREFECT_UI_URL", pages)  # for links in notifications
-        password = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
-        if password:
-            os.environ.setdefault("PREFECT_API_AUTH_STRING", password)
         command = ["prefect", "server", "start", "--host", self.host, "--port", str(self.port)]
-        env = {"PREFECT_API_URL": ""}
+        env = {"PREFECT_API_URL": "", **web_settings(pages, self.password)}
         for name, value in SERVER.items():
             # What the user has set takes precedence, but not the defaults for other processes.
             current = os.environ.get(name)
@@ -207,13 +231,9 @@ class Supervisor:
         self._reaper.register(self._children[name].pid, last=name == SERVER_NAME)
 
     def _check_address(self) -> None:
-        try:
-            loopback = ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            loopback = self.host == "localhost"
-        if not loopback and not os.environ.get("PREFECT_SERVER_API_AUTH_STRING"):
-            remedy = "set PREFECT_SERVER_API_AUTH_STRING (user:password), or listen on 127.0.0.1"
-            raise InputError(f"others can reach {self.host}, and no password is set", remedy=remedy)
+        if not self.password and not is_loopback(self.host):
+            remedy = "leave out --no-password, or listen on 127.0.0.1"
+            raise InputError(f"others can reach {self.host}, so the server needs a password", remedy=remedy)
 
     def _check_port(self) -> None:
         family = socket.AF_INET

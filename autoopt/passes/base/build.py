@@ -37,13 +37,10 @@ class FunctionPass(Pass):
 def build_pass(
     info: PassInfo, config: JsonObject, objects: Mapping[str, object] | None = None, data_root: str = ""
 ) -> Pass:
-    """Build the pass of `info` with the parameters of `config`.
+    """Build the pass of `info` with the full configuration `config`.
 
-    Args:
-        info: the description of a registered pass.
-        config: the full configuration.
-        objects: functions and classes of the user script; they replace the names in parameters of category `object`.
-        data_root: folder or URL that relative paths in parameters of category `data` start from.
+    `objects`, by name in the user script, replace the names in parameters of category `object`. Relative paths in
+    parameters of category `data` start from the folder or URL `data_root`.
 
     Raises:
         Refused: the user script lacks an object that a parameter names.
@@ -58,7 +55,7 @@ def build_pass(
                 raise Refused(f"parameter {parameter.name!r}: the user script has no {value!r}")
             params[parameter.name] = objects[value]
         elif parameter.category == "data":
-            from autoopt.spec.data import resolve_path
+            from autoopt.data.config import resolve_path
 
             params[parameter.name] = resolve_path(data_root, value)
     item = registry().get(info.name)

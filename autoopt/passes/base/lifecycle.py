@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from autoopt.errors import InputError, one_line
+from autoopt.model.io import load, save
 from autoopt.outcome import Outcome
 from autoopt.passes.base.contract import PassContext, Refused, Retry
+from autoopt.script import script_line
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
@@ -85,7 +88,8 @@ def describe_error(error: Exception) -> str:
     """One line of at most 500 characters: the text of a refusal, otherwise `Type: text`."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return one_line(f"{error.name} is not installed; pip install {error.name.partition('.')[0]}")
-    text = f"{type(error).__name__}: {error}"
+    place = script_line(error)
+    text = f"{type(error).__name__} at {place}: {error}" if place else f"{type(error).__name__}: {error}"
     if isinstance(error, (Refused, InputError)):
         text = str(error)
     return one_line(text)[:500]
@@ -96,7 +100,6 @@ def run_on_proto(pass_: LifecyclePass, model: ModelProto, context: PassContext) 
     pass_.context = context
     if pass_.takes == "proto":
         return run_lifecycle(pass_, model)
-    from autoopt.model.io import load, save
 
     with tempfile.TemporaryDirectory(dir=context.work) as folder:
         path = save(model, Path(folder) / "input")
@@ -114,14 +117,10 @@ def run_in_process(pass_: LifecyclePass, model: ModelProto) -> ModelProto:
     Raises:
         Refused: the pass refuses, fails, or asks for other parameters. The text says why.
     """
-    from autoopt.model.io import save
-
-    copy = type(model)()
-    copy.CopyFrom(model)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         context = PassContext(model_path=save(model, work / "source"), work=work, accelerator=Accelerator())
-        result = run_on_proto(pass_, copy, context)
+        result = run_on_proto(pass_, deepcopy(model), context)
     if not result.outcome.good:
         raise Refused(f"{type(pass_).__name__} {result.outcome}: {result.message}")
     if result.outcome is Outcome.UNCHANGED:

@@ -94,6 +94,10 @@ class Pass:
         """
         return feeds
 
+    def pinned(self, model: ModelProto) -> dict[str, np.ndarray]:
+        """Values of inputs of the old model that the new one takes for granted, for the equivalence check."""
+        return {}
+
     def __call__(self, model: ModelProto) -> ModelProto:
         """Return the new model, or `model` itself if there was nothing to do.
 

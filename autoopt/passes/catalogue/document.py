@@ -44,7 +44,7 @@ def pass_entry(info: PassInfo) -> dict[str, object]:
         "name": info.name,
         "family": info.family,
         "summary": info.summary,
-        "parameters": [parameter_entry(parameter) for parameter in info.parameters],
+        "parameters": [_parameter_entry(parameter) for parameter in info.parameters],
         "requires": list(info.requires),
         "conflicts": list(info.conflicts),
         "accelerators": list(info.accelerators),
@@ -59,7 +59,7 @@ def pass_entry(info: PassInfo) -> dict[str, object]:
     }
 
 
-def parameter_entry(parameter: ParameterInfo) -> dict[str, object]:
+def _parameter_entry(parameter: ParameterInfo) -> dict[str, object]:
     """Make the entry of one parameter."""
     required = parameter.default is REQUIRED
     entry: dict[str, object] = {
@@ -135,13 +135,18 @@ def _code_list(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _parameter_row(parameter: ParameterInfo) -> str:
-    default = "required"
+def parameter_texts(parameter: ParameterInfo) -> tuple[str, str]:
+    """Render the default and the search values of a parameter in Markdown; the latter are empty if there are none."""
+    default, search = "required", ""
     if parameter.default is not REQUIRED:
-        default = format_values(_values_entry(parameter.default))
-    search = ""
+        default = _format_values(_values_entry(parameter.default))
     if parameter.search is not None:
-        search = format_values(_values_entry(parameter.search), listed=True)
+        search = _format_values(_values_entry(parameter.search), listed=True)
+    return default, search
+
+
+def _parameter_row(parameter: ParameterInfo) -> str:
+    default, search = parameter_texts(parameter)
     description = parameter.description
     if parameter.unit:
         description += f" ({parameter.unit})"
@@ -153,13 +158,8 @@ def _table_row(cells: list[str]) -> str:
     return f"| {' | '.join(escaped)} |"
 
 
-def format_values(value: object, listed: bool = False) -> str:
-    """Render a default or search values in Markdown.
-
-    Args:
-        value: as `pass_entry` has it under `default` or `search`.
-        listed: whether a list is one of values to choose from; otherwise a list is one value.
-    """
+def _format_values(value: object, listed: bool = False) -> str:
+    """Render an entry's default or search values; `listed`: a list is one of values to choose from, not one value."""
     if isinstance(value, dict) and "cases" in value:
         return _format_cases(value, listed)
     if value == "invalid":
@@ -175,10 +175,10 @@ def _format_cases(conditional: Mapping[str, list[dict[str, list[object]]]], list
         conditions = []
         for parent, parent_value in zip(conditional["parents"], case["values"], strict=True):
             conditions.append(f"*{parent}* = {json.dumps(parent_value)}")
-        parts.append(f"with {', '.join(conditions)}: {format_values(case['then'], listed)}")
+        parts.append(f"with {', '.join(conditions)}: {_format_values(case['then'], listed)}")
     otherwise: object = conditional["otherwise"]
     if otherwise != "ignored":
-        parts.append(f"else {format_values(otherwise, listed)}")
+        parts.append(f"else {_format_values(otherwise, listed)}")
     return "; ".join(parts)
 
 

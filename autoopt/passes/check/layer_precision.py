@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from autoopt.model import io
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.passes.quantize.sensitivity import activation_errors, noise_ratio
 from autoopt.registry import Param, Unit
 
 if TYPE_CHECKING:
@@ -31,10 +34,6 @@ class LayerPrecisionCompare(Pass):
     samples: Annotated[int, Unit("items"), "number of calibration items to compare"] = 16
 
     def run(self, model: ModelProto) -> None:
-        from autoopt.model import io
-        from autoopt.passes.quantize.calibration import CalibrationReader
-        from autoopt.passes.quantize.sensitivity import activation_errors
-
         if not op_counts(model)["DequantizeLinear"]:
             raise Refused("the model has no QDQ pairs to compare")
         work = self.context.work
@@ -56,14 +55,10 @@ def _weight_errors(origin: str, quantized: str) -> list[dict[str, str | float]]:
     from onnxruntime.quantization.qdq_loss_debug import compute_weight_error, create_weight_matching
 
     with quiet():
-        errors = compute_weight_error(create_weight_matching(origin, quantized), _noise_ratio)
+        errors = compute_weight_error(create_weight_matching(origin, quantized), _weight_noise_ratio)
     ranked = sorted(errors.items(), key=lambda item: (item[1], item[0]))
     return [{"name": name, "sqnr_db": round(float(error), 3)} for name, error in ranked]
 
 
-def _noise_ratio(before: np.ndarray, after: np.ndarray) -> float:
-    """Signal-to-quantization-noise ratio in dB. The library's own function fails on scalars."""
-    import numpy as np
-    from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
-
-    return float(compute_signal_to_quantization_noice_ratio(np.atleast_1d(before), np.atleast_1d(after)))
+def _weight_noise_ratio(before: np.ndarray, after: np.ndarray) -> float:
+    return noise_ratio([before.reshape(-1)], [after.reshape(-1)])  # the library's own function fails on scalars

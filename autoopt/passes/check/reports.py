@@ -10,8 +10,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from autoopt.json_codec import to_json
+from autoopt.model import io
+from autoopt.model.examine import inspect_model
+from autoopt.model.session import make_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import op_counts
+from autoopt.passes.verification.equivalence import Reference
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,9 +39,6 @@ class ModelOverview(Pass):
     largest: Annotated[int, "number of the largest weights to list"] = 10
 
     def run(self, model: ModelProto) -> None:
-        from autoopt.model import io
-        from autoopt.model.examine import inspect_model
-
         path = io.save(model, self.context.work / "overview")
         overview = inspect_model(model, path).to_json()
         weights = sorted(model.graph.initializer, key=lambda tensor: (-_byte_size(tensor), tensor.name))
@@ -69,9 +70,6 @@ class Profile(Pass):
     def run(self, model: ModelProto) -> None:
         import onnxruntime as ort
 
-        from autoopt.model import io
-        from autoopt.model.session import make_options
-
         path = io.save(model, self.context.work / "profiled")
         feeds = self._feeds(path, model)
         options = make_options(self.context.session_options)
@@ -84,8 +82,6 @@ class Profile(Pass):
         self.context.reports["profile"] = {"runs": self.runs, **summarize(events, self.top)}
 
     def _feeds(self, path: Path, model: ModelProto) -> dict[str, np.ndarray]:
-        from autoopt.passes.verification.equivalence import Reference
-
         if self.context.calibration is not None:
             first = next(self.context.calibration(), None)
             if first is not None:

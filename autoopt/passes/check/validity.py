@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from autoopt.model import io
+from autoopt.model.session import make_session
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.verification.checker import find_defect
+from autoopt.passes.verification.equivalence import Reference
+from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.registry import Param
 from autoopt.space import Categorical
 
@@ -26,9 +31,6 @@ class Checker(Pass):
     strict: Annotated[bool, "end the chain if the model is invalid"] = True
 
     def run(self, model: ModelProto) -> None:
-        from autoopt.model import io
-        from autoopt.passes.verification.checker import find_defect
-
         message = find_defect(io.save(model, self.context.work / "checked"))
         self.context.reports["checker"] = {"valid": not message, "message": message}
         if message and self.strict:
@@ -55,10 +57,6 @@ class EquivalenceCheck(Pass):
     strict: Annotated[bool, "end the chain if the outputs differ"] = False
 
     def run(self, model: ModelProto) -> None:
-        from autoopt.model import io
-        from autoopt.model.session import make_session
-        from autoopt.passes.verification.equivalence import Reference, compare_outputs
-
         path = io.save(model, self.context.work / "compared")
         reference = Reference(path, model)
         if self.origin:
@@ -72,7 +70,7 @@ class EquivalenceCheck(Pass):
         if self.oracle == "reference":
             expected = _run_reference_implementation(reference.model, reference.feeds)
         outputs = make_session(path, self.context.session_options).run(None, reference.feeds)
-        result = compare_outputs(expected, outputs, self.tolerance_level)
+        result = compare_outputs(expected, outputs, self.tolerance_level, reference.spread_meter(0).spreads)
         self.context.reports["equivalence"] = {
             "same": result.status == "same",
             "reason": result.reason,

@@ -10,19 +10,25 @@ from autoopt.passes.onnx_tools.libraries import apply_ir_passes, quiet
 from autoopt.space import Boolean, Categorical
 
 if TYPE_CHECKING:
-    import onnx_ir
     from onnx import ModelProto
 
-IR_LIBRARIES: Final = ("onnx", "onnx-ir")
+INPUT_LIMIT: Final = 8192
+"""Default limits of onnxscript's constant folding, in elements."""
+OUTPUT_LIMIT: Final = 262144
 
 
-class NameFix(Pass):
-    """Gives every node and value a unique name; onnxruntime refuses models with duplicate node names."""
+class LibraryCleanup(Pass):
+    """The common part of the clean-up steps that are passes of onnx-ir."""
 
     target_bound = False
     tolerance = "lossless"
+    libraries = ("onnx", "onnx-ir")
+
+
+class NameFix(LibraryCleanup):
+    """Gives every node and value a unique name; onnxruntime refuses models with duplicate node names."""
+
     touches = ("names",)
-    libraries = IR_LIBRARIES
     aliases = ("unique_name_for_nodes",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -31,12 +37,9 @@ class NameFix(Pass):
         return apply_ir_passes(model, NameFixPass())
 
 
-class RemoveUnused(Pass):
+class RemoveUnused(LibraryCleanup):
     """Removes nodes, weights, functions and operator sets that no output needs."""
 
-    target_bound = False
-    tolerance = "lossless"
-    libraries = IR_LIBRARIES
     aliases = ("eliminate_deadend", "eliminate_unused_initializer")
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -45,13 +48,10 @@ class RemoveUnused(Pass):
         return apply_ir_passes(model, RemoveUnusedNodesPass(), RemoveUnusedFunctionsPass(), RemoveUnusedOpsetsPass())
 
 
-class IdentityElimination(Pass):
+class IdentityElimination(LibraryCleanup):
     """Removes Identity nodes."""
 
-    target_bound = False
-    tolerance = "lossless"
     needs_ops = ("Identity",)
-    libraries = IR_LIBRARIES
     aliases = ("identity_elim", "eliminate_identity")
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -60,12 +60,9 @@ class IdentityElimination(Pass):
         return apply_ir_passes(model, IdentityEliminationPass())
 
 
-class CommonSubexpressionElimination(Pass):
+class CommonSubexpressionElimination(LibraryCleanup):
     """Computes repeated subexpressions once."""
 
-    target_bound = False
-    tolerance = "lossless"
-    libraries = IR_LIBRARIES
     aliases = ("cse",)
 
     size_limit: Annotated[int, Categorical(0, 10, 100), "largest constant compared by value, in elements"] = 10
@@ -76,17 +73,9 @@ class CommonSubexpressionElimination(Pass):
         return apply_ir_passes(model, CommonSubexpressionEliminationPass(size_limit=self.size_limit))
 
 
-INPUT_LIMIT: Final = 8192
-"""Default limits of onnxscript's constant folding, in elements."""
-OUTPUT_LIMIT: Final = 262144
-
-
-class DeduplicateInitializers(Pass):
+class DeduplicateInitializers(LibraryCleanup):
     """Stores equal weights once."""
 
-    target_bound = False
-    tolerance = "lossless"
-    libraries = IR_LIBRARIES
     aliases = ("dedup_init", "eliminate_duplicate_initializer", "remove_duplicated_initializer")
 
     size_limit: Annotated[
@@ -99,13 +88,10 @@ class DeduplicateInitializers(Pass):
         return apply_ir_passes(model, DeduplicateHashedInitializersPass(size_limit=self.size_limit))
 
 
-class LiftConstants(Pass):
+class LiftConstants(LibraryCleanup):
     """Turns Constant nodes into weights, where quantization looks for them."""
 
-    target_bound = False
-    tolerance = "lossless"
     needs_ops = ("Constant",)
-    libraries = IR_LIBRARIES
     aliases = ("extract_constant_to_initializer",)
 
     lift_all: Annotated[bool, Boolean(), "also lift constants stored as numbers or lists instead of tensors"] = True
@@ -118,13 +104,10 @@ class LiftConstants(Pass):
         return apply_ir_passes(model, lift)
 
 
-class LiftSubgraphInitializers(Pass):
+class LiftSubgraphInitializers(LibraryCleanup):
     """Moves weights from the bodies of If, Loop and Scan into the main graph."""
 
-    target_bound = False
-    tolerance = "lossless"
     needs_ops = ("If", "Loop", "Scan", "SequenceMap")
-    libraries = IR_LIBRARIES
     aliases = ("lift_subgraph_init", "move_subgraph_initializer")
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -133,12 +116,9 @@ class LiftSubgraphInitializers(Pass):
         return apply_ir_passes(model, LiftSubgraphInitializersToMainGraphPass())
 
 
-class InputsClean(Pass):
+class InputsClean(LibraryCleanup):
     """Removes weights from the inputs, which makes them constant, so that other passes can fold them."""
 
-    target_bound = False
-    tolerance = "lossless"
-    libraries = IR_LIBRARIES
     aliases = ("remove_initializer_from_input",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
@@ -179,15 +159,14 @@ def fold_constants(
     from onnx_ir.passes.common import LiftConstantsToInitializersPass, RemoveUnusedNodesPass
     from onnxscript import optimizer
 
+    def count_constants() -> int:
+        return sum(node.op_type == "Constant" for node in ir_model.graph)
+
     with quiet():
         ir_model = onnx_ir.from_proto(model)
-        before = _count_constants(ir_model)
+        before = count_constants()
         optimizer.fold_constants(ir_model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
         RemoveUnusedNodesPass()(ir_model)
-        if _count_constants(ir_model) > before:
+        if count_constants() > before:
             LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(ir_model)
         return onnx_ir.to_proto(ir_model)
-
-
-def _count_constants(ir_model: onnx_ir.Model) -> int:
-    return sum(node.op_type == "Constant" for node in ir_model.graph)

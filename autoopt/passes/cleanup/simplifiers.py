@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.passes.base import Pass, Refused
+from autoopt.errors import one_line
+from autoopt.model import io
+from autoopt.model.session import make_session
+from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.cleanup.graph_cleanup import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
-from autoopt.passes.onnx_tools.graphs import NUMBER_ATTRIBUTES, is_standard, store_as_tensor, walk_nodes
-from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
+from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
+from autoopt.passes.onnx_tools.graphs import NUMBER_ATTRIBUTES, is_large, is_standard, store_as_tensor, walk_nodes
+from autoopt.passes.onnx_tools.libraries import apply_rules, quiet, rule_sets
 from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-    from onnxscript.rewriter.pattern import RewriteRule
 
 
 class RewriteRules(Pass):
     """Applies sets of onnxscript's rewrite rules, after shape inference, which some of them depend on."""
 
+    version = 2
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -37,48 +45,18 @@ class RewriteRules(Pass):
         return apply_rules(model, [rule for name in self.rules for rule in sets[name]])
 
 
-def rule_sets() -> dict[str, list[RewriteRule]]:
-    """Group onnxscript's rules by purpose. Their order matters: earlier rules match first."""
-    from onnxscript.rewriter.rules import common as c
-
-    return {
-        "noop": [
-            *(c.add_0_rule, c.sub_0_rule, c.mul_by_1_rule, c.div_by_1_rule, c.no_op_cast_rule, c.no_op_expand_rule),
-            *(c.no_op_transpose_rule, c.dropout_inference_rule, c.dropout_zero_rule, c.no_op_static_scatter_nd_rule),
-            *(c.collapse_slice_rule, c.collapse_slice2_rule),
-        ],
-        "bn": [
-            c.fuse_batchnorm_into_conv_rule,
-            c.fuse_batchnorm_into_conv_transpose_rule,
-            c.fuse_batchnorm_into_gemm_rule,
-        ],
-        "clip": [
-            *(c.successive_clip_rule, c.successive_clip_relu_rule, c.successive_relu_clip_rule),
-            *(c.successive_relu_rule, c.min_min_rule, c.max_max_rule, c.min_max_rule, c.max_min_rule),
-        ],
-        "pad": [c.normalize_pad_format_conv_rule, c.fuse_pad_into_conv_rule],
-        "reshape": [
-            *(c.reshape_reshape_rule, c.transpose_transpose_rule, c.unsqueeze_unsqueeze_rule),
-            *(c.squeeze_reshape_1d_rule, c.flatten_to_reshape_rule, c.materialize_reshape_shape_rule),
-        ],
-        "bias": [
-            c.remove_optional_bias_from_conv_rule,
-            c.remove_optional_bias_from_conv_transpose_rule,
-            c.remove_optional_bias_from_gemm_rule,
-        ],
-        "matmul": [c.one_reshape_matmul_reshape_rule, c.two_reshapes_matmul_reshape_rule],
-    }
-
-
 SET_PREFIXES: Final = {"eliminate": "eliminate_", "fuse": "fuse_"}
 """Sets of onnxoptimizer's passes and the prefix of their names."""
 UNSAFE_PASSES: Final = ("fuse_qkv",)
 """Passes of onnxoptimizer that abort the process (a failed C++ assertion)."""
+IDEMPOTENT_PASS: Final = "eliminate_consecutive_idempotent_ops"
+"""Takes the second of two Reshapes for the same as both, which is wrong if it copies a dimension of the first."""
 
 
 class OnnxOptimizer(Pass):
     """Runs onnxoptimizer's eliminations and fusions, then folds constants, which some of the fusions leave behind."""
 
+    version = 2
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -96,11 +74,29 @@ class OnnxOptimizer(Pass):
 
         defaults, available = onnxoptimizer.get_fuse_and_elimination_passes(), onnxoptimizer.get_available_passes()
         names = expand_names(self.passes, defaults, available)
+        if _copies_dimensions(model):
+            names = [name for name in names if name != IDEMPOTENT_PASS]
         with quiet():
             optimized: ModelProto = onnxoptimizer.optimize(model, names, self.fixed_point)
         if "fuse_bn_into_conv" in names:
             return fold_constants(optimized)
         return optimized
+
+
+def _copies_dimensions(model: ModelProto) -> bool:
+    """Tell if a Reshape may copy dimensions of its input, as a 0 in its shape does."""
+    from onnx import numpy_helper
+
+    shapes = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            shapes[node.output[0]] = node.attribute[0].t
+    for node in walk_nodes(model.graph):
+        if node.op_type == "Reshape" and len(node.input) > 1:
+            shape = shapes.get(node.input[1])
+            if shape is None or 0 in numpy_helper.to_array(shape):
+                return True
+    return False
 
 
 def expand_names(names: list[str], defaults: list[str], available: list[str]) -> list[str]:
@@ -244,6 +240,7 @@ class OnnxSim(Pass):
 class OnnxScriptOptimize(Pass):
     """Simplifies with onnxscript: inlining, constant folding, and elimination of Identity and repeated nodes."""
 
+    version = 2
     target_bound = False
     requires = ("shape_inference",)
     conflicts = RUNTIME_BOUND
@@ -262,6 +259,7 @@ class OnnxScriptOptimize(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxscript import optimizer
 
+        make_rules_exact()
         with quiet():
             return optimizer.optimize(
                 model,
@@ -272,12 +270,19 @@ class OnnxScriptOptimize(Pass):
             )
 
 
-class Simplify(Pass):
-    """Simplifies the graph with one of three engines: folds constants, removes no-op nodes, fuses weights."""
+WEAKER_ENGINES: Final[Mapping[str, str]] = {"onnxsim": "onnxslim", "onnxslim": "onnxscript"}
 
+
+class Simplify(Pass):
+    """Simplifies the graph with one of three engines: folds constants, removes no-op nodes, fuses weights.
+
+    If an engine fails, or the runtime does not load its result, a weaker one is tried.
+    """
+
+    version = 2
     target_bound = False
     conflicts = RUNTIME_BOUND
-    libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript")
+    libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript", "onnxruntime")
     aliases = ("onnx_simplifier", "eliminate_nop_arithmetic", "eliminate_nop_expand", "eliminate_nop_flatten")
 
     engine: Annotated[
@@ -296,7 +301,19 @@ class Simplify(Pass):
         "maximum number of rounds; only with engine onnxscript",
     ] = 2
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ModelProto | Retry | None:
+        weaker = WEAKER_ENGINES.get(self.engine)
+        if weaker is None:
+            return self._simplified(model)
+        try:
+            simplified = self._simplified(deepcopy(model))
+        except Exception as error:  # the engines raise several kinds
+            return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": weaker})
+        if simplified is None or _loads(simplified, self.context.work) or not _loads(model, self.context.work):
+            return simplified
+        return Retry(f"the runtime does not load the result of {self.engine}", {"engine": weaker})
+
+    def _simplified(self, model: ModelProto) -> ModelProto | None:
         skipped: list[str] = []
         if self.engine == "onnxslim":
             if not self.fuse:
@@ -308,3 +325,16 @@ class Simplify(Pass):
             return OnnxSim(skip_fuse_bn=not self.fuse, skipped_optimizers=skipped).run(model)
         optimized = OnnxScriptOptimize(num_iterations=self.iterations).run(model) or model
         return RewriteRules().run(optimized) or optimized
+
+
+def _loads(model: ModelProto, work: Path) -> bool:
+    """Tell if the runtime loads the model; large ones are taken to load."""
+    if is_large(model):
+        return True
+    folder = tempfile.mkdtemp(dir=work)
+    try:
+        with quiet():
+            make_session(io.save(model, Path(folder)), {"graph_optimization_level": "disable"})
+    except Exception:  # any exception type of the runtime
+        return False
+    return True

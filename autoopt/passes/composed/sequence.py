@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeAlias
 
@@ -11,7 +12,6 @@ from autoopt.passes.base import Pass, Refused, Retry, Touch
 from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
 from autoopt.passes.base.lifecycle import run_on_proto
-from autoopt.passes.onnx_tools.graphs import copy_model
 from autoopt.passes.verification.fingerprint import fingerprint
 from autoopt.registry import Tolerance, registry
 
@@ -36,8 +36,9 @@ Item: TypeAlias = "str | PassCall | Pass"
 class Sequence(Pass):
     """Runs passes in order, in one load: `Sequence("name_fix", get_pass("simplify", engine="onnxsim"))`.
 
-    To register one, derive a class and set `items`. The sequence ends at the first pass that refuses, fails or asks
-    for other parameters. What any item declares (tolerance, touches) holds for the whole sequence.
+    Passes that an item requires run before it if they are not in the sequence. To register one, derive a class and set
+    `items`. The sequence ends at the first pass that refuses, fails or asks for other parameters. What any item
+    declares (tolerance, touches) holds for the whole sequence.
     """
 
     items: ClassVar[tuple[Item, ...]] = ()
@@ -49,7 +50,7 @@ class Sequence(Pass):
 
     def initialize(self) -> None:
         """Build the passes and take over the loosest of their tolerances."""
-        self._passes = [self._build(item) for item in self._items]
+        self._passes = self._build_all()
         touches: dict[Touch, None] = {}
         loosest = 0
         for pass_ in self._passes:
@@ -70,6 +71,28 @@ class Sequence(Pass):
             if result.outcome is Outcome.OK and not pass_.analysis:
                 model = result.model
         return model
+
+    def _build_all(self) -> list[Pass]:
+        """Build the passes, each after those that it requires and that are not in the sequence before it."""
+        passes: list[Pass] = []
+        present: set[str] = set()
+
+        def add(item: Item) -> None:
+            pass_ = self._build(item)
+            name = type(pass_).__name__
+            if isinstance(item, str):
+                name = registry().resolve(item)
+            elif isinstance(item, PassCall):
+                name = item.name
+            present.add(name)
+            for required in pass_.requires:
+                if registry().resolve(required) not in present:
+                    add(required)
+            passes.append(pass_)
+
+        for item in self._items:
+            add(item)
+        return passes
 
     def _build(self, item: Item) -> Pass:
         if isinstance(item, Pass):
@@ -94,7 +117,7 @@ class Repeat(Sequence):
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         before = fingerprint(model, self.touches)
         for _ in range(self.limit):
-            model = super().run(copy_model(model))
+            model = super().run(deepcopy(model))
             after = fingerprint(model, self.touches)
             if after == before:
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -12,11 +13,11 @@ from autoopt.passes.onnx_tools.graphs import (
     is_standard,
     rename_inputs,
     replace_items,
-    walk_graphs,
+    unused_name,
     walk_nodes,
 )
-from autoopt.passes.onnx_tools.libraries import apply_ir_passes, quiet
-from autoopt.passes.onnx_tools.opsets import ir_version_for, opset
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ FALLBACK_OPSETS: Final = (23, 21, 19, 17, 13)
 class OpsetConversion(Pass):
     """Converts the model to a newer version of the ai.onnx operators.
 
-    Never converts down, because that loses operators. If the converter fails, the next lower version is tried.
+    Never converts down, because that loses operators. If a converter fails, the other one is tried, then the next lower
+    version.
     """
 
     target_bound = False
@@ -39,7 +41,7 @@ class OpsetConversion(Pass):
 
     target_opset: Annotated[int, Categorical(17, 19, 21, 23), "version of the ai.onnx operators"] = 21
     converter: Annotated[
-        Literal["onnxscript", "onnx"], Categorical("onnxscript", "onnx"), "library that does the conversion"
+        Literal["onnxscript", "onnx"], Categorical("onnxscript", "onnx"), "library that is tried first"
     ] = "onnxscript"
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
@@ -49,32 +51,12 @@ class OpsetConversion(Pass):
         if current > self.target_opset:
             raise Refused(f"the model is at opset {current}; converting down to {self.target_opset} loses operators")
         try:
-            converted = self._convert(model)
-        except Exception as error:  # the converters raise several kinds
+            return convert_opset(model, self.target_opset, self.converter)
+        except ValueError as error:
             for version in FALLBACK_OPSETS:
                 if current < version < self.target_opset:
                     return Retry(f"cannot convert to opset {self.target_opset}: {error}", {"target_opset": version})
             raise Refused(f"cannot convert from opset {current} to {self.target_opset}: {error}") from error
-        converted.ir_version = max(converted.ir_version, model.ir_version, ir_version_for(self.target_opset))
-        return converted
-
-    def _convert(self, model: ModelProto) -> ModelProto:
-        with quiet():
-            if self.converter == "onnx":
-                import onnx
-
-                converted = onnx.version_converter.convert_version(model, self.target_opset)
-            else:
-                import onnx_ir
-                from onnxscript.version_converter import convert_version
-
-                ir_model = onnx_ir.from_proto(model)
-                convert_version(ir_model, self.target_opset, fallback=True)
-                converted = onnx_ir.to_proto(ir_model)
-        # onnxscript stops at an operator that it cannot convert and reports nothing
-        if opset(converted) != self.target_opset:
-            raise ValueError(f"the converter stopped at opset {opset(converted)}")
-        return converted
 
 
 class IrUpgrade(Pass):
@@ -165,9 +147,8 @@ class Int64InputsToInt32(Pass):
             if value.type.tensor_type.elem_type != TensorProto.INT64:
                 continue
             value.type.tensor_type.elem_type = TensorProto.INT32
-            wide = _unused_name(model, f"{value.name}_int64")
-            for graph in walk_graphs(model.graph):
-                rename_inputs(graph, value.name, wide)
+            wide = unused_name(f"{value.name}_int64", _value_names(model))
+            rename_inputs(walk_nodes(model.graph), {value.name: wide})
             casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=TensorProto.INT64))
         if not casts:
             return None
@@ -190,8 +171,7 @@ class RemoveInputCast(Pass):
         for name, cast in casts.items():
             value = next(value for value in model.graph.input if value.name == name)
             value.type.tensor_type.elem_type = next(a.i for a in cast.attribute if a.name == "to")
-            for graph in walk_graphs(model.graph):
-                rename_inputs(graph, cast.output[0], name)
+            rename_inputs(walk_nodes(model.graph), {cast.output[0]: name})
         for cast in casts.values():
             model.graph.node.remove(cast)
         if not casts:
@@ -220,13 +200,11 @@ def removable_casts(model: ModelProto) -> dict[str, NodeProto]:
     return casts
 
 
-def _unused_name(model: ModelProto, name: str) -> str:
-    """`name`, with underscores added until nothing in the model has it."""
+def _value_names(model: ModelProto) -> set[str]:
+    """Names of all values, also of subgraphs."""
     names: set[str] = set()
     for graph in walk_graphs(model.graph):
         names.update(value.name for value in (*graph.input, *graph.initializer))
         for node in graph.node:
             names.update(node.output)
-    while name in names:
-        name += "_"
-    return name
+    return names

@@ -5,8 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+from autoopt.model.io import load, parse
+from autoopt.model.mlflow import is_packaged, packaged_model
+from autoopt.model.tensors import graphs, nodes, tensors
 from autoopt.passes.base import Pass, Refused
+from autoopt.passes.convert.torch_archive import load_program
+from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.verification.equivalence import run_once
+from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.registry import Param
 from autoopt.space import Categorical
 
@@ -29,7 +36,7 @@ class TorchExport(Pass):
 
     takes = "path"
     makes_model = True
-    version = 2
+    version = 3
     libraries = ("onnx", "onnxscript", "torch")
     extra = "torch"
     aliases = ("OnnxConversion", "export_pytorch")
@@ -49,8 +56,6 @@ class TorchExport(Pass):
     def run(self, model: Path) -> ModelProto:
         import torch
 
-        from autoopt.model.io import load
-
         source, inputs = self._load_source(model)
         is_program = isinstance(source, torch.export.ExportedProgram)
         if self.exporter == "torchscript" and is_program:
@@ -63,6 +68,7 @@ class TorchExport(Pass):
         }
         if self.dynamic_batch and not is_program:
             options |= self._open_batch(inputs)
+        make_rules_exact()  # the exporter applies onnxscript's optimizer
         with quiet(), torch.no_grad():
             torch.onnx.export(source, inputs, str(target), dynamo=self.exporter == "dynamo", **options)
             if inputs:
@@ -76,9 +82,6 @@ class TorchExport(Pass):
             ValueError: their outputs differ.
         """
         import torch
-
-        from autoopt.model.io import parse
-        from autoopt.passes.verification.equivalence import compare_outputs, run_once
 
         module = source
         if isinstance(source, torch.export.ExportedProgram):
@@ -102,8 +105,6 @@ class TorchExport(Pass):
         Raises:
             Refused: not exactly one source is given, or it holds more than a model.
         """
-        from autoopt.passes.convert.torch_archive import load_program
-
         sources = [name for name in ("model", "exported_program", "mlflow_model") if getattr(self, name)]
         if len(sources) > 1:
             raise Refused(f"{' and '.join(sources)} exclude each other")
@@ -117,8 +118,6 @@ class TorchExport(Pass):
 
     def _program_file(self, model: Path) -> Path | None:
         """The file of the exported program; None if the user script makes the model."""
-        from autoopt.model.mlflow import is_packaged, packaged_model
-
         if self.exported_program:
             return Path(self.exported_program)
         if self.mlflow_model:
@@ -180,8 +179,6 @@ def _inputs_of(program: torch.export.ExportedProgram) -> Tensors:
 
 def strip_exporter_notes(model: ModelProto) -> ModelProto:
     """Remove the exporter's notes, in place. They hold paths and lines of the user's code."""
-    from autoopt.model.tensors import graphs, nodes, tensors
-
     annotated = [model, *graphs(model), *nodes(model), *tensors(model), *model.functions]
     for graph in graphs(model):
         annotated += [*graph.input, *graph.output, *graph.value_info]

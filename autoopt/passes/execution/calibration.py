@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from autoopt.data import DataConfig, open_data
+from autoopt.data.fit import InputSpec, batch_limit, fit
+from autoopt.model.session import make_session
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
-
-    from autoopt.data.config import DataConfig
-    from autoopt.data.fit import InputSpec
 
 Feed: TypeAlias = "dict[str, np.ndarray]"
 
@@ -29,9 +29,6 @@ def calibration_source(config: object, model: ModelProto, path: Path) -> Callabl
         model: the model.
         path: the same model as a file.
     """
-    from autoopt.data import DataConfig, open_data
-    from autoopt.data.fit import batch_limit
-
     parsed = DataConfig.parse(config)
     specs: list[InputSpec] = []
     states: list[InputSpec] = []
@@ -57,8 +54,6 @@ def input_specs(model: ModelProto) -> list[InputSpec]:
     """Describe the inputs that a caller gives, in onnxruntime's terms."""
     from onnx import TensorProto
 
-    from autoopt.data.fit import InputSpec
-
     specs = []
     for value in caller_inputs(model):
         if not value.type.HasField("tensor_type"):
@@ -77,8 +72,6 @@ def _item_count(feed: Mapping[str, np.ndarray]) -> int:
 
 
 def _fit_all(feeds: Iterator[Feed], specs: list[InputSpec]) -> Iterator[Feed]:
-    from autoopt.data.fit import fit
-
     for feed in feeds:
         yield fit(feed, specs)
 
@@ -88,9 +81,6 @@ def _with_state(
 ) -> Iterator[Feed]:
     """Add the state inputs: zeros at first, then the outputs of the model at `path` for the previous item."""
     import numpy as np
-
-    from autoopt.data.fit import fit
-    from autoopt.model.session import make_session
 
     session = make_session(path)
     outputs = list(config.state)  # maps outputs to the inputs that they feed

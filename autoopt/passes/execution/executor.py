@@ -6,12 +6,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.model import io
+from autoopt.model.files import bytes_in, digest_folder
+from autoopt.model.session import check_session_options
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused, Touch
 from autoopt.passes.base.build import build_pass
@@ -19,6 +24,9 @@ from autoopt.passes.base.config import full_config
 from autoopt.passes.base.lifecycle import LifecycleResult, describe_error, outcome_of, run_lifecycle
 from autoopt.passes.execution.user_code import UserCode
 from autoopt.passes.request import Attempt, PassStep, StepReply
+from autoopt.passes.verification.checker import verify
+from autoopt.passes.verification.equivalence import Reference
+from autoopt.passes.verification.fingerprint import allow_constants, fingerprint, strip_notes
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator
 
@@ -26,10 +34,12 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
 
-    from autoopt.passes.verification.equivalence import Reference
 
 MAX_RETRIES: Final = 3
 """Number of times a pass may ask for other parameters in one step."""
+CHECKED_ITEMS: Final = 2
+"""Items of the user's data that every new model is checked on. Their digest is not part of the key of a pass run: a
+result that passed on other items is the same model, and its quality is measured on these."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,6 @@ class PassExecutor:
     def model(self) -> ModelProto:
         """The current model, loaded once. Passes get copies of it."""
         if self._model is None:
-            from autoopt.model import io
-
             if self.path.suffix == ".ort":
                 raise Refused("the model is in ORT format, which graph passes cannot read")
             self._model = io.load(self.path)
@@ -129,11 +137,19 @@ class PassExecutor:
             )
 
     def _input_reference(self) -> Reference:
-        from autoopt.passes.verification.equivalence import Reference
-
         if self._reference is None:
-            return Reference(self.path, self.model)
+            self._reference = Reference(self.path, self.model, self._user_items())
         return self._reference
+
+    def _user_items(self) -> tuple[dict[str, np.ndarray], ...]:
+        """The first items of the user's data that this model takes, for the check; none if the data cannot be read."""
+        source = self._calibration_source()
+        if source is None:
+            return ()
+        try:
+            return tuple(islice(source(), CHECKED_ITEMS))
+        except Exception:  # raised by any reader of data: a pass that needs the data reports it
+            return ()
 
     def _check_usable(self, info: PassInfo) -> None:
         if info.missing:
@@ -169,7 +185,10 @@ class PassExecutor:
                 objects=self.script.objects,
             )
             pass_.context = context
-            result = run_lifecycle(pass_, self._input_of(pass_))
+            model: ModelProto | Path = self.path
+            if pass_.takes == "proto":
+                model = deepcopy(self.model)
+            result = run_lifecycle(pass_, model)
             if result.retry is None:
                 return _PassRun(pass_, context, result, params, tuple(attempts))
             attempts.append(Attempt(params, result.retry.reason))
@@ -195,13 +214,6 @@ class PassExecutor:
 
         return feeds
 
-    def _input_of(self, pass_: Pass) -> ModelProto | Path:
-        if pass_.takes == "path":
-            return self.path
-        copy = type(self.model)()
-        copy.CopyFrom(self.model)
-        return copy
-
     def _accept(self, run: _PassRun, info: PassInfo, folder: Path) -> None:
         """Take over what a good run left: reports, session options and the new model."""
         context = run.context
@@ -210,8 +222,6 @@ class PassExecutor:
         self._update_reply(reports=new_reports)
         outcome = Outcome.UNCHANGED
         if context.session_options != self.session_options:
-            from autoopt.model.session import check_session_options
-
             check_session_options(context.session_options, self.accelerator.execution_provider)
             outcome = Outcome.OK
         replaced = False
@@ -228,9 +238,6 @@ class PassExecutor:
 
     def _replace_model(self, result: ModelProto | Path, pass_: Pass, folder: Path) -> bool:
         """Make `result` the current model; False if it equals the current one or fails the checks."""
-        from autoopt.model import io
-        from autoopt.model.files import bytes_in, digest_folder
-
         model: ModelProto | None = result
         if isinstance(result, Path):
             model = None
@@ -254,8 +261,6 @@ class PassExecutor:
 
     def _is_unchanged(self, model: ModelProto, pass_: Pass) -> bool:
         """Compare `model` with the current one; strips producer notes from `model`, in place."""
-        from autoopt.passes.verification.fingerprint import allow_constants, fingerprint, strip_notes
-
         strip_notes(model, self.model)
         allow_constants(model)
         kinds = pass_.touches
@@ -267,8 +272,6 @@ class PassExecutor:
         """Check the new model and note the findings in the reply. Returns the reference for the next step."""
         if not self.check:
             return None
-        from autoopt.passes.verification.checker import verify
-        from autoopt.passes.verification.equivalence import Reference
 
         if pass_.makes_model:
             before = Reference(self.path, model, failure="it is not an ONNX model")

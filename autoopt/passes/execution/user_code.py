@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoopt.json_codec import JsonValue, to_json
 from autoopt.metrics import Metric
 from autoopt.model.files import digest_file
 from autoopt.registry import PassInfo, Registry, registry
@@ -65,7 +64,8 @@ def load(path: str | None) -> UserCode:
             passes.add(name, item, cached.path)
         return cached
     try:
-        objects = vars(load_script(file))
+        # Again: the data may have executed it, and its passes are no longer registered.
+        objects = vars(load_script(file, again=True))
     except BaseException:
         _unregister_user_passes(passes)
         raise
@@ -85,11 +85,11 @@ def _unregister_user_passes(passes: Registry) -> None:
         passes.loaded.pop(name, None)
 
 
-def metrics_of(script: UserCode) -> list[dict[str, JsonValue]]:
-    """List the metrics that the script defines with `register_metric`, as JSON, without duplicates."""
+def metrics_of(script: UserCode) -> tuple[Metric, ...]:
+    """List the metrics that the script defines with `register_metric`, without duplicates."""
     metrics: dict[str, Metric] = {}
     for item in script.objects.values():
         metric = getattr(item, "metric", item)  # `register_metric` leaves it on the function
         if isinstance(metric, Metric):
             metrics[metric.name] = metric
-    return [to_json(metric) for metric in metrics.values()]
+    return tuple(metrics.values())

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+from autoopt.model.session import check_session_options, make_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
 from autoopt.space import Categorical
@@ -42,8 +43,6 @@ class OrtGraphOptimization(Pass):
 
     def run(self, model: Path) -> Path | None:
         import onnxruntime as ort
-
-        from autoopt.model.session import check_session_options, make_options
 
         provider = self.context.accelerator.execution_provider
         if provider not in ort.get_available_providers():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.graphs import copy_model, is_large, is_standard, replace_items, walk_nodes
+from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
+from autoopt.passes.onnx_tools.graphs import is_large, is_standard, replace_items, sort_nodes, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import import_domain
 from autoopt.registry import ParameterInfo
@@ -18,7 +20,7 @@ from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 from autoopt.target import Accelerator
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
     from onnxruntime.transformers.fusion_options import FusionOptions
 
 ORT_DOMAIN = "com.microsoft"
@@ -27,6 +29,9 @@ MODEL_TYPES = Literal[
     "bert", "bert_tf", "gpt2", "bart", "t5", "vit", "swin", "clip", "sam2", "unet", "vae", "conformer", "phi"
 ]
 
+DEFAULT_EPSILON = 1e-5
+"""Of LayerNormalization in ONNX."""
+
 
 class TransformerFusion(Pass):
     """Fuses attention, layer normalization and Gelu of transformers into onnxruntime's own operators.
@@ -34,6 +39,7 @@ class TransformerFusion(Pass):
     `onnxscript` finds attention in models of the current PyTorch exporter, `onnxruntime` in those of older exporters.
     """
 
+    version = 3
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -106,6 +112,7 @@ class TransformerFusion(Pass):
         import onnx_ir
         from onnxscript.rewriter.ort_fusions import optimize_for_ort
 
+        make_rules_exact()
         with quiet():
             ir_model, counts = optimize_for_ort(onnx_ir.from_proto(model))
             return onnx_ir.to_proto(ir_model), counts
@@ -117,9 +124,11 @@ class TransformerFusion(Pass):
         if is_large(model):
             raise Refused("onnxruntime's fusion takes only models below 1.5 GB")
         options = self._fusion_options()
+        original = deepcopy(model)
+        _state_epsilon(original)
         with quiet():
             fused = optimizer.optimize_model(
-                copy_model(model),
+                original,
                 model_type=self.model_type,
                 num_heads=self.num_heads,
                 hidden_size=self.hidden_size,
@@ -143,6 +152,16 @@ class TransformerFusion(Pass):
         return options
 
 
+def _state_epsilon(model: ModelProto) -> None:
+    """Write the default epsilon of ONNX into layer normalizations: onnxruntime's fusion takes 1e-12 for it."""
+    from onnx import helper
+
+    for node in walk_nodes(model.graph):
+        is_normalization = node.op_type == "LayerNormalization" and is_standard(node)
+        if is_normalization and all(attribute.name != "epsilon" for attribute in node.attribute):
+            node.attribute.append(helper.make_attribute("epsilon", DEFAULT_EPSILON))
+
+
 def count_ort_operators(model: ModelProto) -> int:
     """Count the nodes with onnxruntime's own operators."""
     return sum(node.domain == ORT_DOMAIN for node in walk_nodes(model.graph))
@@ -151,6 +170,7 @@ def count_ort_operators(model: ModelProto) -> int:
 class GeluApproximation(Pass):
     """Replaces Gelu with its faster tanh form."""
 
+    version = 2
     tolerance = "lossy"
     needs_ops = ("com.microsoft::Gelu", "com.microsoft::BiasGelu", "Gelu")
     conflicts = RUNTIME_BOUND
@@ -158,23 +178,19 @@ class GeluApproximation(Pass):
     aliases = ("gelu_approx",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        from onnx import helper
         from onnxruntime.transformers.fusion_gelu_approximation import FusionGeluApproximation
         from onnxruntime.transformers.onnx_model import OnnxModel
 
         for node in model.graph.node:
             if node.op_type == "Gelu" and is_standard(node):
-                _approximate_with_tanh(node)
+                others = [attribute for attribute in node.attribute if attribute.name != "approximate"]
+                replace_items(node.attribute, [*others, helper.make_attribute("approximate", "tanh")])
         wrapped = OnnxModel(model)
         with quiet():
             FusionGeluApproximation(wrapped).apply()
         import_domain(wrapped.model, ORT_DOMAIN)
-        return wrapped.model
-
-
-def _approximate_with_tanh(node: NodeProto) -> None:
-    """Set the attribute of the standard Gelu, in place."""
-    replace_items(node.attribute, [attribute for attribute in node.attribute if attribute.name != "approximate"])
-    node.attribute.add(name="approximate", s=b"tanh", type=3)  # AttributeProto.STRING
+        return sort_nodes(wrapped.model)  # the tool appends the new nodes at the end
 
 
 class PackingMode(Pass):

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import walk_nodes
-from autoopt.passes.onnx_tools.libraries import apply_rules
+from autoopt.passes.onnx_tools.libraries import apply_rules, rule_sets
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -20,75 +21,62 @@ FUSION_CONFLICTS: Final = (
     "weight_only_quantization",
 )
 """Passes that must not run before a fusion, because they leave no float patterns to fuse."""
-ONNXSCRIPT_LIBRARIES: Final = ("onnx", "onnx-ir", "onnxscript")
 
 
-class BatchNormFolding(Pass):
-    """Folds batch normalization into the weights of the preceding convolution or matrix product."""
+class Folding(Pass):
+    """The common part of the passes that apply rewrite rules of onnxscript."""
 
     target_bound = False
-    needs_ops = ("BatchNormalization",)
     conflicts = FUSION_CONFLICTS
-    libraries = ONNXSCRIPT_LIBRARIES
+    libraries = ("onnx", "onnx-ir", "onnxscript")
+
+
+class BatchNormFolding(Folding):
+    """Folds batch normalization into the weights of the preceding convolution or matrix product."""
+
+    needs_ops = ("BatchNormalization",)
     aliases = ("bn_fold", "fuse_bn_into_conv", "fuse_bn_into_gemm")
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnxscript.rewriter.rules import common
-
-        return apply_rules(
-            model,
-            [
-                common.fuse_batchnorm_into_conv_rule,
-                common.fuse_batchnorm_into_conv_transpose_rule,
-                common.fuse_batchnorm_into_gemm_rule,
-            ],
-        )
+        return apply_rules(model, rule_sets()["bn"])
 
 
-class ConvAffineFolding(Pass):
-    """Folds a constant scale and shift before or after a convolution into its weights."""
+class ConvAffineFolding(Folding):
+    """Folds constant scales and shifts before and after a convolution, one or one per channel, into its weights."""
 
-    target_bound = False
     needs_ops = ("Conv",)
-    conflicts = FUSION_CONFLICTS
-    libraries = ONNXSCRIPT_LIBRARIES
     aliases = ("conv_affine",)
 
+    version = 2
+
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnxscript.rewriter.rules import common
+        # Late: the rules need onnxscript, which planning does not import.
+        from autoopt.passes.rewrites.convolution import affine_rules
 
-        return apply_rules(model, [common.conv_affine_fusion_rule, common.affine_conv_fusion_rule])
+        return apply_rules(model, affine_rules())
 
 
-class PadFolding(Pass):
+class PadFolding(Folding):
     """Folds constant zero padding into the convolution that follows it."""
 
-    target_bound = False
-    tolerance = "equal"
     needs_ops = ("Pad",)
-    conflicts = FUSION_CONFLICTS
-    libraries = ONNXSCRIPT_LIBRARIES
     aliases = ("pad_fold",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnxscript.rewriter.rules import common
-
         # The first rule also rewrites convolutions without a Pad, which alone gains nothing.
         if not any(node.op_type == "Pad" for node in walk_nodes(model.graph)):
             return None
-        return apply_rules(model, [common.normalize_pad_format_conv_rule, common.fuse_pad_into_conv_rule])
+        return apply_rules(model, rule_sets()["pad"])
 
 
-class MatMulAddGemm(Pass):
-    """Turns MatMul + Add into Gemm, or Gemm into MatMul + Add.
+class MatMulAddGemm(Folding):
+    """Turns MatMul + Add into Gemm, or Gemm with fixed weights into MatMul + Add.
 
     Attention fusion and weight-only quantization look for MatMul; mobile kernels prefer Gemm.
     """
 
-    target_bound = False
+    version = 2
     needs_ops = ("MatMul", "Gemm")
-    conflicts = FUSION_CONFLICTS
-    libraries = ONNXSCRIPT_LIBRARIES
 
     direction: Annotated[
         Literal["gemm", "matmul_add"], Categorical("gemm", "matmul_add"), "operators in the result"
@@ -98,13 +86,13 @@ class MatMulAddGemm(Pass):
         from onnxscript.rewriter.rules import common
 
         if self.direction == "matmul_add":
-            return apply_rules(model, [common.gemm_to_matmul_add_rule])
-        return apply_rules(
-            model,
-            [
-                common.matmul_add_to_gemm_rule,
-                common.transpose_a_matmul_add_to_gemm_rule,
-                common.transpose_b_matmul_add_to_gemm_rule,
-                common.transpose_ab_matmul_add_to_gemm_rule,
-            ],
-        )
+            if not split_gemms(model):
+                return None
+            return model
+        rules = [
+            common.matmul_add_to_gemm_rule,
+            common.transpose_a_matmul_add_to_gemm_rule,
+            common.transpose_b_matmul_add_to_gemm_rule,
+            common.transpose_ab_matmul_add_to_gemm_rule,
+        ]
+        return apply_rules(model, rules)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
@@ -17,29 +18,11 @@ EXTERNAL_DATA_BYTES: Final = 1_500_000_000
 """Models of this size need external data. protobuf ends at 2 GiB, and libraries add to a model before they save it."""
 
 
-def copy_model(model: ModelProto) -> ModelProto:
-    """Copy a model."""
-    copy = type(model)()
-    copy.CopyFrom(model)
-    return copy
-
-
 def replace_items(repeated: Any, items: Iterable[object]) -> None:  # noqa: ANN401  protobuf's type has no name
     """Replace all items of a repeated protobuf field."""
     replacement = list(items)
     del repeated[:]
     repeated.extend(replacement)
-
-
-def walk_graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """Iterate over a graph and all graphs in the attributes of its nodes, outermost first."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from walk_graphs(attribute.g)
-            for inner in attribute.graphs:
-                yield from walk_graphs(inner)
 
 
 def walk_nodes(graph: GraphProto) -> Iterator[NodeProto]:
@@ -58,16 +41,15 @@ def is_standard(node: NodeProto) -> bool:
     return node.domain in DEFAULT_DOMAINS
 
 
-def op_key(node: NodeProto) -> str:
-    """Name an operator: `Conv`, or `domain::Op` outside the default domain."""
-    if is_standard(node):
-        return str(node.op_type)
-    return f"{node.domain}::{node.op_type}"
-
-
 def op_counts(model: ModelProto) -> Counter[str]:
-    """Count operators by `op_key`, those of subgraphs included."""
-    return Counter(op_key(node) for node in walk_nodes(model.graph))
+    """Count operators, those of subgraphs included, by name: `Conv`, or `domain::Op` outside the default domain."""
+    counts: Counter[str] = Counter()
+    for node in walk_nodes(model.graph):
+        name = str(node.op_type)
+        if not is_standard(node):
+            name = f"{node.domain}::{name}"
+        counts[name] += 1
+    return counts
 
 
 def has_more_of(ops: Iterable[str], before: Counter[str], after: ModelProto) -> bool:
@@ -97,21 +79,25 @@ def caller_inputs(model: ModelProto) -> list[ValueInfoProto]:
     return [value for value in model.graph.input if value.name not in weights]
 
 
-def rename_inputs(graph: GraphProto, old: str, new: str) -> None:
-    """Let all nodes of a graph, but not of its subgraphs, read `new` in place of `old`."""
-    for node in graph.node:
-        for position, name in enumerate(node.input):
-            if name == old:
-                node.input[position] = new
+def rename_inputs(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> None:
+    """Let nodes read other values, given by the names of those they read now."""
+    for node in nodes:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
 
 
 def rename_value(graph: GraphProto, old: str, new: str) -> None:
     """Rename a value where nodes of a graph, but not of its subgraphs, read or write it."""
-    rename_inputs(graph, old, new)
+    renamed = {old: new}
+    rename_inputs(graph.node, renamed)
     for node in graph.node:
-        for position, name in enumerate(node.output):
-            if name == old:
-                node.output[position] = new
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+
+
+def unused_name(name: str, names: Container[str]) -> str:
+    """`name`, with underscores added until `names` lacks it."""
+    while name in names:
+        name += "_"
+    return name
 
 
 def name_nodes(model: ModelProto) -> None:

@@ -1,4 +1,4 @@
-"""Libraries called quietly: onnx-ir passes and onnxscript rewrite rules, applied to a ModelProto."""
+"""Libraries called quietly: onnx-ir passes and onnxscript's rewrite rules, applied to a ModelProto."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
+
+from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -56,6 +58,7 @@ def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto |
     from onnx_ir.passes import common
     from onnxscript.rewriter.pattern import RewriteRuleSet
 
+    make_rules_exact()
     with quiet():
         ir_model = onnx_ir.from_proto(model)
         # Rules read shapes, and some raise if they are missing.
@@ -74,3 +77,36 @@ def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto |
         ):
             ir_model = ir_pass(ir_model).model
         return onnx_ir.to_proto(ir_model)
+
+
+def rule_sets() -> dict[str, list[RewriteRule]]:
+    """Group onnxscript's rules by purpose. Their order matters: earlier rules match first."""
+    from onnxscript.rewriter.rules import common as c
+
+    return {
+        "noop": [
+            *(c.add_0_rule, c.sub_0_rule, c.mul_by_1_rule, c.div_by_1_rule, c.no_op_cast_rule, c.no_op_expand_rule),
+            *(c.no_op_transpose_rule, c.dropout_inference_rule, c.dropout_zero_rule, c.no_op_static_scatter_nd_rule),
+            *(c.collapse_slice_rule, c.collapse_slice2_rule),
+        ],
+        "bn": [
+            c.fuse_batchnorm_into_conv_rule,
+            c.fuse_batchnorm_into_conv_transpose_rule,
+            c.fuse_batchnorm_into_gemm_rule,
+        ],
+        "clip": [
+            *(c.successive_clip_rule, c.successive_clip_relu_rule, c.successive_relu_clip_rule),
+            *(c.successive_relu_rule, c.min_min_rule, c.max_max_rule, c.min_max_rule, c.max_min_rule),
+        ],
+        "pad": [c.normalize_pad_format_conv_rule, c.fuse_pad_into_conv_rule],
+        "reshape": [
+            *(c.reshape_reshape_rule, c.transpose_transpose_rule, c.unsqueeze_unsqueeze_rule),
+            *(c.squeeze_reshape_1d_rule, c.flatten_to_reshape_rule, c.materialize_reshape_shape_rule),
+        ],
+        "bias": [
+            c.remove_optional_bias_from_conv_rule,
+            c.remove_optional_bias_from_conv_transpose_rule,
+            c.remove_optional_bias_from_gemm_rule,
+        ],
+        "matmul": [c.one_reshape_matmul_reshape_rule, c.two_reshapes_matmul_reshape_rule],
+    }

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from autoopt.errors import one_line
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, walk_nodes
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, is_standard, walk_nodes
+from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+Converter: TypeAlias = Literal["onnxscript", "onnx"]
+RESIZING_OPS: Final = ("Resize", "Upsample")
+RESIZE_CHANGED: Final = 11
+"""Opset that gave Resize other defaults than the meaning it had."""
+ONNXSCRIPT_FROM: Final = 18
+"""Lowest opset that onnxscript converts from by itself."""
 
 
 def opset(model: ModelProto) -> int:
@@ -20,21 +31,95 @@ def at_least_opset(model: ModelProto, version: int) -> ModelProto:
     """Return the model at opset `version` or later, converted if it is older, with its IR version raised to match.
 
     Raises:
-        Refused: the model cannot be converted, or does not use the standard operators.
+        Refused: no converter can convert the model, or it does not use the standard operators.
     """
-    import onnx
-
     current = opset(model)
     if current == 0:
         raise Refused("the model does not use the ai.onnx operators")
     if current >= version:
         return model
     try:
-        converted: ModelProto = onnx.version_converter.convert_version(model, version)
-    except Exception as error:  # the converter raises bare exceptions of several kinds
+        return convert_opset(model, version)
+    except ValueError as error:
         raise Refused(f"needs opset {version}; the model at opset {current} cannot be converted: {error}") from error
-    converted.ir_version = max(converted.ir_version, ir_version_for(version), model.ir_version)
+
+
+def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") -> ModelProto:
+    """Convert the model to a newer opset by one library, and by the other if that fails.
+
+    Args:
+        model: the model; it is not changed.
+        version: the opset to convert to.
+        first: the library to try first.
+
+    Raises:
+        ValueError: both fail; the text has the reason of each.
+    """
+    failures = []
+    for converter in sorted(CONVERTERS, key=lambda name: name != first):
+        try:
+            with quiet():
+                converted = CONVERTERS[converter](model, version)
+        except Exception as error:  # the converters raise bare exceptions of several kinds
+            failures.append(f"{converter}: {one_line(str(error))}")
+            continue
+        # onnxscript stops at an operator that it cannot convert and reports nothing.
+        if opset(converted) == version:
+            converted.ir_version = max(converted.ir_version, ir_version_for(version), model.ir_version)
+            return converted
+        failures.append(f"{converter}: stopped at opset {opset(converted)}")
+    raise ValueError("; ".join(failures))
+
+
+def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
+    """Convert with onnx, whose adapters are wrong for the resizing operators of opsets before 11.
+
+    Those scale coordinates from the corner and round down. The adapter to opset 11 leaves the new defaults in place,
+    which do neither. It also knows no Resize before opset 10, which onnxruntime's optimizer makes of Upsample.
+    """
+    import onnx.inliner
+
+    convert = onnx.version_converter.convert_version
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)  # the converter drops them
+    ops = {node.op_type for node in walk_nodes(model.graph) if is_standard(node)}
+    if opset(model) < RESIZE_CHANGED <= version and not ops.isdisjoint(RESIZING_OPS):
+        if opset(model) < RESIZE_CHANGED - 1:
+            model = convert(_without_early_resize(model), RESIZE_CHANGED - 1)
+        model = convert(model, RESIZE_CHANGED)
+        for node in walk_nodes(model.graph):
+            if node.op_type == "Resize":
+                node.attribute.append(onnx.helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+                node.attribute.append(onnx.helper.make_attribute("nearest_mode", "floor"))
+    converted: ModelProto = convert(model, version)
     return converted
+
+
+def _without_early_resize(model: ModelProto) -> ModelProto:
+    """A copy in which Resize is Upsample, which has the same inputs and meaning before opset 10."""
+    copy = deepcopy(model)
+    for node in walk_nodes(copy.graph):
+        if node.op_type == "Resize" and is_standard(node):
+            node.op_type = "Upsample"
+    return copy
+
+
+def _convert_with_onnxscript(model: ModelProto, version: int) -> ModelProto:
+    """Convert with onnxscript, which knows the steps from `ONNXSCRIPT_FROM` on."""
+    import onnx_ir
+    from onnxscript.version_converter import convert_version
+
+    if opset(model) < min(version, ONNXSCRIPT_FROM):
+        model = _convert_with_onnx(model, min(version, ONNXSCRIPT_FROM))
+    ir_model = onnx_ir.from_proto(model)
+    convert_version(ir_model, version, fallback=True)
+    return onnx_ir.to_proto(ir_model)
+
+
+CONVERTERS: Final[Mapping[Converter, Callable[[ModelProto, int], ModelProto]]] = {
+    "onnx": _convert_with_onnx,
+    "onnxscript": _convert_with_onnxscript,
+}
 
 
 def ir_version_for(version: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
     drop_weight_types,
@@ -13,7 +14,6 @@ from autoopt.passes.onnx_tools.graphs import (
     replace_items,
     sort_nodes,
     store_as_tensor,
-    walk_graphs,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import quiet
@@ -30,12 +30,7 @@ def to_float16(
 ) -> ModelProto | None:
     """Convert `model` to float16. Changes `model`.
 
-    Args:
-        model: the model.
-        converter: the library to use.
-        op_types: operator types that stay in float32, besides the converter's own list.
-        names: nodes that stay in float32.
-        options: further options of the converter.
+    Operators of `op_types` and nodes called `names` stay in float32, besides the converter's own list.
 
     Returns:
         The new model, or None if nothing in it computes in float16.

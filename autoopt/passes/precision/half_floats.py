@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import has_subgraphs, refuse_invalid
+from autoopt.passes.onnx_tools.graphs import has_subgraphs, op_counts, refuse_invalid
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.precision.conversion import Converter, has_float32, prepare_for_conversion, to_float16
@@ -44,6 +44,8 @@ class Float16(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         if not has_float32(model.graph):
             return None
+        if op_counts(model)["DequantizeLinear"]:
+            raise Refused("the model is quantized; remove_qdq turns it into a float model")
         options: dict[str, object] = {"keep_io_types": self.keep_io_types}
         if self.min_positive_val is not None:
             options["min_positive_val"] = self.min_positive_val

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from copy import deepcopy
 from typing import TYPE_CHECKING, Annotated
 
-from autoopt.passes.base import Pass, PassContext, Refused
+from autoopt.model.session import make_options
+from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import copy_model, has_subgraphs, name_nodes
+from autoopt.passes.onnx_tools.graphs import has_subgraphs, name_nodes
 from autoopt.passes.precision.conversion import has_float32, to_float16
+from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class MixedFloat16(Pass):
         if has_subgraphs(model):
             raise Refused("the model has branches or loops, which mixed precision does not support; use float16")
         name_nodes(model)
-        feeds = first_feeds(self.context, self.samples)
+        feeds = list(CalibrationReader(self.context, self.samples))
         expected = [_run_model(model, feed) for feed in feeds]
         best: ModelProto | None = None
         names = [node.name for node in model.graph.node]
@@ -54,7 +56,7 @@ class MixedFloat16(Pass):
             attempts += 1
             segment = segments.pop(0)
             remaining = in_float32.difference(segment)
-            converted = to_float16(copy_model(model), "ort", [], sorted(remaining), keep_io_types=self.keep_io_types)
+            converted = to_float16(deepcopy(model), "ort", [], sorted(remaining), keep_io_types=self.keep_io_types)
             if converted is not None and self._is_accurate(converted, feeds, expected):
                 best, in_float32 = converted, remaining
             elif len(segment) > 1:
@@ -91,8 +93,6 @@ def _run_model(model: ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarra
     import numpy as np
     import onnxruntime as ort
 
-    from autoopt.model.session import make_options
-
     options = make_options({"graph_optimization_level": "disable"})
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     feed = dict(feed)
@@ -100,17 +100,3 @@ def _run_model(model: ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarra
         if value.type == "tensor(float16)":
             feed[value.name] = feed[value.name].astype(np.float16)
     return list(session.run(None, feed))
-
-
-def first_feeds(context: PassContext, count: int) -> list[dict[str, np.ndarray]]:
-    """Read the first items of the calibration data.
-
-    Raises:
-        Refused: the run has no calibration data.
-    """
-    feeds: list[dict[str, np.ndarray]] = []
-    if context.calibration is not None:
-        feeds = list(islice(context.calibration(), count))
-    if not feeds:
-        raise Refused("needs calibration data, and the run has none (data: calibration)")
-    return feeds

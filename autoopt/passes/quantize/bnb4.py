@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.passes.base import Pass
+from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import import_domain
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class Bnb4Quantization(Pass):
-    """Quantizes MatMul weights to 4-bit floats (FP4 or NF4) in blocks; computes in float (MatMulBnb4)."""
+    """Quantizes weights of MatMul and Gemm to 4-bit floats (FP4 or NF4) in blocks; computes in float (MatMulBnb4)."""
 
+    version = 2
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
@@ -35,6 +37,7 @@ class Bnb4Quantization(Pass):
         from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
         name_nodes(model)
+        split_gemms(model, self.nodes_to_exclude)
         if all(node.name in self.nodes_to_exclude for node in weighted_matmuls(model)):
             return None
         before = op_counts(model)

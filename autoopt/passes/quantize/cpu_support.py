@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from autoopt.registry import ParameterInfo
-from autoopt.space import Categorical, Conditional
+from autoopt.space import Categorical, Conditional, ConditionalDefault
 from autoopt.target import Accelerator
 
 WIDE_DOT_PRODUCT: Final = frozenset(
@@ -15,25 +15,32 @@ WIDE_DOT_PRODUCT: Final = frozenset(
 """CPU features that accumulate int8 products in 32 bits. With them, 7-bit weights (`reduce_range`) gain nothing."""
 X86_PREFIXES: Final = ("avx", "sse", "amx")
 ARM_FEATURES: Final = frozenset({"asimd", "asimddp", "i8mm", "sve"})
+SIGNED_ACTIVATIONS: Final = ConditionalDefault("weight_type", {"QUInt8": "QUInt8"}, default="QInt8")
+"""Default type of activations on ARM and GPUs; no runtime supports signed ones with unsigned weights."""
 
 
 def offer_for_cpu(parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo:
     """Restrict quantization parameters to values that a CPU can use.
 
     `reduce_range` is searched only if the instruction set is known and overflows without it. Signed activations are
-    not searched on x86, whose dot products take unsigned ones, and unsigned ones not on ARM.
+    not searched on x86, whose dot products take unsigned ones, and unsigned ones not on ARM. Activations are signed by
+    default on ARM and for providers other than the CPU's, which prefer ranges that are symmetric around 0.
     """
     if parameter.name == "reduce_range":
         return _offer_reduce_range(parameter, accelerator)
     if parameter.name == "activation_type" and isinstance(parameter.search, Conditional):
-        if any(feature.startswith(X86_PREFIXES) for feature in accelerator.isa):
-            return _withdraw(
-                parameter, parameter.search, "QInt8", "the CPU's integer products take unsigned activations"
-            )
-        if accelerator.isa & ARM_FEATURES:
-            return _withdraw(
-                parameter, parameter.search, "QUInt8", "the CPU's integer products take signed activations"
-            )
+        return _offer_activation_type(parameter, parameter.search, accelerator)
+    return parameter
+
+
+def _offer_activation_type(parameter: ParameterInfo, search: Conditional, accelerator: Accelerator) -> ParameterInfo:
+    signed = replace(parameter, default=SIGNED_ACTIVATIONS)
+    if accelerator.execution_provider != "CPUExecutionProvider":
+        return signed
+    if any(feature.startswith(X86_PREFIXES) for feature in accelerator.isa):
+        return _withdraw(parameter, search, "QInt8", "the CPU's integer products take unsigned activations")
+    if accelerator.isa & ARM_FEATURES:
+        return _withdraw(signed, search, "QUInt8", "the CPU's integer products take signed activations")
     return parameter
 
 

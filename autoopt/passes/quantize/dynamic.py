@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 
 DYNAMIC_OPS: Final = ("Attention", "Conv", "EmbedLayerNormalization", "Gather", "Gemm", "LSTM", "MatMul")
 """Operators with weights that have a dynamic integer form."""
+FAST_OPS: Final = ["MatMul", "Attention", "LSTM"]
+"""Those that are faster in integers on CPUs."""
 
 
 class DynamicQuantization(Pass):
     """Quantizes weights to 8-bit integers, and activations at run time. Needs no data.
 
-    Good for MatMul, LSTM and Attention. Integer convolutions are mostly slower than float ones on CPUs, so one of the
-    searched values leaves out Conv. Trees, SVMs, TF-IDF and weights inside `If` bodies stay unchanged.
+    Good for MatMul, LSTM and Attention. Integer convolutions are mostly slower than float ones on CPUs, so Conv is left
+    out by default; one of the searched values includes it. Local functions are inlined first. Trees, SVMs, TF-IDF and
+    weights inside `If` bodies stay unchanged.
     """
 
+    version = 2
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -45,9 +49,9 @@ class DynamicQuantization(Pass):
     ] = False
     op_types: Annotated[
         list[str],
-        Categorical([], ["MatMul", "Attention", "LSTM"]),
+        Categorical([], FAST_OPS),
         "operator types to quantize (MatMul includes Gemm); empty: all that have an integer form",
-    ] = []
+    ] = FAST_OPS
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
     matmul_const_b_only: Annotated[bool, "only MatMul with a constant second input"] = True
 
@@ -56,9 +60,11 @@ class DynamicQuantization(Pass):
         return offer_for_cpu(parameter, accelerator)
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        import onnx
+        import onnx.inliner
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
         if not self._has_quantizable_weights(model):
             return None
         before = op_counts(model)
@@ -66,6 +72,9 @@ class DynamicQuantization(Pass):
         if self.per_channel:
             opset = 13  # DequantizeLinear has an axis from opset 13 on
         prepared = at_least_opset(model, opset)
+        # onnxruntime splits a Gemm into a MatMul with a name of its own and an Add.
+        gemms = {node.name for node in prepared.graph.node if node.op_type == "Gemm"}
+        excluded = [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
         drop_weight_types(prepared)
         target = self.context.work / "dynamic.onnx"
         with quiet():
@@ -76,16 +85,15 @@ class DynamicQuantization(Pass):
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 weight_type=QuantType[self.weight_type],
-                nodes_to_exclude=self._excluded_nodes(prepared),
+                nodes_to_exclude=excluded,
                 use_external_data_format=is_large(prepared),
-                extra_options={"MatMulConstBOnly": self.matmul_const_b_only},
+                # The type of values that onnx's inference does not reach, such as outputs of fused operators.
+                extra_options={
+                    "MatMulConstBOnly": self.matmul_const_b_only,
+                    "DefaultTensorType": onnx.TensorProto.FLOAT,
+                },
             )
         return accept_quantized(before, onnx.load(target))
-
-    def _excluded_nodes(self, model: ModelProto) -> list[str]:
-        """Names to exclude, with those that onnxruntime makes up: it splits a Gemm into a MatMul and an Add."""
-        gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}
-        return [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
 
     def _has_quantizable_weights(self, model: ModelProto) -> bool:
         op_types = set(self.op_types or DYNAMIC_OPS)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.onnx_tools.graphs import drop_metadata, has_more_of, walk_nodes
+from autoopt.passes.onnx_tools.graphs import drop_metadata, has_more_of, rename_inputs, unused_name, walk_nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+
+    from autoopt.passes.quantize.calibration import Ranges
 
 INTEGER_OPS: Final = (
     "DynamicQuantizeLinear",
@@ -24,25 +26,17 @@ INTEGER_OPS: Final = (
     "QGemm",
 )
 """Operators that occur in quantized graphs but not in float ones."""
-INFER_MARK: Final = "onnx.infer"
-"""Metadata key that onnxruntime's quantizer leaves behind."""
 
 
 def accept_quantized(before: Counter[str], model: ModelProto) -> ModelProto | None:
     """Return `model` without the quantizer's note, or None if it has no more integer operators than `before`."""
     if not has_more_of(INTEGER_OPS, before, model):
         return None
-    return drop_metadata(model, INFER_MARK)
+    return drop_metadata(model, "onnx.infer")
 
 
 BIAS_OPS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "LayerNormalization", "InstanceNormalization"})
 """Operators whose third input is a bias that the quantizer reads as one value per channel."""
-
-
-def avoid_defects(model: ModelProto) -> None:
-    """Apply all workarounds, in place."""
-    rename_ambiguous_weights(model)
-    flatten_biases(model)
 
 
 def rename_ambiguous_weights(model: ModelProto) -> None:
@@ -57,15 +51,11 @@ def rename_ambiguous_weights(model: ModelProto) -> None:
     renamed = {}
     for tensor in model.graph.initializer:
         if tensor.name in ambiguous:
-            renamed[tensor.name] = _unused_name(tensor.name, names)
-    if not renamed:
-        return
+            renamed[tensor.name] = unused_name(f"{tensor.name}/constant", names)
     for item in (*model.graph.initializer, *model.graph.value_info):
-        item.name = renamed.get(item.name, item.name)
-    for node in walk_nodes(model.graph):
-        for index, name in enumerate(node.input):
-            if name in renamed:
-                node.input[index] = renamed[name]
+        if item.name in renamed:
+            item.name = renamed[item.name]
+    rename_inputs(walk_nodes(model.graph), renamed)
 
 
 def _prefixes(names: set[str]) -> set[str]:
@@ -76,13 +66,6 @@ def _prefixes(names: set[str]) -> set[str]:
             name = name[:-1]
             prefixes.add(name)
     return prefixes
-
-
-def _unused_name(name: str, names: set[str]) -> str:
-    unused = f"{name}/constant"
-    while unused in names:
-        unused += "_"
-    return unused
 
 
 def flatten_biases(model: ModelProto) -> None:
@@ -102,24 +85,21 @@ def flatten_biases(model: ModelProto) -> None:
             bias.dims.append(channels)
 
 
-def find_unquantizable(model: ModelProto, ranged: set[str], excluded: list[str], op_types: list[str]) -> list[str]:
+def find_unquantizable(model: ModelProto, ranges: Ranges, excluded: list[str], op_types: list[str]) -> list[str]:
     """Find nodes that make the quantizer fail.
 
-    They are Softmax nodes whose output has no range, because its type is unknown, and nodes whose bias is not one
-    value per channel.
-
-    Args:
-        model: the float model.
-        ranged: names of the tensors with a known range.
-        excluded: names of nodes that are not quantized anyway.
-        op_types: operator types to quantize.
+    They are nodes that read or write a tensor without a valid range, Softmax nodes whose output has no range because
+    its type is unknown, and nodes whose bias is not one value per channel.
 
     Returns:
-        Names of the nodes, sorted.
+        Names of those that have one of `op_types` and are not `excluded`, sorted.
     """
     ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer}
     failing = [node for node in _nodes_with_bias(model) if ranks.get(node.input[2], 1) != 1]
-    failing += [node for node in model.graph.node if node.op_type == "Softmax" and node.output[0] not in ranged]
+    for node in model.graph.node:
+        is_unknown = node.op_type == "Softmax" and node.output[0] not in ranges.tensors
+        if is_unknown or not ranges.unusable.isdisjoint((*node.input, *node.output)):
+            failing.append(node)
     return sorted({node.name for node in failing if node.op_type in op_types and node.name not in excluded})
 
 

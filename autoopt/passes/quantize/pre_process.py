@@ -6,12 +6,16 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
 
+from autoopt.model import io
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import drop_metadata, is_large
 from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.onnx_tools.opsets import at_least_opset, opset
 from autoopt.space import Boolean
 
+LOWEST_OPSET: Final = 13
+"""Quantization per channel needs this one."""
 _MARKS: Final = ("onnx.infer", "onnx.quant.pre_process")
 """Metadata keys that the tool leaves behind."""
 
@@ -19,7 +23,8 @@ _MARKS: Final = ("onnx.infer", "onnx.quant.pre_process")
 class QuantPreProcess(Pass):
     """Prepares a model for the quantizers: symbolic shape inference, basic graph optimization, ONNX shape inference.
 
-    Symbolic shape inference fails on most transformer exports; the pass then runs again without it.
+    Models of old operator sets are upgraded first. Symbolic shape inference fails on most transformer exports; the pass
+    then runs again without it.
     """
 
     target_bound = False
@@ -36,7 +41,11 @@ class QuantPreProcess(Pass):
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
         target = self.context.work / "model.onnx"
-        large = is_large(onnx.load(model))
+        source = io.load(model)
+        large = is_large(source)
+        if 0 < opset(source) < LOWEST_OPSET:
+            # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
+            model = io.save(at_least_opset(source, LOWEST_OPSET), self.context.work / "converted")
         external_data = None
         if large:
             external_data = "model.onnx.data"

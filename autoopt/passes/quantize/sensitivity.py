@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
+from autoopt.model import io
+from autoopt.model.session import make_options, make_session
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto, NodeProto
 
+FEEDS_OF_ONE: Final = 4
+"""Items on which each layer is run by itself."""
+
 
 class LayerSensitivity(Pass):
     """Ranks the layers of a float model by the effect of their 8-bit quantization on the model's outputs.
 
     The report `layer_sensitivity` holds `ranking`: [{node, op_type, sqnr_db}], the worst first. `sqnr_db` is the
-    signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized.
+    signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized. In models of
+    many layers it is measured for those whose own output has the lowest ratio; the others follow with that ratio.
     """
 
     family: ClassVar[str] = "check"
@@ -36,25 +41,41 @@ class LayerSensitivity(Pass):
 
     samples: Annotated[int, Unit("items"), "number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
+    measured: Annotated[int, "maximum number of layers whose effect on the outputs is measured"] = 16
 
     def run(self, model: ModelProto) -> None:
-        ranking = []
+        ranking: list[dict[str, str | float]] = []
         layers = largest_layers(model, self.layers)
         if layers:
-            ranking = sorted(self._measure(model, layers), key=lambda entry: (entry["sqnr_db"], entry["node"]))
+            ranking = self._ranking(model, layers)
         self.context.reports["layer_sensitivity"] = {"ranking": ranking}
 
-    def _measure(self, model: ModelProto, layers: list[NodeProto]) -> Iterator[dict[str, str | float]]:
+    def _ranking(self, model: ModelProto, layers: list[NodeProto]) -> list[dict[str, str | float]]:
         static = StaticQuantization(samples=self.samples, activation_type="QInt8", op_types=list(QUANTIZABLE_OPS))
         static.context = self.context
         with quiet():
             prepared, ranges = static.calibrate(model)
             feeds = list(CalibrationReader(self.context, self.samples))
+            others: list[tuple[float, NodeProto]] = []
+            if len(layers) > self.measured:
+                from autoopt.passes.quantize.layer_errors import layer_ratios
+
+                ratios = layer_ratios(prepared, layers, ranges, feeds[:FEEDS_OF_ONE], self.context.work)
+                ordered = sorted(layers, key=lambda node: (ratios.get(node.name, -math.inf), node.name))
+                layers = ordered[: self.measured]
+                others = [(ratios[node.name], node) for node in ordered[self.measured :] if node.name in ratios]
             expected = _run_all(prepared, feeds, self.context.work)
+            measured: list[tuple[float, NodeProto]] = []
             for node in layers:
-                quantized = static.quantize(prepared, ranges, only=[node.name])
-                ratio = _noise_ratio(expected, _run_all(quantized, feeds, self.context.work))
-                yield {"node": node.name, "op_type": node.op_type, "sqnr_db": round(ratio, 2)}
+                quantized = static.quantize(prepared, ranges.path, only=[node.name])
+                ratio = noise_ratio(expected, _run_all(quantized, feeds, self.context.work))
+                measured.append((ratio, node))
+        measured.sort(key=lambda entry: (entry[0], entry[1].name))
+        return [_entry(ratio, node) for ratio, node in (*measured, *others)]
+
+
+def _entry(ratio: float, node: NodeProto) -> dict[str, str | float]:
+    return {"node": node.name, "op_type": node.op_type, "sqnr_db": round(ratio, 2)}
 
 
 def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
@@ -64,17 +85,14 @@ def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
     def largest_weight(node: NodeProto) -> int:
         return max((sizes.get(name, 0) for name in node.input), default=0)
 
-    layers = [node for node in model.graph.node if node.op_type in QUANTIZABLE_OPS and node.name]
-    layers = [node for node in layers if largest_weight(node)]
+    candidates = [node for node in model.graph.node if node.op_type in QUANTIZABLE_OPS and node.name]
+    layers = filter(largest_weight, candidates)
     return sorted(layers, key=lambda node: (-largest_weight(node), node.name))[:limit]
 
 
 def _run_all(model: ModelProto, feeds: list[dict[str, np.ndarray]], folder: Path) -> list[np.ndarray]:
     """Flattened float32 outputs on all feeds."""
     import numpy as np
-
-    from autoopt.model import io
-    from autoopt.model.session import make_session
 
     session = make_session(io.save(model, folder / "compared"), {"graph_optimization_level": "disable"})
     outputs = [output for feed in feeds for output in session.run(None, feed)]
@@ -114,17 +132,11 @@ class SelectiveQuantization(StaticQuantization):
 def activation_errors(
     quantized: ModelProto, reader: CalibrationReader, folder: Path, against: ModelProto | None = None
 ) -> dict[str, dict[str, float]]:
-    """Compute signal-to-quantization-noise ratios, in dB, of every quantized activation.
-
-    Args:
-        quantized: a QDQ model.
-        reader: the calibration data.
-        folder: folder for temporary files.
-        against: the float model to compare with, if any.
+    """Compute signal-to-quantization-noise ratios, in dB, of every activation of a QDQ model.
 
     Returns:
         Per activation, `qdq_err` (before and after its own QDQ pair) and, with `against`, `xmodel_err` (against the
-        value in the float model). Finite numbers only.
+        value in that float model). Finite numbers only.
     """
     from onnxruntime.quantization import qdq_loss_debug as library
 
@@ -136,14 +148,15 @@ def activation_errors(
             float_activations = _collect_activations(against, reader, folder / "float")
         errors: dict[str, dict[str, float]] = {}
         for name, match in library.create_activation_matching(activations, float_activations).items():
-            ratios = {"qdq_err": _noise_ratio(match["pre_qdq"], match["post_qdq"])}
+            ratios = {"qdq_err": noise_ratio(match["pre_qdq"], match["post_qdq"])}
             if match.get("float") is not None:
-                ratios["xmodel_err"] = _noise_ratio(match["float"], match["post_qdq"])
+                ratios["xmodel_err"] = noise_ratio(match["float"], match["post_qdq"])
             errors[name] = {kind: ratio for kind, ratio in ratios.items() if math.isfinite(ratio)}
         return errors
 
 
-def _noise_ratio(before: list[np.ndarray], after: list[np.ndarray]) -> float:
+def noise_ratio(before: list[np.ndarray], after: list[np.ndarray]) -> float:
+    """Signal-to-quantization-noise ratio in dB."""
     from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
 
     return float(compute_signal_to_quantization_noice_ratio(before, after))
@@ -152,9 +165,6 @@ def _noise_ratio(before: list[np.ndarray], after: list[np.ndarray]) -> float:
 def _collect_activations(model: ModelProto, reader: CalibrationReader, folder: Path) -> dict[str, list[np.ndarray]]:
     """Run the model on all feeds and return every inner value."""
     from onnxruntime.quantization import qdq_loss_debug as library
-
-    from autoopt.model import io
-    from autoopt.model.session import make_options
 
     source = io.save(model, folder)
     target = folder / "augmented.onnx"

@@ -12,9 +12,14 @@ from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNT
 from autoopt.passes.onnx_tools.graphs import is_large, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
-from autoopt.passes.quantize.calibration import calibrate, tensors_in
+from autoopt.passes.quantize.calibration import Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
-from autoopt.passes.quantize.ort_quantizer import accept_quantized, avoid_defects, find_unquantizable
+from autoopt.passes.quantize.ort_quantizer import (
+    accept_quantized,
+    find_unquantizable,
+    flatten_biases,
+    rename_ambiguous_weights,
+)
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, INVALID, Boolean, Categorical, Conditional, ConditionalDefault
 from autoopt.target import Accelerator
@@ -75,6 +80,10 @@ class Static(Pass):
         raise TypeError(f"{type(self).__name__} does not define types")
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
+        if model.functions:
+            from onnx import inliner
+
+            model = inliner.inline_local_functions(model)
         before = op_counts(model)
         op_types = self.quantized_op_types()
         if not any(node.op_type in op_types for node in model.graph.node):
@@ -83,11 +92,12 @@ class Static(Pass):
         self._check_settings()
         with quiet():
             prepared, ranges = self.calibrate(model)
-            failing = find_unquantizable(prepared, tensors_in(ranges), self.nodes_to_exclude, op_types)
+            failing = find_unquantizable(prepared, ranges, self.nodes_to_exclude, op_types)
             if failing:
-                reason = f"onnxruntime cannot quantize {len(failing)} of the operators ({', '.join(failing[:3])})"
-                return Retry(reason, {"nodes_to_exclude": sorted({*self.nodes_to_exclude, *failing})})
-            quantized = self.quantize(prepared, ranges)
+                reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
+                excluded = sorted({*self.nodes_to_exclude, *failing})
+                return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
+            quantized = self.quantize(prepared, ranges.path)
         return accept_quantized(before, quantized)
 
     def _check_settings(self) -> None:
@@ -101,10 +111,13 @@ class Static(Pass):
         if (isinstance(self.num_bins, int) and self.num_bins < 1) or self.samples < 0:
             raise Refused("num_bins must be at least 1, and samples at least 0")
 
-    def calibrate(self, model: ModelProto) -> tuple[ModelProto, Path]:
-        """Return the model in quantizable form, and a file with the ranges of its activations."""
+    def calibrate(self, model: ModelProto) -> tuple[ModelProto, Ranges]:
+        """Return the model in quantizable form, and the ranges of its activations."""
+        from autoopt.passes.quantize.activation_ranges import calibrate
+
         prepared = at_least_opset(model, self.lowest_opset)
-        avoid_defects(prepared)
+        rename_ambiguous_weights(prepared)
+        flatten_biases(prepared)
         ranges = calibrate(
             prepared,
             self.context,
@@ -196,7 +209,7 @@ class StaticQuantization(Static):
             default=INVALID,
         ),
         "type of the activations; no runtime supports QInt8 with QUInt8 weights",
-    ] = ConditionalDefault("weight_type", {"QUInt8": "QUInt8"}, default="QInt8")  # type: ignore[assignment]  # resolved before the pass is built
+    ] = "QUInt8"
     reduce_range: Annotated[
         bool,
         Conditional("weight_type", {"QInt8": Boolean()}, default=IGNORED),

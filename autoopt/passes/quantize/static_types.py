@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Static16Bit(Static):
-    """16-bit activations with 8-bit weights in QDQ format: nearly lossless, for NPUs; slow on CPUs. Needs opset 21."""
+    """16-bit activations with 8-bit weights in QDQ format, for NPUs; slow on CPUs. Needs opset 21.
+
+    The 8-bit weights limit the accuracy: results are not always closer to the float model than with 8-bit activations.
+    """
 
     lowest_opset: ClassVar[int] = 21
     aliases = ("static_int16",)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
+from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
@@ -23,12 +24,13 @@ WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS
 
 
 class WeightOnlyQuantization(Pass):
-    """Quantizes MatMul weights to 2, 4 or 8 bits in blocks (MatMulNBits); computes in float.
+    """Quantizes weights of MatMul and Gemm to 2, 4 or 8 bits in blocks (MatMulNBits); computes in float.
 
-    Only MatMul with a constant second input; Gemm needs `matmul_add_gemm` first. If the block size does not divide
+    Only where the second input is constant. Gemm becomes MatMul and Add. If the block size does not divide
     the inner dimension, the pass runs again with a smaller one, then without the operators that none divides.
     """
 
+    version = 2
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")
@@ -67,6 +69,7 @@ class WeightOnlyQuantization(Pass):
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         self._check_settings()
         name_nodes(model)
+        split_gemms(model, self.nodes_to_exclude)
         matmuls = [node for node in weighted_matmuls(model) if node.name not in self.nodes_to_exclude]
         if not matmuls:
             return None
@@ -92,9 +95,7 @@ class WeightOnlyQuantization(Pass):
         Some algorithms pack two zero points into a byte, which requires an even number of blocks.
         """
         packs_pairs = self.algorithm == "k_quant" or (self.algorithm in ("rtn", "gptq") and not self.is_symmetric)
-        factor = 1
-        if packs_pairs:
-            factor = 2
+        factor = 1 + packs_pairs
         return {size: factor * size for size in BLOCK_SIZES if size <= self.block_size}
 
     def _check_settings(self) -> None:
@@ -169,14 +170,10 @@ def fit_blocks(
     """Suggest other parameters if the block size does not fit every MatMul.
 
     Suggests the smaller size that fits most of them (the largest, if several do); if no smaller size fits more, the
-    same size without the nodes that it does not fit.
+    same size without the nodes that it does not fit, besides those `excluded` already.
 
-    Args:
-        model: the model.
-        matmuls: the nodes to quantize.
-        divisors: for the current block size and all smaller ones, largest first, the number that has to divide the
-            inner dimension.
-        excluded: names of the nodes that are excluded already.
+    `divisors` holds, for the current block size and all smaller ones, the number that has to divide the inner
+    dimension.
 
     Raises:
         Refused: no size fits any of them.

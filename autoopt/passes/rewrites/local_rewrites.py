@@ -45,16 +45,14 @@ RULES: Final = {
     "serialize_matmul_add": "matmul:SplitMatMulAdd",
 }
 """Rule name -> `module:class` in this package."""
+if TYPE_CHECKING:
+    RuleName: TypeAlias = str
+else:
+    RuleName = Literal[tuple(RULES)]  # type checkers accept only names written out
 
 
 def load_rules(names: Sequence[str], assume: Sequence[str] = (), chunks: int = 2) -> list[RewriteRule]:
-    """Build the rewrite rules of those names.
-
-    Args:
-        names: keys of `RULES`.
-        assume: what the user vouches for; see `Assumption`.
-        chunks: number of parts into which the serialize rules split a product.
-    """
+    """Build the rules of those names; the serialize rules split a product into `chunks` parts."""
     rules = []
     for name in names:
         module, _, class_name = RULES[name].partition(":")
@@ -63,28 +61,6 @@ def load_rules(names: Sequence[str], assume: Sequence[str] = (), chunks: int = 2
     return rules
 
 
-RuleName = Literal[
-    "replace_div_with_mul",
-    "replace_pow",
-    "pre_scale",
-    "replace_half_reducemean",
-    "replace_bn_with_mul_add",
-    "cumsum_workaround",
-    "topk_workaround",
-    "indices_workaround",
-    "fuse_cast_into_onehot",
-    "replace_nonzero",
-    "replace_clip_empty_inputs",
-    "replace_consecutive_cast_with_notzero",
-    "replace_greater_or_equal",
-    "replace_less_or_equal",
-    "replace_where_with_mul_add",
-    "replace_where_mask",
-    "replace_trilu",
-    "matmul_rotary_embedding",
-    "serialize_matmul",
-    "serialize_matmul_add",
-]
 CHEAPER_FORMS: Final[list[RuleName]] = [
     "replace_div_with_mul",
     "replace_pow",

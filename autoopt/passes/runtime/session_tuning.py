@@ -43,9 +43,9 @@ _CPU_ONLY: Final = ("enable_cpu_mem_arena", "x64quantprecision")
 class SessionTuning(Pass):
     """Sets session options of the runtime: optimization level, execution mode, threads, memory.
 
-    `null` leaves an option as it is. Threads are searched only if the user lists values, because the target defines
-    how many to use. The graph stays unchanged; the result is a candidate with other session options. Options that
-    equal the runtime's defaults are dropped, so that such a candidate is not measured again.
+    `null` leaves an option as it is. Threads are searched where the target lists several, or the user lists values
+    here; `null` then is the target's default. The graph stays unchanged; the result is a candidate with other session
+    options. Options that equal the runtime's defaults are dropped, so that such a candidate is not measured again.
     """
 
     session_only = True
@@ -99,6 +99,8 @@ class SessionTuning(Pass):
         cuda = accelerator.execution_provider == _CUDA
         if not cuda and parameter.name in (*_CUDA_OPTIONS, "io_binding"):
             return None
+        if parameter.name == "intra_op_num_threads" and accelerator.threads:
+            return replace(parameter, search=Categorical(*accelerator.thread_values))
         if parameter.name in _CPU_ONLY and accelerator.device != "cpu":
             return None
         if cuda and parameter.name in ("execution_mode", "allow_spinning"):

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from autoopt.passes.base import Pass, Refused
-from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import caller_inputs, replace_items
+from autoopt.passes.shape.inference import RecordsTypes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-class FixInputShape(Pass):
+class FixInputShape(RecordsTypes):
     """Gives inputs fixed shapes, such as `{"input": [1, 3, 224, 224]}`, and records the shapes that follow from them.
 
     The model then accepts only these shapes. Inputs not listed in `shapes` get `open_dims` for every open dimension.
     """
 
-    target_bound = False
-    tolerance = "lossless"
-    touches = ("types",)
-    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxruntime")
     aliases = ("const_input_shape",)
 
@@ -32,10 +28,10 @@ class FixInputShape(Pass):
         from onnxruntime.tools.onnx_model_utils import make_input_shape_fixed
 
         inputs = {value.name: value for value in caller_inputs(model)}
-        before = _signature(model)
         for name in self.shapes:
             if name not in inputs:
                 raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")
+        before = _signature(model)
         self._set_shapes(model)
         for name, value in inputs.items():
             if name not in self.shapes and value.type.HasField("tensor_type"):
@@ -56,13 +52,9 @@ class FixInputShape(Pass):
                 raise Refused(f"input {name!r} cannot have the shape {shape}: {error}") from error
 
 
-class FixDimParam(Pass):
+class FixDimParam(RecordsTypes):
     """Gives a named dimension, such as `batch`, a fixed size in the whole model."""
 
-    target_bound = False
-    tolerance = "lossless"
-    touches = ("types",)
-    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxruntime")
     aliases = ("const_batch_size",)
 

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-class ShapeInference(Pass):
-    """Infers the types and shapes of inner values and records them in the model.
-
-    `data_prop` follows shape computations through constants. It can take much memory on malicious models.
-    """
+class RecordsTypes(Pass):
+    """The common part of the passes that record types and shapes."""
 
     target_bound = False
     tolerance = "lossless"
     touches = ("types",)
     conflicts = RUNTIME_BOUND
+
+
+class ShapeInference(RecordsTypes):
+    """Infers the types and shapes of inner values and records them in the model.
+
+    `data_prop` follows shape computations through constants. It can take much memory on malicious models.
+    """
 
     data_prop: Annotated[bool, Boolean(), "also propagate the values that shapes are computed from"] = False
 
@@ -33,13 +37,9 @@ class ShapeInference(Pass):
         return shape_inference.infer_shapes(model, data_prop=self.data_prop)
 
 
-class SymbolicShapeInference(Pass):
+class SymbolicShapeInference(RecordsTypes):
     """Infers shapes with symbolic dimensions, using onnxruntime's tool, which also knows onnxruntime's operators."""
 
-    target_bound = False
-    tolerance = "lossless"
-    touches = ("types",)
-    conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxruntime", "sympy")
 
     auto_merge: Annotated[bool, Boolean(), "treat conflicting dimensions as equal"] = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from autoopt.model import io
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs
@@ -33,40 +34,32 @@ class Merge(Pass):
     def run(self, model: ModelProto) -> ModelProto:
         import onnx
 
-        from autoopt.model import io
-
         other = io.load(Path(self.second))
         version = max(opset(model), opset(other))
         first, second = at_least_opset(model, version), at_least_opset(other, version)
         second = onnx.compose.add_prefix(second, self.prefix)
         first.ir_version = second.ir_version = max(first.ir_version, second.ir_version)
         pairs = self._match(first, second)
-        check_element_types(first, second, pairs)
         try:
             return onnx.compose.merge_models(first, second, io_map=pairs)
         except Exception as error:  # ValueError, or the checker's own
             raise Refused(f"the models do not fit together: {error}") from error
 
     def _match(self, first: ModelProto, second: ModelProto) -> list[tuple[str, str]]:
-        """Pairs of an output of `first` and an input of `second`."""
+        """Pairs of an output of `first` and an input of `second`.
+
+        Raises:
+            Refused: the element types of a pair differ.
+        """
+        outputs = {value.name: value.type.tensor_type.elem_type for value in first.graph.output}
+        inputs = {value.name: value.type.tensor_type.elem_type for value in second.graph.input}
+        pairs = [(output, value.name) for output, value in zip(outputs, caller_inputs(second), strict=False)]
         if self.io_map:
-            return [(output, f"{self.prefix}{name}") for output, name in self.io_map]
-        outputs = [value.name for value in first.graph.output]
-        inputs = [value.name for value in caller_inputs(second)]
-        return list(zip(outputs, inputs, strict=False))
+            pairs = [(output, f"{self.prefix}{name}") for output, name in self.io_map]
+        for output, name in pairs:
+            if output in outputs and name in inputs and outputs[output] != inputs[name]:
+                raise Refused(f"output {output!r} and input {name!r} have different types")
+        return pairs
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
-
-
-def check_element_types(first: ModelProto, second: ModelProto, pairs: list[tuple[str, str]]) -> None:
-    """Check that joined outputs of `first` and inputs of `second` have the same element types.
-
-    Raises:
-        Refused: two of them differ.
-    """
-    outputs = {value.name: value.type.tensor_type.elem_type for value in first.graph.output}
-    inputs = {value.name: value.type.tensor_type.elem_type for value in second.graph.input}
-    for output, name in pairs:
-        if output in outputs and name in inputs and outputs[output] != inputs[name]:
-            raise Refused(f"output {output!r} and input {name!r} have different types")

@@ -13,7 +13,7 @@ from autoopt.passes.onnx_tools.opsets import at_least_opset
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import ModelProto, NodeProto, ValueInfoProto
 
 
 class PrependPreprocessing(Pass):
@@ -49,14 +49,15 @@ class PrependPreprocessing(Pass):
             dims = [dims[0], dims[2], dims[3], dims[1]]
         name = value.name
         inner = f"{name}/model"
-        rename_inputs(prepared.graph, name, inner)
+        rename_inputs(prepared.graph.node, {name: inner})
         replace_items(prepared.graph.node, [*self._add_steps(prepared, name, inner), *prepared.graph.node])
         value.CopyFrom(helper.make_tensor_value_info(name, TensorProto.UINT8, dims))
         return prepared
 
     def _add_steps(self, model: ModelProto, name: str, inner: str) -> list[NodeProto]:
         """Add the constants to `model` and return the nodes that lead from `name` to `inner`."""
-        from onnx import TensorProto, helper
+        import numpy as np
+        from onnx import TensorProto, helper, numpy_helper
 
         steps: list[tuple[str, list[str], dict[str, object]]] = [("Cast", [], {"to": TensorProto.FLOAT})]
         if self.image_layout == "NHWC":
@@ -66,9 +67,9 @@ class PrependPreprocessing(Pass):
             scale = []
         for op, label, values in (("Mul", "scale", scale), ("Sub", "mean", self.mean), ("Div", "std", self.std)):
             if values:
-                constant = _per_channel(f"{name}/{label}", values)
-                model.graph.initializer.append(constant)
-                steps.append((op, [constant.name], {}))
+                per_channel = np.asarray(values, np.float32).reshape(-1, 1, 1)
+                model.graph.initializer.append(numpy_helper.from_array(per_channel, f"{name}/{label}"))
+                steps.append((op, [f"{name}/{label}"], {}))
         nodes, current = [], name
         for op, constants, attributes in steps:
             target = f"{name}/{op.lower()}"
@@ -79,14 +80,6 @@ class PrependPreprocessing(Pass):
 
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         return None
-
-
-def _per_channel(name: str, values: list[float]) -> TensorProto:
-    """A tensor of shape (channels, 1, 1)."""
-    import numpy as np
-    from onnx import numpy_helper
-
-    return numpy_helper.from_array(np.asarray(values, np.float32).reshape(-1, 1, 1), name)
 
 
 class AppendPostprocessing(Pass):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
+from autoopt.model import io
+from autoopt.model.session import make_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.space import Categorical
 
@@ -21,8 +23,6 @@ class ExternalData(Pass):
 
     def run(self, model: Path) -> Path | None:
         import onnx
-
-        from autoopt.model import io
 
         loaded = io.load(model)  # a separate copy, because onnx.save_model empties the tensors that it moves out
         target = self.context.work / "model.onnx"
@@ -62,8 +62,6 @@ class OrtFormat(Pass):
 
     def run(self, model: Path) -> Path:
         import onnxruntime as ort
-
-        from autoopt.model.session import make_options
 
         target = self.context.work / "model.ort"
         options = make_options({"graph_optimization_level": self.level})

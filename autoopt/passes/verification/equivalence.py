@@ -1,55 +1,46 @@
 """The quick equivalence check: does the model after a pass compute what it computed before?
 
-Both models run once on the same synthetic inputs, on the CPU and without graph optimization, so that only the pass
-itself makes a difference.
+Both models run on the same inputs, on the CPU and without graph optimization, so that only the pass itself makes a
+difference: synthetic values of ordinary size, unusual values (small, zeros, ones, large, tiny), another size of open
+dimensions, and the first items of the user's data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from autoopt.json_codec import to_json
 from autoopt.passes.base.lifecycle import describe_error
-from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds
+from autoopt.passes.verification.output_comparison import Equivalence, Status, compare_outputs
+from autoopt.passes.verification.rounding import NoiseSource, SpreadMeter
+from autoopt.passes.verification.synthetic_feeds import cast_feeds, synthetic_feeds, unusual_feeds
 from autoopt.registry import Tolerance
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
+    from onnxruntime import InferenceSession
 
     from autoopt.passes.base import Pass
 
-Status = Literal["same", "different", "only run", "not run"]
 RANDOM_OPS: Final = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
-ROUNDING: Final[Mapping[str, float]] = {"float16": 2e-2, "bfloat16": 5e-2, "float32": 2e-4, "float64": 2e-4}
-"""Error that the tolerance `equal` allows by element type: this share of the output's largest magnitude plus this
-share of the value itself."""
-VALUES_PER_MISMATCH: Final = 100
-"""The tolerance `equal` allows one in this many integers or texts to differ, because rounding can move an argmax."""
+
+MAX_SECONDS: Final = 0.5
+"""Time for the inferences of one model on inputs beyond the ordinary ones; the others are skipped after that."""
 
 
 @dataclass(frozen=True)
-class Equivalence:
-    """The result of one comparison."""
+class Inference:
+    """Inputs of a model, and its outputs on them: arrays, except for outputs of sequence or map type."""
 
-    status: Status
-    """`same`: within the tolerance. `only run`: the new model runs, but there is nothing to compare it with.
-    `not run`: nothing could be run."""
-    tolerance: Tolerance
-    reason: str = ""
-    """Explanation of every status but `same`."""
-    max_abs_error: float | None = None
-    """Largest absolute error over all outputs."""
-    max_relative_error: float | None = None
-    """Largest error over all outputs, as a share of the output's largest magnitude."""
-
-    def to_json(self) -> dict[str, object]:
-        return {name: value for name, value in to_json(self).items() if value not in (None, "")}
+    feeds: dict[str, np.ndarray]
+    outputs: list[np.ndarray]
 
 
 @dataclass
@@ -58,41 +49,96 @@ class Reference:
 
     path: Path
     model: ModelProto
-    feeds: dict[str, np.ndarray] | None = None
-    outputs: list[np.ndarray] | None = None
-    """Arrays, except for outputs of sequence or map type."""
+    items: tuple[dict[str, np.ndarray], ...] = ()
+    """Inputs from the user's data."""
+    inferences: list[Inference] = field(default_factory=list)
+    """On ordinary values, then on all other inputs that the model runs on; empty if there are no outputs."""
     failure: str = ""
     """Reason why there are no outputs."""
     _attempted: bool = field(default=False, repr=False)
+    _noise: NoiseSource | None = field(default=None, repr=False)
+    _spreads: dict[int, SpreadMeter] = field(default_factory=dict, repr=False)
 
-    def run(self, narrower: ModelProto | None = None) -> None:
+    @property
+    def feeds(self) -> dict[str, np.ndarray] | None:
+        """The inputs of ordinary values."""
+        if not self.inferences:
+            return None
+        return self.inferences[0].feeds
+
+    @property
+    def outputs(self) -> list[np.ndarray] | None:
+        """The outputs on ordinary values."""
+        if not self.inferences:
+            return None
+        return self.inferences[0].outputs
+
+    def run(self, narrower: ModelProto | None = None, pinned: Mapping[str, np.ndarray] | None = None) -> None:
         """Find inputs that the model accepts, run it, and keep its outputs or the reason of the failure.
 
         Args:
             narrower: a version of the model with fewer open dimensions; the inputs fit it as well.
+            pinned: values of inputs that are not to be made up.
         """
         if self._attempted and not self._needs_narrower_feeds(narrower):
             return
-        self._attempted, self.feeds, self.outputs = True, None, None
+        self._attempted, self.inferences, self._spreads = True, [], {}
         try:
-            for feeds in synthetic_feeds(self.model, narrower):
+            candidates = synthetic_feeds(self.model, narrower)
+            for feeds in candidates:
                 try:
-                    self.outputs, self.feeds = run_once(self.path, feeds), feeds
-                    return
+                    session = _open(self.path)
+                    ordinary = {**feeds, **(pinned or {})}
+                    self.inferences = [Inference(ordinary, session.run(None, ordinary))]
                 except Exception as error:  # any exception type of the runtime
                     self.failure = self.failure or describe_error(error)
+                    continue
+                self._run_further(session, self._further_feeds(feeds, candidates), pinned or {})
+                return
         except ValueError as error:  # no synthetic inputs for this model
             self.failure = str(error)
 
-    def _needs_narrower_feeds(self, narrower: ModelProto | None) -> bool:
-        if self.outputs is None or narrower is None:
-            return False
-        return cast_feeds(self.feeds or {}, narrower) is None
+    def _further_feeds(
+        self, ordinary: Mapping[str, np.ndarray], other_sizes: Iterator[dict[str, np.ndarray]]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Inputs beyond the ordinary ones, the most revealing first."""
+        yield from unusual_feeds(ordinary)[:2]
+        yield from self.items
+        yield from unusual_feeds(ordinary)[2:]
+        yield from islice(other_sizes, 1)
 
-    def record(self, feeds: dict[str, np.ndarray]) -> None:
-        """Run the model on `feeds` and keep the outputs. Raises what the runtime raises."""
-        self.outputs = run_once(self.path, feeds)
-        self.feeds, self._attempted = feeds, True
+    def _run_further(
+        self, session: InferenceSession, feeds: Iterator[dict[str, np.ndarray]], pinned: Mapping[str, np.ndarray]
+    ) -> None:
+        """Run the model on more inputs until time is up, and keep its outputs on those that it accepts."""
+        started = time.monotonic()
+        for each in feeds:
+            if time.monotonic() - started > MAX_SECONDS:
+                return
+            further = {**each, **pinned}
+            try:
+                outputs = session.run(None, further)
+            except Exception:  # any exception type of the runtime; the model cannot run on such values
+                continue
+            self.inferences.append(Inference(further, outputs))
+
+    def _needs_narrower_feeds(self, narrower: ModelProto | None) -> bool:
+        if self.feeds is None or narrower is None:
+            return False
+        return cast_feeds(self.feeds, narrower) is None
+
+    def record(self, feeds: Iterable[dict[str, np.ndarray]]) -> None:
+        """Run the model on these inputs and keep the outputs. Raises what the runtime raises."""
+        session = _open(self.path)
+        self.inferences = [Inference(each, session.run(None, each)) for each in feeds]
+        self._attempted = True
+
+    def spread_meter(self, number: int) -> SpreadMeter:
+        """The meter of how far rounding moves the outputs of an inference; it keeps its results."""
+        if self._noise is None:
+            self._noise = NoiseSource(self.model)
+        inference = self.inferences[number]
+        return self._spreads.setdefault(number, SpreadMeter(self._noise, inference.feeds, inference.outputs))
 
 
 def compare(
@@ -114,25 +160,48 @@ def compare(
     model = before.model
     if parsed is not None:
         model = parsed
-    reference = Reference(after, model)
+    reference = Reference(after, model, before.items)
     random = sorted(RANDOM_OPS.intersection(node.op_type for node in model.graph.node))
     if random:
         return Equivalence("not run", tolerance, f"{random[0]} gives other values at every run"), reference
+    pinned = pass_.pinned(before.model)
+    if pinned:
+        before = Reference(before.path, before.model, before.items)
     if not pass_.makes_model:
-        before.run(model)
+        before.run(model, pinned)
     # The CPU not being the target, a model that it cannot run may still be right.
     unrunnable: Status = "different"
     if elsewhere:
         unrunnable = "not run"
     feeds = _map_feeds(before, model, pass_)
-    if feeds is None:
+    if not feeds:
         return _run_alone(before, reference, tolerance, unrunnable), reference
     try:
-        reference.record(feeds)
+        reference.record(feeds.values())
     except Exception as error:  # the runtime rejects the new model
         reason = f"the runtime rejects the new model: {describe_error(error)}"
         return Equivalence(unrunnable, tolerance, reason), reference
-    return compare_outputs(before.outputs or [], reference.outputs or [], tolerance), reference
+    results = _compare_inferences(before, feeds, reference, tolerance)
+    for result in results:
+        if result.status != "same":
+            return result, reference
+    return max(results, key=lambda result: result.max_relative_error or 0.0), reference
+
+
+def _compare_inferences(
+    before: Reference, numbers: Iterable[int], after: Reference, tolerance: Tolerance
+) -> list[Equivalence]:
+    """Compare the outputs of each inference of `after` with that of `before` of the same number.
+
+    Only ordinary values count for a lossy pass: its losses on others are for the quality metrics to judge.
+    """
+    results: list[Equivalence] = []
+    for number, new in zip(numbers, after.inferences, strict=True):
+        if results and tolerance == "lossy":
+            break
+        old = before.inferences[number]
+        results.append(compare_outputs(old.outputs, new.outputs, tolerance, before.spread_meter(number).spreads))
+    return results
 
 
 def _run_alone(before: Reference, reference: Reference, tolerance: Tolerance, unrunnable: Status) -> Equivalence:
@@ -146,104 +215,30 @@ def _run_alone(before: Reference, reference: Reference, tolerance: Tolerance, un
     return Equivalence("only run", tolerance, reason)
 
 
-def _map_feeds(before: Reference, model: ModelProto, pass_: Pass) -> dict[str, np.ndarray] | None:
-    """Inputs of `before` in the names and types of `model`; None if there are none."""
-    if before.feeds is None:
-        return None
-    feeds = pass_.feeds(dict(before.feeds))
-    if feeds is None:
-        return None
-    return cast_feeds(feeds, model)
+def _map_feeds(before: Reference, model: ModelProto, pass_: Pass) -> dict[int, dict[str, np.ndarray]]:
+    """Inputs of `before` in the names and types of `model`, by the number of their inference.
+
+    Empty if the ordinary inputs do not fit; others that do not fit are left out.
+    """
+    mapped: dict[int, dict[str, np.ndarray]] = {}
+    for number, inference in enumerate(before.inferences):
+        feeds = pass_.feeds(dict(inference.feeds))
+        cast = None
+        if feeds is not None:
+            cast = cast_feeds(feeds, model)
+        if cast is not None:
+            mapped[number] = cast
+        elif number == 0:
+            return {}
+    return mapped
 
 
 def run_once(path: Path, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Run the model at `path` once, without graph optimization and on one thread."""
+    return list(_open(path).run(None, dict(feeds)))
+
+
+def _open(path: Path) -> InferenceSession:
     from autoopt.model.session import make_session
 
-    session = make_session(path, {"graph_optimization_level": "disable"})
-    return list(session.run(None, dict(feeds)))
-
-
-@dataclass(frozen=True)
-class _Difference:
-    """The difference of one output."""
-
-    problem: str = ""
-    max_abs_error: float = 0.0
-    max_relative_error: float = 0.0
-
-
-def compare_outputs(before: Sequence[object], after: Sequence[object], tolerance: Tolerance) -> Equivalence:
-    """Compare two lists of outputs, one by one."""
-    if len(before) != len(after):
-        return Equivalence("different", tolerance, f"{len(after)} outputs instead of {len(before)}")
-    worst, relative, reason = 0.0, 0.0, ""
-    for number, (expected, actual) in enumerate(zip(before, after, strict=True)):
-        difference = _compare_output(expected, actual, tolerance)
-        worst = max(worst, difference.max_abs_error)
-        relative = max(relative, difference.max_relative_error)
-        if difference.problem and not reason:
-            reason = f"output {number}: {difference.problem}"
-    if reason:
-        return Equivalence("different", tolerance, reason, worst, relative)
-    return Equivalence("same", tolerance, "", worst, relative)
-
-
-def _compare_output(expected: object, actual: object, tolerance: Tolerance) -> _Difference:
-    import numpy as np
-
-    if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
-        if tolerance == "lossy" or repr(expected) == repr(actual):
-            return _Difference()
-        return _Difference("the values differ")
-    if expected.shape != actual.shape:
-        return _Difference(f"shape {actual.shape} instead of {expected.shape}")
-    if expected.dtype != actual.dtype and tolerance != "lossy":
-        return _Difference(f"type {actual.dtype} instead of {expected.dtype}")
-    if _is_float(expected):
-        return _compare_floats(expected, actual, tolerance)
-    return _compare_categories(expected, actual, tolerance)
-
-
-def _compare_categories(expected: np.ndarray, actual: np.ndarray, tolerance: Tolerance) -> _Difference:
-    """Compare integers, booleans or texts, value by value."""
-    wrong = int((expected != actual).sum())
-    allowed = {"lossless": 0, "equal": expected.size // VALUES_PER_MISMATCH, "lossy": expected.size}[tolerance]
-    problem = ""
-    if wrong > allowed:
-        problem = f"{wrong} of {expected.size} values differ"
-    return _Difference(problem, float(wrong > 0), wrong / max(expected.size, 1))
-
-
-def _compare_floats(expected: np.ndarray, actual: np.ndarray, tolerance: Tolerance) -> _Difference:
-    import numpy as np
-
-    x, y = expected.astype(np.float64), actual.astype(np.float64)
-    finite = np.isfinite(x)
-    if not np.isfinite(y[finite]).all():
-        return _Difference("infinite or NaN where it was finite")
-    error = np.abs(x[finite] - y[finite])
-    scale = float(np.abs(x[finite]).max(initial=0.0))
-    worst = float(error.max(initial=0.0))
-    share = worst
-    if scale:
-        share = worst / scale
-    problem = ""
-    if tolerance != "lossy":
-        if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-            problem = "infinities or NaN differ"
-        elif tolerance == "lossless" and not np.array_equal(expected, actual, equal_nan=True):
-            problem = f"not the same bits (error {worst:.3g})"
-        elif tolerance == "equal":
-            limit = ROUNDING.get(str(expected.dtype), 2e-4)
-            outside = int((error > limit * (scale + np.abs(x[finite])) + 1e-7).sum())
-            if outside:
-                problem = f"{outside} of {error.size} values off by up to {worst:.3g}"
-    return _Difference(problem, worst, share)
-
-
-def _is_float(array: np.ndarray) -> bool:
-    import numpy as np
-
-    # numpy does not count bfloat16 and the like among its floating types
-    return bool(np.issubdtype(array.dtype, np.floating)) or str(array.dtype) in ROUNDING
+    return make_session(path, {"graph_optimization_level": "disable"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from autoopt.passes.onnx_tools.graphs import caller_inputs
@@ -16,6 +16,12 @@ SIZES: Final = ((2, 8), (1, 8), (1, 1), (2, 2), (1, 64), (1, 224))
 MAX_ELEMENTS: Final = 1 << 26
 """Largest number of elements of one input."""
 BYTE_VALUES: Final = 256
+SMALL: Final = 0.1
+"""Size of small values, as a share of ordinary ones."""
+LARGE: Final = 100.0
+"""Size of large values, as a multiple of ordinary ones."""
+TINY: Final = 1e-6
+"""Size of tiny values, as a share of ordinary ones."""
 _TRANSPARENT_OPS: Final = frozenset(
     {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"}
 )
@@ -55,6 +61,42 @@ def synthetic_feeds(
         for number, (value, shape) in enumerate(zip(inputs, shapes, strict=True)):
             feeds[value.name] = _random_array(value, shape, limits.get(value.name, 2), seed + number)
         yield feeds
+
+
+def unusual_feeds(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Make inputs of the same shapes with unusual floats; empty if no input holds floats.
+
+    They reach what ordinary values do not: the constant under a logarithm, the smallest divisor, the part of a sigmoid
+    that does not saturate, the bounds of a Clip. In order: zeros; small positive values, every fourth of them 0; ones;
+    large values; tiny values.
+    """
+    import numpy as np
+
+    makers: list[Callable[[np.ndarray], np.ndarray]] = [
+        np.zeros_like,
+        _small_values,
+        np.ones_like,
+        lambda array: array * np.asarray(LARGE, array.dtype),
+        lambda array: array * np.asarray(TINY, array.dtype),
+    ]
+    floats = [name for name, array in feeds.items() if np.issubdtype(array.dtype, np.floating)]
+    if not floats:
+        return []
+    unusual = []
+    for maker in makers:
+        made = dict(feeds)
+        for name in floats:
+            made[name] = maker(feeds[name])
+        unusual.append(made)
+    return unusual
+
+
+def _small_values(array: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    values = np.asarray(np.abs(array) * SMALL).astype(array.dtype)
+    values.reshape(-1)[::4] = 0
+    return values
 
 
 def _dims(value: ValueInfoProto) -> list[int | str]:

@@ -1,4 +1,4 @@
-"""Optuna's side of the search: points as parameters of Optuna trials, studies, and Optuna's samplers by name.
+"""Optuna's side of the search: points as parameters of Optuna trials, and studies.
 
-Read `encoding.py` first. Optuna is imported only when a study or a sampler is made.
+Read `encoding.py` first. Optuna is imported only when a study is made.
 """

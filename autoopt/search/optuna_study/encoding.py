@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 CHAIN: Final = "chain"
 Params: TypeAlias = dict[str, object]
 """Parameters of a trial, by name."""
-Select: TypeAlias = Callable[[str, tuple[Value, ...]], Value]
-"""(parameter name, values) -> one of the values."""
+Select: TypeAlias = Callable[[str, str, tuple[Value, ...]], Value]
+"""(node, name of its parameter, values) -> one of the values."""
 
 
 def suggest_chain(trial: optuna.Trial, chains: list[str]) -> str:
@@ -37,13 +37,13 @@ def suggest_chain(trial: optuna.Trial, chains: list[str]) -> str:
 def suggest_point(trial: optuna.Trial, chain: ChainSpace) -> Point | None:
     """Ask `trial` for a point, parents before children; None if the values exclude each other."""
 
-    def select(name: str, values: tuple[Value, ...]) -> Value:
+    def select(node: str, name: str, values: tuple[Value, ...]) -> Value:
         grid = _integer_grid(values)
         if grid is not None:
             low, high, step = grid
-            return trial.suggest_int(name, low, high, step=step)
+            return trial.suggest_int(f"{node}.{name}", low, high, step=step)
         choices = [_encode(value, values) for value in values]
-        return values[choices.index(trial.suggest_categorical(name, choices))]
+        return values[choices.index(trial.suggest_categorical(f"{node}.{name}", choices))]
 
     return _walk(chain, select)
 
@@ -71,9 +71,10 @@ def distributions_of(chain: ChainSpace, point: Point) -> dict[str, BaseDistribut
 def read_point(chain: ChainSpace, params: Mapping[str, object]) -> Point | None:
     """Decode the parameters of a trial; None if they are not those of a point of the chain."""
 
-    def select(name: str, values: tuple[Value, ...]) -> Value:
+    def select(node: str, name: str, values: tuple[Value, ...]) -> Value:
+        encoded = params[f"{node}.{name}"]
         for value in values:
-            if name in params and _encode(value, values) == params[name]:
+            if _encode(value, values) == encoded:
                 return value
         raise LookupError(name)
 
@@ -87,7 +88,7 @@ def _walk(chain: ChainSpace, select: Select) -> Point | None:
     """Select a point parameter by parameter."""
     point: Point = {}
     for node, space in chain.space.nodes.items():
-        settings = space.walk(partial(_select_in_node, select, node))
+        settings = space.walk(partial(select, node))
         if settings is None:
             return None
         if settings:
@@ -95,10 +96,6 @@ def _walk(chain: ChainSpace, select: Select) -> Point | None:
     if not chain.space.allows(point):
         return None
     return point
-
-
-def _select_in_node(select: Select, node: str, name: str, values: tuple[Value, ...]) -> Value:
-    return select(f"{node}.{name}", values)
 
 
 def _named_values(chain: ChainSpace, point: Point) -> dict[str, tuple[Value, tuple[Value, ...]]]:
@@ -110,8 +107,7 @@ def _named_values(chain: ChainSpace, point: Point) -> dict[str, tuple[Value, tup
         named[f"{node}.{name}"] = (value, values)
         return value
 
-    for node, space in chain.space.nodes.items():
-        space.walk(partial(select, node))
+    _walk(chain, select)
     return named
 
 

@@ -60,8 +60,11 @@ def successive_halving(history: History, open_chains: Sequence[ChainSpace], budg
         below = [chain for chain in alive if chain in open_ids and len(history.trials_of(chain)) < quota]
         if below:
             return sorted(below, key=lambda chain: len(history.trials_of(chain)))
-        if _running(history, alive, quota):
-            return []
+        trials: list[Trial] = []
+        for chain in alive:
+            trials += history.trials_of(chain)[:quota]
+        if any(trial.feedback is None for trial in trials):
+            return []  # the round is not over
         alive = _rank(history, alive, quota)[: math.ceil(len(alive) / 2)]
     if alive[0] in open_ids:
         return alive
@@ -116,14 +119,6 @@ def scaled_rewards(history: History) -> list[float]:
                 part = (high - value) / (high - low)
             rewards[number] += weight * part
     return [reward / total for reward in rewards]
-
-
-def _running(history: History, chains: Sequence[str], first: int) -> bool:
-    """True while one of the `first` trials of a chain has no result."""
-    trials: list[Trial] = []
-    for chain in chains:
-        trials += history.trials_of(chain)[:first]
-    return any(trial.feedback is None for trial in trials)
 
 
 def _rank(history: History, chains: Sequence[str], first: int) -> list[str]:

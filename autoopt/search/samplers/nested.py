@@ -13,7 +13,7 @@ from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import Decision, Sampler, Stop, Suggestion, exhausted
 from autoopt.search.samplers.staged import CreateOverParts
-from autoopt.search.samplers.subspace import SubspaceSampler, restrict_chain, restrict_point
+from autoopt.search.samplers.subspace import SubspaceSampler, join_points, restrict_chain, restrict_point
 from autoopt.search.trial import ChainSpace, Feedback, Trial
 from autoopt.space import Point
 
@@ -121,8 +121,7 @@ class NestedSampler:
         decision = outer.inner.next(rng)
         if not isinstance(decision, Suggestion):
             return decision
-        point = {**outer.point, **decision.point}
-        return Suggestion(self._chain.id, {node: point[node] for node in self._chain.nodes if node in point})
+        return Suggestion(self._chain.id, join_points(self._chain, outer.point, decision.point))
 
 
 def _worth(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Feedback | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.optuna_study.encoding import suggest_chain, suggest_point
-from autoopt.search.optuna_study.samplers import create_optuna_sampler, follows_sequence
 from autoopt.search.optuna_study.study import add_trial, discard, new_study, quiet, tell
 from autoopt.search.samplers.base import Decision, SamplerInputs, Stop, Suggestion, exhausted
 from autoopt.search.samplers.uniform import draw_new_point
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_ASKS: Final = 10
 """How often a sampler that repeats itself is asked before a point is drawn at random."""
+SEQUENCE: Final = "QMCSampler"
+"""The sampler that goes through one sequence of its own, which a new seed would start again."""
 
 
 def create(inputs: SamplerInputs) -> OptunaSampler:
@@ -53,7 +55,7 @@ class OptunaSampler:
                 return exhausted(chains[0])
             return Stop("all points tried")
         self.sync(history)
-        if not follows_sequence(self.study.sampler):
+        if self._name != SEQUENCE:
             # A new seed for each trial: what is suggested then depends only on the study and the trial's number.
             self.study.sampler = create_optuna_sampler(self._name, rng.getrandbits(31))
         for _ in range(MAX_ASKS):
@@ -89,3 +91,19 @@ class OptunaSampler:
             else:
                 tell(self.study, self._study_trials[number], trial, history.objectives)
         self._running = running
+
+
+def create_optuna_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    """Create the Optuna sampler of class `name`, quiet, with `seed` if it takes one."""
+    import optuna
+
+    sampler = getattr(optuna.samplers, name)
+    parameters = inspect.signature(sampler).parameters
+    options: dict[str, object] = {}
+    if "seed" in parameters:
+        options["seed"] = seed
+    if "warn_independent_sampling" in parameters:
+        options["warn_independent_sampling"] = False
+    with quiet():
+        created: optuna.samplers.BaseSampler = sampler(**options)
+    return created

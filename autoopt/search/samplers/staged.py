@@ -12,7 +12,7 @@ from autoopt.metrics import Objective
 from autoopt.search.history import History
 from autoopt.search.losses import rank_key
 from autoopt.search.samplers.base import WAIT, Decision, Sampler, Stop, Suggestion
-from autoopt.search.samplers.subspace import SubspaceSampler, restrict_chain, restrict_point
+from autoopt.search.samplers.subspace import SubspaceSampler, join_points, restrict_chain, restrict_point
 from autoopt.search.trial import ChainSpace, Trial
 from autoopt.space import Point
 
@@ -58,8 +58,8 @@ class StagedSampler:
             create: of each stage its nodes, and the function that creates its sampler.
             keep: number of partial chains from which the next stage starts.
             budget: trials of all stages together.
-            objectives: what whole chains are judged by.
-            node_objectives: node id -> what partial chains that end there are judged by, if not by `objectives`.
+            objectives: those of whole chains.
+            node_objectives: node id -> objectives of partial chains that end there, where they differ.
         """
         self._chain = chain
         self._create = tuple(create)
@@ -97,7 +97,10 @@ class StagedSampler:
         running = any(trial.feedback is None for trial in trials)
         needs_more = len(trials) < share or stage.upto is None or not (worked or running)
         if needs_more and not stage.sampler.exhausted:
-            return self._ask(stage, rng)
+            decision = stage.sampler.next(rng)
+            if isinstance(decision, Suggestion):
+                return Suggestion(self._chain.id, self._join(stage, decision.chain, decision.point), stage.upto)
+            return decision
         if stage.upto is None:
             return None
         if running:
@@ -106,16 +109,10 @@ class StagedSampler:
             return Stop("no partial chain of a stage works")
         return None
 
-    def _ask(self, stage: _Stage, rng: Random) -> Decision:
-        decision = stage.sampler.next(rng)
-        if isinstance(decision, Suggestion):
-            return Suggestion(self._chain.id, self._join(stage, decision.chain, decision.point), stage.upto)
-        return decision
-
     def _all_points(self, stage: _Stage) -> list[Point]:
         """List all partial chains of a stage."""
         points = []
-        for name, part in stage.sampler.parts.items():
+        for name, part in stage.sampler.history.by_id.items():
             points += [self._join(stage, name, point) for point in part.space.iterate()]
         return points
 
@@ -133,9 +130,7 @@ class StagedSampler:
         return self._stages[index]
 
     def _join(self, stage: _Stage, part: str, point: Point) -> Point:
-        """Combine the start of a part and a point in it, in chain order."""
-        settings = {**stage.starts[part], **point}
-        return {node: settings[node] for node in self._chain.nodes if node in settings}
+        return join_points(self._chain, stage.starts[part], point)
 
     def _follow(self, stage: _Stage, history: History) -> list[Trial]:
         """Collect the stage's trials, including those of chains with the same beginning, in the order asked."""

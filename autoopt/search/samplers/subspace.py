@@ -7,6 +7,7 @@ from random import Random
 
 from autoopt.metrics import Objective
 from autoopt.search.history import History
+from autoopt.search.points import total_points
 from autoopt.search.samplers.base import Decision, Sampler
 from autoopt.search.trial import ChainSpace, Feedback, Proposal
 from autoopt.space import Point, SearchSpace, matches
@@ -23,8 +24,12 @@ def restrict_chain(chain: ChainSpace, nodes: Sequence[str], fixed: Point, name: 
     Cuts that concern other nodes than `nodes` and those in `fixed` do not apply here: they apply where those nodes are
     searched.
     """
-    cuts = _restrict_cuts(chain.space.cuts, nodes, fixed)
-    space = SearchSpace({node: chain.space.nodes[node] for node in nodes}, cuts)
+    cuts = []
+    for cut in chain.space.cuts:
+        elsewhere = {node: values for node, values in cut.items() if node not in nodes}
+        if matches(fixed, elsewhere):
+            cuts.append(restrict_point(cut, nodes))
+    space = SearchSpace({node: chain.space.nodes[node] for node in nodes}, tuple(cuts))
     # A first pass that no chain has keeps equal points of parts with different starts apart.
     start = (f"start {name}", "start")
     passes = [(node, pass_name) for node, pass_name in chain.passes if node in nodes]
@@ -36,22 +41,18 @@ def restrict_chain(chain: ChainSpace, nodes: Sequence[str], fixed: Point, name: 
     return ChainSpace(name, (start, *passes), space, prior=tuple(prior))
 
 
-def _restrict_cuts(cuts: Sequence[Point], nodes: Sequence[str], fixed: Point) -> tuple[Point, ...]:
-    """Restrict the cuts that can match a point with the `fixed` settings to `nodes`."""
-    restricted = []
-    for cut in cuts:
-        elsewhere = {node: values for node, values in cut.items() if node not in nodes}
-        if matches(fixed, elsewhere):
-            restricted.append(restrict_point(cut, nodes))
-    return tuple(restricted)
+def join_points(chain: ChainSpace, start: Point, point: Point) -> Point:
+    """Combine points of two parts of a chain, in chain order."""
+    settings = {**start, **point}
+    return {node: settings[node] for node in chain.nodes if node in settings}
 
 
 class SubspaceSampler:
     """A sampler over parts of chains. `follow` updates its history from that of the whole search."""
 
     def __init__(self, parts: Sequence[ChainSpace], objectives: Sequence[Objective], sampler: Sampler) -> None:
-        self.parts = {part.id: part for part in parts}
         self.history = History(parts, objectives)
+        self.count = total_points(parts)
         self._sampler = sampler
 
     def follow(self, trials: Sequence[tuple[str, Point, Feedback | None]]) -> None:
@@ -61,11 +62,6 @@ class SubspaceSampler:
                 self.history.add(Proposal(number, part, point))
             if feedback is not None and self.history.trials[number].feedback is None:
                 self.history.tell(number, feedback)
-
-    @property
-    def count(self) -> int:
-        """Number of points of all parts."""
-        return sum(part.space.count for part in self.parts.values())
 
     @property
     def exhausted(self) -> bool:

@@ -95,7 +95,7 @@ class SurrogateSampler:
         observations = Observations(asked_rows, np.array(single.loss), np.array(labels))
         kind: Kind = "gp"
         other: Kind = "rf"
-        if len(history.trials) % 2:
+        if len(trials) % 2:
             kind, other = other, kind
         expected = expect(observations, rows, kind, rng.getrandbits(31))
         if self._threshold is not None and may_stop(single, trials, len(self._initial)):

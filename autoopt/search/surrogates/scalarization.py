@@ -46,26 +46,16 @@ def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective], rng:
     reference = [row for number, row in zip(numbers, rows, strict=True) if feasible(trials[number].feedback)] or rows
     unit = 1.0
     if len(objectives) > 1:
-        combined = _combine(rows, reference, draw_weights(objectives, rng))
+        weights = draw_weights(objectives, rng)
+        spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
+        combined = [tchebycheff(row, spans, weights) for row in rows]
     else:
         combined = [row[0] for row in rows]
-        unit = _unit(raw, reference)
+        if min(raw) <= (0.0,):  # otherwise these are logarithms, whose differences are relative already
+            unit = abs(min(reference)[0]) or 1.0
     for number, value in zip(numbers, combined, strict=True):
         single[number] = value
     return Single(single, unit)
-
-
-def _unit(raw: Sequence[Losses], reference: Sequence[Losses]) -> float:
-    """Return the difference of losses that stands for 100 %."""
-    if min(raw) > (0.0,):
-        return 1.0  # differences of logarithms are relative already
-    return abs(min(reference)[0]) or 1.0
-
-
-def _combine(rows: Sequence[Losses], reference: Sequence[Losses], weights: Sequence[float]) -> list[float]:
-    """Combine each row, on the scale of the extents of the `reference` rows."""
-    spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
-    return [tchebycheff(row, spans, weights) for row in rows]
 
 
 def draw_weights(objectives: Sequence[Objective], rng: Random) -> list[float]:

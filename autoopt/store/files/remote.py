@@ -43,12 +43,9 @@ class RemoteArtifacts:
         self._pushed: set[str] = set()
 
     def push(self, digest: str, folder: Path, *, replace: bool = False) -> None:
-        """Copy the files of an artifact unless they exist; its manifest records when a machine last wanted it.
+        """Copy the files of an artifact, unless they exist and `replace` is off.
 
-        Args:
-            digest: The digest of the artifact.
-            folder: Its files.
-            replace: Copy them even if they exist.
+        The manifest records when a machine last wanted the artifact.
 
         Raises:
             SystemFailure: The copy cannot be written.

@@ -6,9 +6,11 @@ Safe beside running work: artifacts in use stay, because the row that needs them
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Column, Connection, delete, select
 
@@ -17,9 +19,13 @@ from autoopt.store.leases import is_run_abandoned
 from autoopt.store.maintenance.references import GRACE, idle, referenced, shared_copies
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.deletion import delete_run_rows
 from autoopt.store.sql.rows import batches
+from autoopt.store.sql.runs import delete_run
 from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.working_folder import STORE_WORK, abandoned_folders, working_folders
+
+UNTOUCHED_SECONDS: Final = 7 * 86400.0
+"""A working folder is removed after this time if nobody can tell whether its owner lives."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,7 @@ class _DryRun(Exception):
 def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None) -> Collected:
     """Remove everything that no kept run needs.
 
-    Args:
-        store: The store to clean.
-        dry_run: Only report what would be removed.
-        keep_runs: Number of the newest ended runs to keep; by default all. Runs under way are always kept.
+    `keep_runs` is the number of the newest ended runs to keep, by default all. Runs under way are always kept.
     """
     sql = require_sql(store)
     shared = shared_copies(sql)
@@ -72,9 +75,13 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
 
 
 def _old_leftovers(store: SqlStore) -> list[Path]:
-    """Files that interrupted work left behind and nobody has touched for a while."""
-    idle_seconds = store.files.idle_seconds(store.files.leftovers())
-    return [path for path, seconds in idle_seconds.items() if seconds >= GRACE]
+    """Files that interrupted work left behind: their owner has ended, or nobody has touched them for a while."""
+    work = store.home / STORE_WORK
+    abandoned = {*abandoned_folders(work), *abandoned_folders(Path(tempfile.gettempdir()))}
+    for paths, limit in ((store.files.leftovers(), GRACE), (working_folders(work), UNTOUCHED_SECONDS)):
+        idle_seconds = store.files.idle_seconds(paths)
+        abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)
+    return sorted(abandoned)
 
 
 def _collect_rows(
@@ -85,7 +92,7 @@ def _collect_rows(
     def work(connection: Connection) -> tuple[list[str], set[str]]:
         runs = [] if keep_runs is None else _ended_runs(store.database, connection)[keep_runs:]
         for run in runs:
-            delete_run_rows(connection, run)
+            delete_run(connection, run)
         rows = set(connection.execute(select(tables.artifact.c.digest)).scalars())
         unreferenced = (rows | store.files.digests() | shared.keys()) - referenced(connection)
         digests = set(idle(store, connection, unreferenced, shared))

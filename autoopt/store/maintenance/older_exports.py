@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, MetaData, Table, insert, select
 
-from autoopt.store.sql.database import Database
+from autoopt.store.memory import MemoryDatabase
 from autoopt.store.sql.schema import revisions, upgrade
 
 Row: TypeAlias = dict[str, Any]
@@ -23,40 +21,31 @@ def is_older(schema: str) -> bool:
 
 
 def migrated(rows: Rows, schema: str) -> Rows:
-    """The rows of an exported run in the newest schema, made in a temporary database.
+    """The rows of an exported run in the newest schema, made in a database in memory.
 
     Raises:
         sqlalchemy.exc.SQLAlchemyError: They are not rows of that schema.
         KeyError: A table that the schema does not have.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        database = Database(f"sqlite:///{Path(folder) / 'rows.db'}")
-        try:
-            with database.transaction(writing=True) as connection:
-                return _migrated(connection, rows, schema)
-        finally:
-            database.close()
-
-
-def _migrated(connection: Connection, rows: Rows, schema: str) -> Rows:
-    upgrade(connection, None, schema)
-    before = _tables(connection)
-    if not rows.keys() <= before.keys():
-        raise KeyError(min(rows.keys() - before.keys()))
-    # An export leaves out the numbers of rows, owners and leases, and they stay out.
-    left_out: dict[str, set[str]] = {}
-    for name, table in before.items():
-        left_out[name] = set(table.c.keys())
-        for row in rows.get(name, []):
-            connection.execute(insert(table).values(row))
-            left_out[name] -= row.keys()
-    upgrade(connection, schema)
-    result: Rows = {name: [] for name in rows}
-    for name, table in _tables(connection).items():
-        columns = [column for column in table.c if column.name not in left_out.get(name, set())]
-        if columns:
-            result[name] = [dict(row) for row in connection.execute(select(*columns)).mappings()]
-    return result
+    with MemoryDatabase().transaction(writing=True) as connection:
+        upgrade(connection, None, schema)
+        before = _tables(connection)
+        if not rows.keys() <= before.keys():
+            raise KeyError(min(rows.keys() - before.keys()))
+        # An export leaves out the numbers of rows, owners and leases, and they stay out.
+        left_out: dict[str, set[str]] = {}
+        for name, table in before.items():
+            left_out[name] = set(table.c.keys())
+            for row in rows.get(name, []):
+                connection.execute(insert(table).values(row))
+                left_out[name] -= row.keys()
+        upgrade(connection, schema)
+        result: Rows = {name: [] for name in rows}
+        for name, table in _tables(connection).items():
+            columns = [column for column in table.c if column.name not in left_out.get(name, set())]
+            if columns:
+                result[name] = [dict(row) for row in connection.execute(select(*columns)).mappings()]
+        return result
 
 
 def _tables(connection: Connection) -> Mapping[str, Table]:

@@ -66,13 +66,8 @@ def idle(store: SqlStore, connection: Connection, digests: Set[str], shared: Map
     """The seconds since their last use of those artifacts that nobody may be about to use.
 
     An artifact is in use for `GRACE` seconds, and since the start of the oldest run under way. Its last use is that on
-    this machine, or the wish of another machine for it; the time of its row if its files are at neither place.
-
-    Args:
-        store: The store.
-        connection: The open transaction.
-        digests: The artifacts to look at.
-        shared: `shared_copies`, listed before the transaction because that may take long.
+    this machine, or a request of another machine for it; the time of its row if its files are at neither place.
+    `shared` holds `shared_copies`, listed before the transaction because that may take long.
     """
     artifact, now = tables.artifact.c, connection.execute(select(store.database.now)).scalar_one()
     uses: dict[str, list[float]] = {}

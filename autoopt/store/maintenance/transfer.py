@@ -2,12 +2,15 @@
 
 The file is a tar archive:
 
-rows.json                      {"format": 1, "schema": …, "run": id, "tables": {table: [row, …]}}
+rows.json                      {"format": 2, "schema": …, "run": id, "tables": {table: [row, …]}, "digest": …}
 artifacts/<digest>/<file>      all present artifacts that the rows point to
+
+`digest` is the SHA-256 of the other fields, so that an edit is noticed. Format 1 had none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -15,7 +18,7 @@ import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,13 +30,15 @@ from autoopt.errors import InputError
 from autoopt.model.files import digest_folder, files_in
 from autoopt.store import codec
 from autoopt.store.contracts import Store
+from autoopt.store.maintenance.imported import as_imported, check_digests, check_json, check_runs
 from autoopt.store.maintenance.older_exports import Row, Rows, is_older, migrated
 from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches, insert_if_absent
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.store.sql.tables import HEAD, metadata
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_FORMATS: Final = (1, FORMAT)
 MAX_ROWS_BYTES: Final = 1 << 30
 _ARTIFACT_FILE: Final = re.compile(r"artifacts/([0-9a-f]{64})/([^/\x00]+(?:/[^/\x00]+)*)")
 _LOCAL_COLUMNS: Final = ("number", "owner", "lease")
@@ -48,12 +53,7 @@ class _Document(NamedTuple):
 
 
 def export_run(store: Store, run: str, file: Path) -> None:
-    """Write a run and everything it points to into a file.
-
-    Args:
-        store: The store that has the run.
-        run: Its id, the beginning of it, or `latest`.
-        file: The file to write.
+    """Write a run, named as for `RunStore.get`, and everything it points to into a file.
 
     Raises:
         InputError: There is no such run, `file` is a folder, or its folder does not exist.
@@ -64,7 +64,7 @@ def export_run(store: Store, run: str, file: Path) -> None:
     sql = require_sql(store)
     name = sql.runs.get(run).id
     rows = sql.database.read(lambda connection: _rows_of(connection, name))
-    content = codec.dumps({"format": FORMAT, "schema": HEAD, "run": name, "tables": rows}).encode()
+    content = codec.dumps(with_digest({"format": FORMAT, "schema": HEAD, "run": name, "tables": rows})).encode()
     temporary = Path(f"{file}.{os.getpid()}.tmp")
     try:
         with tarfile.open(temporary, "w") as archive:
@@ -77,29 +77,44 @@ def export_run(store: Store, run: str, file: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def import_run(store: Store, file: Path) -> str:
-    """Import a run written by `export_run`. Existing rows and artifacts stay as they are.
+def with_digest(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of an archive with the digest of its content."""
+    content = {name: value for name, value in document.items() if name != "digest"}
+    return {**content, "digest": hashlib.sha256(codec.dumps(content).encode()).hexdigest()}
+
+
+def import_run(store: Store, file: Path, *, reuse: bool = False) -> str:
+    """Import a run written by `export_run`. Existing rows and artifacts stay as they are, and so do runs made here.
+
+    An imported run is marked and cannot be continued. With `reuse`, later runs use its results as if made here.
 
     Returns:
         The id of the run.
 
     Raises:
-        InputError: The file is not an export or has a newer format, or its artifacts do not have their digests.
+        InputError: The file is not an export, was edited or has a newer format, or its artifacts do not have their
+            digests.
     """
     sql = require_sql(store)
     try:
         with tarfile.open(file, "r:") as archive:
             run, exported = _read_document(archive, file)
-            rows = {table: [_checked(table, row, file) for row in items] for table, items in exported.items()}
+            checked = {table: [_checked(table, row, file) for row in items] for table, items in exported.items()}
+            check_digests(checked)
+            check_runs(checked)
+            rows = as_imported(checked, run, file.name, reuse=reuse)
             with _unpacked(sql, archive, file) as folders:
                 for digest, folder in folders.items():
                     if digest_folder(folder) != digest:
                         raise InputError(f"artifact {digest} is damaged", where=str(file))
                     sql.artifacts.put(folder, digest, consume=True)
-    except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
     except SQLAlchemyError:
         raise InputError("its rows are not of the schema that it names", where=str(file)) from None
+    own = {record.id for record in sql.runs.all() if not record.imported}
+    if own.intersection(row["id"] for row in rows["run"]):
+        return sql.runs.get(run).id  # it is from here: only lost artifacts come back
     existing = {record.digest for record in sql.artifacts.all()}
     for row in rows["artifact"]:
         row["present"] = int(row["digest"] in existing)
@@ -182,12 +197,14 @@ def _remove_local_values(table: str, row: Row, runs: Set[str]) -> None:
 def _read_document(archive: tarfile.TarFile, file: Path) -> _Document:
     document = _read_first_member(archive)
     version, schema, rows = document["format"], document["schema"], document["tables"]
-    if version != FORMAT or (schema != HEAD and not is_older(schema)):
+    if version not in _FORMATS or (schema != HEAD and not is_older(schema)):
         raise InputError(
             f"has format {version!r}, schema {schema!r}; this autoopt reads {FORMAT}, up to {HEAD}",
             where=str(file),
             remedy="it was made by a newer version: upgrade autoopt",
         )
+    if version == FORMAT and document != with_digest(document):
+        raise InputError("was edited after autoopt wrote it", where=str(file), remedy="export the run again")
     if schema != HEAD:
         rows = migrated(rows, schema)
     if set(rows) - set(metadata.tables) or "artifact" not in rows:
@@ -197,8 +214,10 @@ def _read_document(archive: tarfile.TarFile, file: Path) -> _Document:
 
 def _read_first_member(archive: tarfile.TarFile) -> dict[str, Any]:
     member = archive.next()
-    if member is None or member.name != "rows.json" or not member.isreg() or member.size > MAX_ROWS_BYTES:
+    if member is None or member.name != "rows.json" or not member.isreg() or member.issparse():
         raise ValueError("it does not begin with rows.json")
+    if member.size > MAX_ROWS_BYTES:
+        raise ValueError("rows.json is too large")
     stream = archive.extractfile(member)
     assert stream is not None  # it is a regular file
     document: dict[str, Any] = json.load(stream)
@@ -214,7 +233,7 @@ def _checked(table: str, row: Row, file: Path) -> Row:
         if column is None or isinstance(value, bool) or not isinstance(value, (*types, type(None))):
             raise InputError(f"table {table!r} has a wrong field {name!r}", where=str(file))
         if isinstance(value, str):
-            value = codec.dumps(json.loads(value)) if column.info.get("json") else codec.text(value)
+            value = check_json(name, value) if column.info.get("json") else codec.text(value)
         checked[name] = value
     return checked
 
@@ -225,16 +244,33 @@ def _insert(connection: Connection, rows: Rows) -> None:
             insert_if_absent(connection, table, row)
 
 
+def _artifact_files(archive: tarfile.TarFile, file: Path) -> list[tuple[tarfile.TarInfo, re.Match[str]]]:
+    """The files of artifacts with their parsed names: regular files without holes, no larger than the archive.
+
+    Raises:
+        InputError: There is something else.
+    """
+    files = []
+    size = 0
+    while (member := archive.next()) is not None:
+        match = _ARTIFACT_FILE.fullmatch(member.name)
+        if match is None or not member.isreg() or {".", ".."} & set(match[2].split("/")):
+            raise InputError(f"has an entry that does not belong there: {member.name!r}", where=str(file))
+        size += member.size
+        if member.issparse() or size > file.stat().st_size:
+            raise InputError(f"has an entry that is larger than the file: {member.name!r}", where=str(file))
+        files.append((member, match))
+    return files
+
+
 @contextmanager
 def _unpacked(store: SqlStore, archive: tarfile.TarFile, file: Path) -> Iterator[dict[str, Path]]:
     """The artifacts of an archive as folders by digest. Only regular files with plain names are unpacked."""
+    members = _artifact_files(archive, file)
     root = Path(tempfile.mkdtemp(dir=store.home))
     try:
         folders: dict[str, Path] = {}
-        while (member := archive.next()) is not None:
-            match = _ARTIFACT_FILE.fullmatch(member.name)
-            if match is None or not member.isreg() or {".", ".."} & set(match[2].split("/")):
-                raise InputError(f"has an entry that does not belong there: {member.name!r}", where=str(file))
+        for member, match in members:
             folder = folders.setdefault(match[1], root / match[1])
             target = folder / match[2]
             target.parent.mkdir(parents=True, exist_ok=True)

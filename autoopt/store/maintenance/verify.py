@@ -42,12 +42,7 @@ class Verification:
 
 
 def verify(store: Store, repair: Restorer | None = None) -> Verification:
-    """Check the bytes of every artifact.
-
-    Args:
-        store: The store to check.
-        repair: Makes a lost artifact again; the result counts only if it has the same digest.
-    """
+    """Check the bytes of every artifact; what `repair` makes again counts only if it has the same digest."""
     sql = require_sql(store)
     records = sql.artifacts.all()
     present = [record for record in records if record.present]

@@ -11,7 +11,6 @@ from sqlalchemy import Connection, RowMapping, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
-from autoopt.store import codec
 from autoopt.store.contracts import ArtifactStore, ModelStore
 from autoopt.store.faults import reached
 from autoopt.store.files.artifacts import ArtifactFiles, ArtifactLost
@@ -19,7 +18,7 @@ from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.store.records import ArtifactRecord, ModelRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Lookup, fetch_all, insert_if_absent
+from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.artifact.c
 _LOOKUP = Lookup(tables.artifact, "digest", "artifact")
@@ -29,14 +28,7 @@ class SqlArtifacts(ArtifactStore):
     """See `ArtifactStore`. Files are on this machine, and optionally also where other machines can fetch them."""
 
     def __init__(self, database: Database, files: ArtifactFiles, remote: RemoteArtifacts | None, scratch: Path) -> None:
-        """Put rows and files together.
-
-        Args:
-            database: Holds the rows.
-            files: The files on this machine.
-            remote: The copies that machines share.
-            scratch: A folder for downloads; created when needed.
-        """
+        """Put rows and files together; `scratch`, for downloads, is created when needed."""
         self._database = database
         self._scratch = scratch
         self.files = files
@@ -46,13 +38,7 @@ class SqlArtifacts(ArtifactStore):
         record = self.files.put(Path(folder), digest, consume=consume)
         if self.remote is not None:
             self.remote.push(record.digest, self.files.folder(record.digest))
-        row = {
-            "digest": record.digest,
-            "bytes": record.bytes,
-            "files": codec.dumps(record.files),
-            "present": 1,
-            "created": self._database.now,
-        }
+        row = {**to_row(tables.artifact, record), "present": 1, "created": self._database.now}
         mark_present = update(tables.artifact).where(_T.digest == record.digest, _T.present == 0).values(present=1)
 
         def work(connection: Connection) -> None:
@@ -78,13 +64,7 @@ class SqlArtifacts(ArtifactStore):
         return self.files.path(digest)
 
     def put_back(self, digest: str, folder: Path, *, replace_remote: bool = False) -> None:
-        """Store a lost artifact again and remove `folder`.
-
-        Args:
-            digest: The digest of the artifact.
-            folder: Its files.
-            replace_remote: Overwrite the copy for other machines.
-        """
+        """Store a lost artifact again and remove `folder`; `replace_remote` overwrites the copy for other machines."""
         try:
             self.put(folder, digest)
             if replace_remote and self.remote is not None:
@@ -126,28 +106,24 @@ class SqlModels(ModelStore):
 
     def add(self, record: ModelRecord) -> None:
         table = tables.model
-        values = {"name": codec.text(record.name), "inspection": codec.dumps(record.inspection)}
+        row = {**to_row(table, record), "created": self._database.now}
+        again = update(table).where(table.c.artifact == record.artifact)
+        again = again.values(name=row["name"], inspection=row["inspection"])
 
         def work(connection: Connection) -> None:
-            row = {"artifact": record.artifact, "created": self._database.now, **values}
             if not insert_if_absent(connection, table, row):
-                connection.execute(update(table).where(table.c.artifact == record.artifact).values(values))
+                connection.execute(again)
 
         self._database.write(work)
 
     def get(self, artifact: str) -> ModelRecord | None:
         rows = fetch_all(self._database, select(tables.model).where(tables.model.c.artifact == artifact))
-        return _model(rows[0]) if rows else None
+        return from_row(ModelRecord, tables.model, rows[0]) if rows else None
 
     def all(self) -> tuple[ModelRecord, ...]:
         query = select(tables.model).order_by(tables.model.c.created, tables.model.c.artifact)
-        return tuple(_model(row) for row in fetch_all(self._database, query))
+        return tuple(from_row(ModelRecord, tables.model, row) for row in fetch_all(self._database, query))
 
 
 def _artifact(row: RowMapping) -> ArtifactRecord:
-    files = codec.loads(row["files"])
-    return ArtifactRecord(row["digest"], row["bytes"], files, bool(row["present"]), row["created"])
-
-
-def _model(row: RowMapping) -> ModelRecord:
-    return ModelRecord(row["artifact"], row["name"], codec.loads(row["inspection"]), row["created"])
+    return from_row(ArtifactRecord, tables.artifact, row, present=bool(row["present"]))

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, Update, and
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
 from autoopt.store.contracts import LEASE_SECONDS, Claim, ClaimStore
-from autoopt.store.owner import is_known_dead
+from autoopt.store.leases import is_abandoned
 from autoopt.store.records import ClaimKind
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
@@ -73,7 +73,7 @@ class SqlClaims(ClaimStore):
             raise InputError(f"there is no {what} {key!r} to claim", where=self._database.safe_url)
         if _is_done(kind, row) and not (redo and _may_be_redone(kind, row)):
             return Claim("done", row["owner"])
-        if _is_held_by_another(row, claimant):
+        if row["owner"] != claimant and not is_abandoned(row["lease"], row["owner"], row["now"]):
             return Claim("held", row["owner"])
         values: dict[str, object] = {"owner": claimant, "lease": lease}
         if kind in ("trial", "run"):
@@ -93,12 +93,6 @@ def _is(kind: ClaimKind, key: str) -> ColumnElement[bool]:
     if kind == "run":
         return tables.run.c.id == key
     return _table(kind).c.key == key
-
-
-def _is_held_by_another(row: RowMapping, claimant: str) -> bool:
-    if row["lease"] is None or row["owner"] == claimant or row["lease"] <= row["now"]:
-        return False
-    return not is_known_dead(row["owner"])
 
 
 def _is_done(kind: ClaimKind, row: RowMapping) -> bool:

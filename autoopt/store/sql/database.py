@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
-from sqlalchemy import Connection, Double, Engine, create_engine, event, func, literal_column
+from sqlalchemy import Connection, Double, Engine, Pool, create_engine, event, func, literal_column
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql import ColumnElement
@@ -68,19 +68,14 @@ class Database:
     function that writes must also be right if its changes have already been made.
     """
 
-    def __init__(self, url: str, patience: float = 90.0) -> None:
-        self.url = read_url(url)
-        self.safe_url = without_secrets(self.url)
+    def __init__(self, url: URL, engine: Engine, *, patience: float = 90.0, read_only: bool = False) -> None:
+        """Use an engine for the database at `url`; `open_database` makes one."""
+        self.url = url
+        self.safe_url = without_secrets(url)
         self.patience = patience
-        self.sqlite = self.url.get_backend_name() == "sqlite"
-        self.read_only = False
-        """True if its folder cannot be written to."""
-        if self.sqlite:
-            file = Path(str(self.url.database))
-            refuse_network_filesystem(file)
-            _make_folder(file.parent)
-            self.read_only = file.exists() and not os.access(file.parent, os.W_OK)
-        self._engine = _engine(_read_only_url(self.url) if self.read_only else self.url)
+        self.sqlite = engine.dialect.name == "sqlite"
+        self.read_only = read_only
+        self._engine = engine
         self._process = os.getpid()
 
     @property
@@ -195,16 +190,42 @@ class Database:
         return message
 
 
-def _engine(url: URL) -> Engine:
+def open_database(address: str | Path, patience: float = 90.0) -> Database:
+    """Prepare connections to a database of SQLite or PostgreSQL, and create the folder of a SQLite file.
+
+    Args:
+        address: Its URL, or the path of a SQLite file, in which no character has a special meaning.
+        patience: Seconds for which a failed transaction is repeated.
+
+    Raises:
+        InputError: The address is wrong, or its folder is on a network file system or cannot be created.
+    """
+    url = URL.create("sqlite", database=str(address.absolute())) if isinstance(address, Path) else read_url(address)
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
+        file = Path(str(url.database))
+        refuse_network_filesystem(file)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what, where = f"cannot be created: {error.strerror}", str(file.parent)
+            raise InputError(what, where=where, remedy="see AUTOOPT_HOME") from None
+        read_only = file.exists() and not os.access(file.parent, os.W_OK)
+        engine_url = _read_only_url(url) if read_only else url
+        return Database(url, sqlite_engine(engine_url), patience=patience, read_only=read_only)
     try:
-        return create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
+        engine = create_engine(url, hide_parameters=True, connect_args={"connect_timeout": 10})
     except ImportError:
         raise InputError("PostgreSQL needs the driver psycopg", remedy="pip install 'autoopt[postgres]'") from None
+    return Database(url, engine, patience=patience)
+
+
+def sqlite_engine(url: URL, pool: type[Pool] | None = None) -> Engine:
+    """Make an engine whose transactions begin here and not in the driver; connections may change their thread."""
+    arguments = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+    engine = create_engine(url, hide_parameters=True, connect_args=arguments, poolclass=pool)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
 
 
 def _read_only_url(url: URL) -> URL:
@@ -228,13 +249,6 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     writing = connection.get_execution_options().get("writing", True)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), remedy="see AUTOOPT_HOME") from None
 
 
 def _remedy(error: BaseException) -> str:

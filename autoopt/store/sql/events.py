@@ -11,7 +11,7 @@ from autoopt.store.contracts import EventStore
 from autoopt.store.records import EventRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import fetch_all, insert_if_absent
+from autoopt.store.sql.rows import fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.event.c
 
@@ -24,11 +24,9 @@ class SqlEvents(EventStore):
 
     def add(self, record: EventRecord) -> None:
         row = {
+            **to_row(tables.event, record),
             "id": uuid.uuid4().hex,  # a repeated transaction adds the event only once
             "time": self._database.now,
-            "kind": record.kind,
-            "run": record.run,
-            "subject": codec.text(record.subject),
             "content": codec.dumps(record.data),
         }
         self._database.write(lambda connection: insert_if_absent(connection, tables.event, row))
@@ -42,8 +40,5 @@ class SqlEvents(EventStore):
                 query = query.where(column == value)
         if under is not None:
             query = query.where(_T.subject.startswith(f"{under}/", autoescape=True))
-        events = []
-        for row in fetch_all(self._database, query):
-            data = codec.loads(row["content"])
-            events.append(EventRecord(row["kind"], row["run"], row["subject"], data, row["time"]))
-        return tuple(events)
+        rows = fetch_all(self._database, query)
+        return tuple(from_row(EventRecord, tables.event, row, data=codec.loads(row["content"])) for row in rows)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, RowMapping, Table, and_, delete, insert, null, select, update
 
 from autoopt.metrics import Estimate
-from autoopt.model.candidate import digest_json
+from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.store import codec
 from autoopt.store.contracts import ResultStore
@@ -17,9 +17,8 @@ from autoopt.store.records import EvaluationRecord, Json, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.claims import REPLACEABLE
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import batches, insert_if_absent, is_among
+from autoopt.store.sql.rows import Row, batches, from_row, insert_if_absent, is_among, to_row
 
-Row: TypeAlias = dict[str, object]
 Metrics: TypeAlias = dict[str, dict[str, Estimate]]
 """Estimates by role and metric."""
 CANDIDATE: Final = "candidate"
@@ -46,32 +45,39 @@ class SqlResults(ResultStore):
 
         return self._database.read(query)
 
-    def finish_pass_runs(self, records: Sequence[PassRunRecord], owner: str | None = None) -> list[bool]:
-        def work(connection: Connection) -> list[bool]:
-            environments = _Environments(connection, self._database)
-            accepted = []
-            for record in records:
-                row = _pass_run_row(record, environments.store(record.environment))
-                accepted.append(self._write_once(connection, tables.pass_run, row, owner or self._owner))
+    def evaluations_of(self, candidate: Candidate) -> tuple[EvaluationRecord, ...]:
+        c = tables.evaluation.c
+        query = select(c.key).where(c.candidate == candidate.key, c.outcome.is_not(None))
+        keys = self._database.read(lambda connection: connection.execute(query).scalars().all())
+        return tuple(sorted(self.evaluations(keys).values(), key=lambda record: (record.finished, record.key)))
+
+    def finish_pass_run(self, record: PassRunRecord, owner: str | None = None) -> bool:
+        row = to_row(tables.pass_run, record)
+        for role, candidate in (("input", record.input), ("output", record.output)):
+            row[f"{role}_artifact"], row[f"{role}_options"] = codec.candidate_columns(candidate)
+            row[f"{role}_key"] = candidate and candidate.key
+
+        def work(connection: Connection) -> bool:
+            row["environment"] = self._store_environment(connection, record.environment)
+            return self._write_once(connection, tables.pass_run, row, owner or self._owner)
+
+        return self._write(work)
+
+    def finish_evaluation(self, record: EvaluationRecord, owner: str | None = None) -> bool:
+        row = {**to_row(tables.evaluation, record), "candidate": record.candidate.key}
+        row["artifact"], row["session_options"] = codec.candidate_columns(record.candidate)
+
+        def work(connection: Connection) -> bool:
+            row["environment"] = self._store_environment(connection, record.environment)
+            accepted = self._write_once(connection, tables.evaluation, row, owner or self._owner)
+            if accepted:
+                _replace_metrics(connection, record)
             return accepted
 
         return self._write(work)
 
-    def finish_evaluations(self, records: Sequence[EvaluationRecord], owner: str | None = None) -> list[bool]:
-        def work(connection: Connection) -> list[bool]:
-            environments = _Environments(connection, self._database)
-            accepted = []
-            for record in records:
-                row = _evaluation_row(record, environments.store(record.environment))
-                accepted.append(self._write_once(connection, tables.evaluation, row, owner or self._owner))
-                if accepted[-1]:
-                    _replace_metrics(connection, record)
-            return accepted
-
-        return self._write(work)
-
-    def _write(self, work: Callable[[Connection], list[bool]]) -> list[bool]:
-        def work_to_commit(connection: Connection) -> list[bool]:
+    def _write(self, work: Callable[[Connection], bool]) -> bool:
+        def work_to_commit(connection: Connection) -> bool:
             accepted = work(connection)
             reached("before commit")
             return accepted
@@ -100,26 +106,14 @@ class SqlResults(ResultStore):
             same = same.where(c.output_key == values["output_key"])
         return connection.execute(same).first() is not None
 
-
-class _Environments:
-    """Stores environments during one transaction; many results share one."""
-
-    def __init__(self, connection: Connection, database: Database) -> None:
-        self._connection = connection
-        self._database = database
-        self._digests: dict[str, str] = {}
-
-    def store(self, environment: Json) -> str | None:
-        """Store an environment; returns its digest, or None for an empty one."""
+    def _store_environment(self, connection: Connection, environment: Json) -> str | None:
+        """Store an environment, which many results share; returns its digest, or None for an empty one."""
         if not environment:
             return None
-        content = codec.dumps(environment)
-        if content not in self._digests:
-            digest = digest_json(dict(environment))
-            row = {"digest": digest, "content": content, "created": self._database.now}
-            insert_if_absent(self._connection, tables.environment, row)
-            self._digests[content] = digest
-        return self._digests[content]
+        digest = digest_json(dict(environment))
+        row = {"digest": digest, "content": codec.dumps(environment), "created": self._database.now}
+        insert_if_absent(connection, tables.environment, row)
+        return digest
 
 
 def read_pass_runs(connection: Connection, keys: Iterable[str]) -> dict[str, PassRunRecord]:
@@ -141,87 +135,30 @@ def _finished_rows(connection: Connection, table: Table, keys: Iterable[str]) ->
     return rows
 
 
-def _pass_run_row(record: PassRunRecord, environment: str | None) -> Row:
-    row: Row = {
-        "key": record.key,
-        "outcome": str(record.outcome),
-        "pass_name": codec.text(record.pass_name),
-        "node": None if record.node is None else codec.text(record.node),
-        "params": codec.dumps(record.params),
-        "input_artifact": record.input.artifact,
-        "input_options": codec.dumps(record.input.session_options),
-        "input_key": record.input.key,
-        "output_artifact": None,
-        "output_options": None,
-        "output_key": None,
-        "seconds": record.seconds,
-        "message": codec.text(record.message),
-        "environment": environment,
-        "attempts": codec.dumps(list(record.attempts)),
-        "reports": codec.dumps(record.reports),
-        "run": record.run,
-    }
-    if record.output is not None:
-        row["output_artifact"] = record.output.artifact
-        row["output_options"] = codec.dumps(record.output.session_options)
-        row["output_key"] = record.output.key
-    return row
-
-
 def _pass_run_record(row: RowMapping) -> PassRunRecord:
-    candidate = codec.candidate(row["input_artifact"], row["input_options"])
-    assert candidate is not None  # finished rows have an input
-    return PassRunRecord(
-        key=row["key"],
-        pass_name=row["pass_name"],
-        params=codec.loads(row["params"]),
-        input=candidate,
+    return from_row(
+        PassRunRecord,
+        tables.pass_run,
+        row,
+        input=codec.candidate(row["input_artifact"], row["input_options"]),
         outcome=Outcome(row["outcome"]),
         output=codec.candidate(row["output_artifact"], row["output_options"]),
-        seconds=row["seconds"],
-        message=row["message"],
         environment=codec.loads(row["environment_content"]) or {},
         attempts=tuple(codec.loads(row["attempts"])),
-        reports=codec.loads(row["reports"]),
-        run=row["run"],
-        node=row["node"],
-        finished=row["finished"],
     )
 
 
-def _evaluation_row(record: EvaluationRecord, environment: str | None) -> Row:
-    return {
-        "key": record.key,
-        "outcome": str(record.outcome),
-        "artifact": record.candidate.artifact,
-        "session_options": codec.dumps(record.candidate.session_options),
-        "candidate": record.candidate.key,
-        "meter": codec.text(record.meter),
-        "details": codec.dumps(record.details),
-        "seconds": record.seconds,
-        "message": codec.text(record.message),
-        "environment": environment,
-        "run": record.run,
-    }
-
-
 def _evaluation_record(row: RowMapping, metrics: Metrics) -> EvaluationRecord:
-    candidate = codec.candidate(row["artifact"], row["session_options"])
-    assert candidate is not None  # finished rows have a candidate
-    return EvaluationRecord(
-        key=row["key"],
-        candidate=candidate,
-        meter=row["meter"],
+    return from_row(
+        EvaluationRecord,
+        tables.evaluation,
+        row,
+        candidate=codec.candidate(row["artifact"], row["session_options"]),
         outcome=Outcome(row["outcome"]),
         metrics=metrics.get(CANDIDATE, {}),
         source_metrics=metrics.get(SOURCE, {}),
         ratios=metrics.get(RATIO, {}),
-        details=codec.loads(row["details"]),
-        seconds=row["seconds"],
-        message=row["message"],
         environment=codec.loads(row["environment_content"]) or {},
-        run=row["run"],
-        finished=row["finished"],
     )
 
 

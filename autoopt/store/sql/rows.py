@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from autoopt.store.lookup import require_single_match
+from autoopt.errors import InputError
+from autoopt.store import codec
 from autoopt.store.sql.database import Database
 
 Item = TypeVar("Item")
+Record = TypeVar("Record")
+Row: TypeAlias = dict[str, object]
+"""Values to write, by column."""
 BATCH = 500
 """Parameters of one statement; every supported database takes this many."""
 
@@ -46,6 +50,30 @@ def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, 
     return bool(count)
 
 
+def to_row(table: Table, record: object) -> Row:
+    """The fields of a record for which the table has a column of the same name: JSON as text, text on one line."""
+    row: Row = {}
+    for column in table.c:
+        if hasattr(record, column.name):
+            value = getattr(record, column.name)
+            if column.info.get("json"):
+                value = codec.dumps_optional(value)
+            elif isinstance(value, str):
+                value = codec.text(value)
+            row[column.name] = value
+    return row
+
+
+def from_row(kind: type[Record], table: Table, row: RowMapping, **values: object) -> Record:
+    """The record in a row; `values` are those of fields that no column holds as they are."""
+    for column in table.c:
+        if column.name in kind.__annotations__ and column.name not in values:
+            value = row[column.name]
+            values[column.name] = codec.loads(value) if column.info.get("json") else value
+    make: Callable[..., Record] = kind
+    return make(**values)
+
+
 def fetch_all(database: Database, query: Select[Any]) -> Sequence[RowMapping]:
     """The rows of a query, in a transaction of its own."""
     return database.read(lambda connection: connection.execute(query).mappings().all())
@@ -72,7 +100,12 @@ class Lookup:
             InputError: No row matches, or several do.
         """
         rows = database.read(lambda connection: self._matches(connection, name))
-        require_single_match(self.what, name, [str(row[self.column]) for row in rows], database.safe_url)
+        if not rows:
+            raise InputError(f"there is no {self.what} {name!r} in the store", where=database.safe_url)
+        if len(rows) > 1:
+            # Four more digits nearly always make the choice clear.
+            beginnings = ", ".join(row[self.column][: len(name) + 4] for row in rows)
+            raise InputError(f"{self.what} {name!r} is ambiguous", remedy=f"give more of it: {beginnings}")
         return rows[0]
 
     def _matches(self, connection: Connection, name: str) -> Sequence[RowMapping]:

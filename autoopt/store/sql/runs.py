@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Column, Connection, RowMapping, Table, delete, insert, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
@@ -13,8 +13,7 @@ from autoopt.store.contracts import LEASE_SECONDS, RunStore
 from autoopt.store.records import ChainRecord, Json, RunRecord, RunStatus, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.deletion import delete_ended_run
-from autoopt.store.sql.rows import Lookup, batches, fetch_all, insert_if_absent, is_among
+from autoopt.store.sql.rows import Lookup, batches, fetch_all, from_row, insert_if_absent, is_among, to_row
 
 _T = tables.run.c
 _LOOKUP = Lookup(tables.run, "id", "run", newest_by="number", newest_among=_T.parent.is_(None))
@@ -32,16 +31,9 @@ class SqlRuns(RunStore):
         plan = codec.dumps(record.plan)
         plan_digest = digest_json({"plan": codec.loads(plan), "chains": [chain.id for chain in chains]})
         row = {
+            **to_row(tables.run, record),
             "id": run,
-            "name": codec.text(record.name),
-            "identity": record.identity,
-            "model": record.model,
             "plan": plan_digest,
-            "settings": codec.dumps(record.settings),
-            "status": record.status,
-            "result": codec.dumps_optional(record.result),
-            "sweep": record.sweep,
-            "parent": record.parent,
             "owner": record.owner or self._owner,
             "lease": self._database.now + LEASE_SECONDS,
             "created": self._database.now,
@@ -58,6 +50,11 @@ class SqlRuns(RunStore):
         if stored.identity != record.identity:
             raise InputError(f"there is a run {run!r} already")
         return stored
+
+    def update(self, run: str, result: Json, owner: str | None = None) -> bool:
+        mine = _T.owner == (owner or self._owner)
+        change = update(tables.run).where(_T.id == run, _T.status == "running", mine).values(result=codec.dumps(result))
+        return self._database.write(lambda connection: connection.execute(change).rowcount == 1)
 
     def finish(
         self, run: str, status: RunStatus = "finished", result: Json | None = None, owner: str | None = None
@@ -103,54 +100,46 @@ class SqlRuns(RunStore):
         chain = tables.chain.c
         query = select(tables.chain).join(tables.run, _T.plan == chain.plan).where(_T.id == run)
         rows = fetch_all(self._database, query.order_by(chain.position))
-        return tuple(
-            ChainRecord(row["id"], row["name"], tuple(codec.loads(row["nodes"])), int(row["points"])) for row in rows
-        )
-
-    def delete(self, run: str) -> None:
-        self._database.write(lambda connection: delete_ended_run(connection, self._database, run))
+        chains = []
+        for row in rows:
+            nodes = tuple(codec.loads(row["nodes"]))
+            chains.append(from_row(ChainRecord, tables.chain, row, nodes=nodes, points=int(row["points"])))
+        return tuple(chains)
 
 
 def _insert_chains(connection: Connection, plan: str, chains: Sequence[ChainRecord]) -> None:
     rows = []
     for position, chain in enumerate(chains):
-        row: dict[str, object] = {"plan": plan, "id": chain.id, "position": position}
-        row["name"] = codec.text(chain.name)
-        row["nodes"] = codec.dumps(list(chain.nodes))
-        row["points"] = str(chain.points)  # more than an integer column holds
-        rows.append(row)
+        points = str(chain.points)  # more than an integer column holds
+        rows.append({**to_row(tables.chain, chain), "plan": plan, "position": position, "points": points})
     for batch in batches(rows):
         connection.execute(insert(tables.chain), batch)
 
 
 def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunRecord]:
-    plans = _plans(connection, {row["plan"] for row in rows})
-    return [_record(row, plans[row["plan"]]) for row in rows]
-
-
-def _plans(connection: Connection, digests: set[str]) -> dict[str, str]:
-    """The plans with these digests as JSON text."""
     table = tables.plan
     plans: dict[str, str] = {}
-    for batch in batches(digests):
-        for row in connection.execute(select(table).where(is_among(table.c.digest, batch))):
-            plans[row.digest] = row.content
-    return plans
+    for batch in batches({row["plan"] for row in rows}):
+        for plan in connection.execute(select(table).where(is_among(table.c.digest, batch))):
+            plans[plan.digest] = plan.content
+    return [from_row(RunRecord, tables.run, row, plan=codec.loads(plans[row["plan"]])) for row in rows]
 
 
-def _record(row: RowMapping, plan: str) -> RunRecord:
-    return RunRecord(
-        id=row["id"],
-        name=row["name"],
-        identity=row["identity"],
-        model=row["model"],
-        plan=codec.loads(plan),
-        settings=codec.loads(row["settings"]),
-        status=row["status"],
-        result=codec.loads(row["result"]),
-        sweep=row["sweep"],
-        parent=row["parent"],
-        owner=row["owner"],
-        created=row["created"],
-        finished=row["finished"],
-    )
+def delete_run(connection: Connection, run: str) -> None:
+    """Delete a run, its parts, trials and events, and the results that no other run's trials name."""
+    for part in connection.execute(select(_T.id).where(_T.parent == run)).scalars().all():
+        delete_run(connection, part)
+    _delete_results(connection, run, tables.pass_run, tables.trial.c.pass_runs)
+    _delete_results(connection, run, tables.evaluation, tables.trial.c.evaluations)
+    connection.execute(delete(tables.run).where(_T.id == run))
+
+
+def _delete_results(connection: Connection, run: str, table: Table, keys_of_trial: Column[str]) -> None:
+    trial_run = tables.trial.c.run
+    keys = set(connection.execute(select(table.c.key).where(table.c.run == run)).scalars())
+    for keys_json in connection.execute(select(keys_of_trial).where(trial_run == run)).scalars():
+        keys.update(codec.loads(keys_json))
+    for keys_json in connection.execute(select(keys_of_trial).where(trial_run != run)).scalars():
+        keys.difference_update(codec.loads(keys_json))
+    for batch in batches(sorted(keys)):
+        connection.execute(delete(table).where(table.c.key.in_(batch)))

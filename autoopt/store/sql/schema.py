@@ -38,12 +38,7 @@ def prepare(database: Database) -> None:
 
 
 def upgrade(connection: Connection, current: str | None, target: str = HEAD) -> None:
-    """Upgrade the schema within the open transaction.
-
-    Args:
-        connection: The open transaction.
-        current: The revision of the schema; None for an empty database.
-        target: The revision to upgrade to.
+    """Upgrade the schema from revision `current`, None for an empty database, within the open transaction.
 
     Raises:
         InputError: This autoopt does not know the current revision.
@@ -92,7 +87,7 @@ def _create_or_upgrade(connection: Connection) -> None:
             where=without_secrets(connection.engine.url),
             remedy="give autoopt a database or schema of its own",
         )
-    metadata.create_all(connection)
+    metadata.create_all(connection, checkfirst=False)
     _version.create(connection)
     connection.execute(_version.insert().values(version_num=HEAD))
 

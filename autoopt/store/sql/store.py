@@ -6,10 +6,10 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from autoopt.owner import this_process
 from autoopt.store.contracts import Store
 from autoopt.store.files.artifacts import ArtifactFiles
 from autoopt.store.files.remote import RemoteArtifacts
-from autoopt.store.owner import this_process
 from autoopt.store.sql.artifacts import SqlArtifacts, SqlModels
 from autoopt.store.sql.claims import SqlClaims
 from autoopt.store.sql.database import Database
@@ -27,30 +27,24 @@ class SqlStore(Store):
 
     artifacts: SqlArtifacts
 
-    def __init__(self, url: str, home: Path, *, artifacts_url: str | None = None) -> None:
-        """Open a store; create or upgrade its tables.
-
-        Args:
-            url: Address of the database.
-            home: Folder for artifacts and temporary files on this machine.
-            artifacts_url: Where machines share artifacts, if they do.
-        """
+    def __init__(self, database: Database, home: Path, *, artifacts_url: str | None = None) -> None:
+        """Open a store; create or upgrade its tables. `artifacts_url`: where machines share artifacts, if they do."""
         self.home = home
         self.owner = this_process()
-        self.database = Database(url)
-        self.safe_url = self.database.safe_url
+        self.database = database
+        self.safe_url = database.safe_url
         self.files = ArtifactFiles(home / "artifacts")
         self.remote = RemoteArtifacts(artifacts_url) if artifacts_url else None
-        self.artifacts = SqlArtifacts(self.database, self.files, self.remote, home / "work")
-        self.models = SqlModels(self.database)
-        self.results = SqlResults(self.database, self.owner)
-        self.claims = SqlClaims(self.database, self.owner)
-        self.runs = SqlRuns(self.database, self.owner)
-        self.sweeps = SqlSweeps(self.database)
-        self.trials = SqlTrials(self.database, self.owner)
-        self.events = SqlEvents(self.database)
-        self.lineage = SqlLineage(self, self.database)
-        prepare(self.database)
+        self.artifacts = SqlArtifacts(database, self.files, self.remote, home / "work")
+        self.models = SqlModels(database)
+        self.results = SqlResults(database, self.owner)
+        self.claims = SqlClaims(database, self.owner)
+        self.runs = SqlRuns(database, self.owner)
+        self.sweeps = SqlSweeps(database)
+        self.trials = SqlTrials(database, self.owner)
+        self.events = SqlEvents(database)
+        self.lineage = SqlLineage(self, database)
+        prepare(database)
 
     def close(self) -> None:
         self.database.close()

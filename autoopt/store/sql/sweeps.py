@@ -11,7 +11,7 @@ from autoopt.store.contracts import SweepStore
 from autoopt.store.records import Json, RunStatus, SweepRecord, new_id
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import Lookup, fetch_all, insert_if_absent
+from autoopt.store.sql.rows import Lookup, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.sweep.c
 _LOOKUP = Lookup(tables.sweep, "id", "sweep", newest_by="number")
@@ -25,13 +25,7 @@ class SqlSweeps(SweepStore):
 
     def create(self, record: SweepRecord) -> SweepRecord:
         sweep = record.id or new_id()
-        row = {
-            "id": sweep,
-            "name": codec.text(record.name),
-            "settings": codec.dumps(record.settings),
-            "status": record.status,
-            "created": self._database.now,
-        }
+        row = {**to_row(tables.sweep, record), "id": sweep, "created": self._database.now}
         self._database.write(lambda connection: insert_if_absent(connection, tables.sweep, row))
         return self.get(sweep)
 
@@ -54,12 +48,4 @@ class SqlSweeps(SweepStore):
 
 
 def _record(row: RowMapping) -> SweepRecord:
-    return SweepRecord(
-        id=row["id"],
-        name=row["name"],
-        settings=codec.loads(row["settings"]),
-        status=row["status"],
-        result=codec.loads(row["result"]),
-        created=row["created"],
-        finished=row["finished"],
-    )
+    return from_row(SweepRecord, tables.sweep, row)

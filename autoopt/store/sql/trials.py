@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, select, update
 
 from autoopt.errors import InputError
 from autoopt.outcome import Outcome
+from autoopt.owner import is_known_dead
 from autoopt.store import codec
 from autoopt.store.contracts import LEASE_SECONDS, TrialStore
 from autoopt.store.leases import is_abandoned
-from autoopt.store.owner import is_known_dead
 from autoopt.store.records import TrialRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
-from autoopt.store.sql.rows import batches, fetch_all, insert_if_absent
+from autoopt.store.sql.rows import Row, fetch_all, from_row, insert_if_absent, to_row
 
 _T = tables.trial.c
 
@@ -27,42 +25,20 @@ class SqlTrials(TrialStore):
         self._database = database
         self._owner = owner
 
-    def add(self, records: Sequence[TrialRecord]) -> None:
-        self._database.write(lambda connection: self._add(connection, records))
+    def add(self, record: TrialRecord) -> None:
+        row = _row(record, record.owner)
+        if record.status == "running":
+            row["lease"] = self._database.now + LEASE_SECONDS
+        columns_read = (_T.status, _T.owner, _T.lease, self._database.now.label("now"))
 
-    def _add(self, connection: Connection, records: Sequence[TrialRecord]) -> None:
-        existing = self._existing(connection, records)
-        rows = []
-        for record in records:
-            row = _row(record, record.owner)
-            if record.status == "running":
-                row["lease"] = self._database.now + LEASE_SECONDS
-            before = existing.get((record.run, record.number))
-            if before is None:
-                rows.append(row)
-            elif _may_be_replaced(before, record.owner):
+        def work(connection: Connection) -> None:
+            if insert_if_absent(connection, tables.trial, row):
+                return
+            before = connection.execute(select(*columns_read).where(_is(record)).with_for_update()).mappings().one()
+            if _may_be_replaced(before, record.owner):
                 connection.execute(update(tables.trial).where(_is(record)).values(row))
-        if any(record.status == "running" for record in records):
-            # Leases are SQL expressions, which a statement for many rows cannot hold.
-            for row in rows:
-                connection.execute(insert(tables.trial).values(row))
-        else:
-            for batch in batches(rows):
-                connection.execute(insert(tables.trial), batch)
 
-    def _existing(self, connection: Connection, records: Sequence[TrialRecord]) -> dict[tuple[str, int], RowMapping]:
-        """The rows of `records` that exist, by run and number, locked until the transaction ends."""
-        columns_read = (_T.run, _T.number, _T.status, _T.owner, _T.lease, self._database.now.label("now"))
-        numbers: dict[str, list[int]] = {}
-        for record in records:
-            numbers.setdefault(record.run, []).append(record.number)
-        rows: dict[tuple[str, int], RowMapping] = {}
-        for run, numbers_of_run in numbers.items():
-            for batch in batches(numbers_of_run):
-                query = select(*columns_read).where(_T.run == run, _T.number.in_(batch)).with_for_update()
-                for row in connection.execute(query).mappings():
-                    rows[row["run"], row["number"]] = row
-        return rows
+        self._database.write(work)
 
     def claim_next(
         self, run: str, chain: str | None = None, owner: str | None = None, seconds: float = LEASE_SECONDS
@@ -103,22 +79,19 @@ class SqlTrials(TrialStore):
                 return number
         return None
 
-    def finish_all(self, records: Sequence[TrialRecord], owner: str | None = None) -> list[bool]:
-        def work(connection: Connection) -> list[bool]:
-            return [self._finish(connection, record, owner or record.owner or self._owner) for record in records]
-
-        return self._database.write(work)
-
-    def _finish(self, connection: Connection, record: TrialRecord, owner: str) -> bool:
+    def finish(self, record: TrialRecord, owner: str | None = None) -> bool:
+        owner = owner or record.owner or self._owner
         row = {**_row(record, owner), "status": "done", "lease": None, "finished": self._database.now}
-        if insert_if_absent(connection, tables.trial, row):
-            return True
         free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == owner)
         end = update(tables.trial).where(_is(record), _T.status != "done", free).values(row)
-        if connection.execute(end).rowcount == 1:
-            return True
         same = (_T.status == "done", _T.owner == owner, _T.outcome == row["outcome"], _T.point == row["point"])
-        return connection.execute(select(_T.number).where(_is(record), *same)).first() is not None
+
+        def work(connection: Connection) -> bool:
+            if insert_if_absent(connection, tables.trial, row) or connection.execute(end).rowcount == 1:
+                return True
+            return connection.execute(select(_T.number).where(_is(record), *same)).first() is not None
+
+        return self._database.write(work)
 
     def get(self, run: str, number: int) -> TrialRecord:
         rows = fetch_all(self._database, select(tables.trial).where(_T.run == run, _T.number == number))
@@ -142,50 +115,22 @@ def _may_be_replaced(row: RowMapping, owner: str | None) -> bool:
     return bool(row["status"] == "pending")
 
 
-def _row(record: TrialRecord, owner: str | None) -> dict[str, object]:
-    row: dict[str, object] = {
-        "run": record.run,
-        "number": record.number,
-        "chain": record.chain,
-        "point": codec.dumps(record.point),
-        "status": record.status,
-        "outcome": None if record.outcome is None else str(record.outcome),
-        "artifact": None,
-        "session_options": None,
-        "metrics": codec.estimates_to_text(record.metrics),
-        "ratios": codec.estimates_to_text(record.ratios),
-        "details": codec.dumps(record.details),
-        "violation": codec.number(record.violation),
-        "message": codec.text(record.message),
-        "owner": owner,
-        "lease": None,
-        "pass_runs": codec.dumps(list(record.pass_runs)),
-        "evaluations": codec.dumps(list(record.evaluations)),
-        "seconds": record.seconds,
-    }
-    if record.candidate is not None:
-        row["artifact"] = record.candidate.artifact
-        row["session_options"] = codec.dumps(record.candidate.session_options)
-    return row
+def _row(record: TrialRecord, owner: str | None) -> Row:
+    row = to_row(tables.trial, record)
+    row["artifact"], row["session_options"] = codec.candidate_columns(record.candidate)
+    return {**row, "violation": codec.number(record.violation), "owner": owner, "lease": None}
 
 
 def _record(row: RowMapping) -> TrialRecord:
-    return TrialRecord(
-        run=row["run"],
-        number=row["number"],
-        chain=row["chain"],
-        point=codec.loads(row["point"]),
-        status=row["status"],
-        outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
+    return from_row(
+        TrialRecord,
+        tables.trial,
+        row,
+        outcome=row["outcome"] and Outcome(row["outcome"]),
         candidate=codec.candidate(row["artifact"], row["session_options"]),
-        metrics=codec.estimates_from_text(row["metrics"]),
-        ratios=codec.estimates_from_text(row["ratios"]),
-        details=codec.loads(row["details"]),
+        metrics=codec.estimates(row["metrics"]),
+        ratios=codec.estimates(row["ratios"]),
         violation=codec.from_number(row["violation"]),
-        message=row["message"],
-        owner=row["owner"],
-        lease=row["lease"],
         pass_runs=tuple(codec.loads(row["pass_runs"])),
         evaluations=tuple(codec.loads(row["evaluations"])),
-        seconds=row["seconds"],
     )

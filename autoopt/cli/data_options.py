@@ -1,0 +1,120 @@
+"""Options of `run` that say how to read the data of `--data` and `--calibration`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from autoopt.errors import InputError
+
+Layout = Literal["NCHW", "NHWC"]
+Label = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Column or array of --data with the labels [default: label, target, y, ...]."),
+]
+Inputs = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,...", help="Columns or arrays of --data that are the input [default: all others]."),
+]
+ImageSize = Annotated[
+    str | None, typer.Option(metavar="HxW", help="Resize images to this height and width, such as 224x224.")
+]
+Scale = Annotated[
+    float | None,
+    typer.Option(help="Factor on the values of a folder of images [default: 0.00392157, 0..255 to 0..1] or of arrays."),
+]
+Mean = Annotated[
+    str | None, typer.Option(metavar="X or R,G,B", help="Subtracted after --scale, for all or for each channel.")
+]
+Std = Annotated[
+    str | None, typer.Option(metavar="X or R,G,B", help="Divided by after --mean, for all or for each channel.")
+]
+ImageLayout = Annotated[Layout | None, typer.Option("--layout", help="Axes of images [default: NCHW].")]
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """The options as given; None for those that are not."""
+
+    label: str | None = None
+    inputs: str | None = None
+    image_size: str | None = None
+    scale: float | None = None
+    mean: str | None = None
+    std: str | None = None
+    layout: Layout | None = None
+
+    def apply(self, path: str | None) -> object:
+        """The data configuration of a path with these options; the path itself without any.
+
+        Raises:
+            InputError: There is no path, or an option is malformed or does not apply to this kind of data.
+        """
+        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if not given:
+            return path
+        if path is None:
+            raise InputError("needs --data", where=f"--{given[0].replace('_', '-')}")
+        config: dict[str, object] = {"path": path}
+        if self.label is not None:
+            config["label_col"] = self.label
+        if self.inputs is not None:
+            config["input_cols"] = [name.strip() for name in self.inputs.split(",")]
+        if Path(path).is_dir():
+            images = self._images()
+            if images:
+                config["load_dataset"] = {"type": "images", "params": images}
+            return config
+        for name in ("image_size", "layout"):
+            if getattr(self, name) is not None:
+                raise InputError("applies to a folder of images", where=f"--{name.replace('_', '-')}")
+        values = self._values()
+        if values:
+            config["pre_process"] = {"type": "normalize", "params": values}
+        return config
+
+    def _images(self) -> dict[str, object]:
+        """Parameters of the loader of images."""
+        params: dict[str, object] = {}
+        if self.image_size is not None:
+            params["size"] = _size(self.image_size)
+        if self.scale is not None:
+            params["scale"] = self.scale
+        if self.mean is not None:
+            params["mean"] = _numbers("--mean", self.mean)
+        if self.std is not None:
+            params["std"] = _numbers("--std", self.std)
+        if self.layout is not None:
+            params["layout"] = self.layout
+        return params
+
+    def _values(self) -> dict[str, object]:
+        """Parameters of `normalize`, which has no scale: both numbers are divided by it instead."""
+        if self.scale is None and self.mean is None and self.std is None:
+            return {}
+        scale = 1.0 if self.scale is None else self.scale
+        if not scale:
+            raise InputError("must not be 0", where="--scale")
+        mean = _numbers("--mean", self.mean or "0")
+        std = _numbers("--std", self.std or "1")
+        return {"mean": [value / scale for value in mean], "std": [value / scale for value in std]}
+
+
+def _size(text: str) -> list[int]:
+    parts = text.lower().split("x")
+    if len(parts) == 1:
+        parts *= 2
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts):
+        raise InputError(f"must be HEIGHTxWIDTH, not {text!r}", where="--image-size", remedy="write 224x224")
+    return [int(part) for part in parts]
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        remedy = "write one number, or one for each channel: 0.485,0.456,0.406"
+        raise InputError(f"must be numbers, not {text!r}", where=option, remedy=remedy) from None

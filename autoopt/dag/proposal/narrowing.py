@@ -1,0 +1,197 @@
+"""A narrower contract that the data allow: inputs that never change, and dimensions that always have one size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from autoopt.data.description import Column, DataDescription
+from autoopt.errors import one_line
+from autoopt.json_codec import JsonValue
+from autoopt.model.inspection import Dim, Inspection, ValueSpec
+
+MAX_TEXT: Final = 40
+"""Characters of a constant that are shown."""
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Parameters of the pass `specialize_inputs`; empty if the data use all that the model accepts."""
+
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+    """The value of each input that never changes, in nested lists."""
+    shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+    """The sizes of each other input that has open dimensions; None where they stay open."""
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.shapes)
+
+    @property
+    def text(self) -> str:
+        """The contract in words."""
+        parts = [f"{one_line(name)} is always {_short(value)}" for name, value in self.values.items()]
+        for name, shape in self.shapes.items():
+            sizes = ", ".join("?" if size is None else str(size) for size in shape)
+            parts.append(f"{one_line(name)} has shape [{sizes}]")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """One input of the model beside its data."""
+
+    name: str
+    shape: tuple[Dim, ...]
+    """As the model has it."""
+    sizes: tuple[int | None, ...]
+    """As the data have it."""
+    batched: bool
+    """True if axis 0 counts items."""
+    value: JsonValue
+    """The value for one inference, if every item has the same."""
+
+
+def narrowing_of(
+    inspection: Inspection, descriptions: Sequence[DataDescription], fed_back: Collection[str] = (), batch_size: int = 0
+) -> Narrowing:
+    """Find the narrower contract that all of these data sets meet.
+
+    A batch dimension stays open, unless an input that never changes has one too, or the model has recurrent state: it
+    is then fixed at one item.
+
+    Args:
+        inspection: Inspection of the model.
+        descriptions: Descriptions of all data sets of the run.
+        fed_back: Inputs that take the recurrent state.
+        batch_size: Items per inference that the user asked for; 0 or 1 for one.
+    """
+    if not descriptions or any(description.made_up for description in descriptions):
+        return Narrowing()
+    inputs = [item for spec in inspection.inputs for item in _described(spec, inspection, descriptions, fed_back)]
+    shapes = _shapes(inspection, inputs)
+    values = _constants(inputs, shapes, batch_size)
+    # A model with state takes one item at a time.
+    if fed_back or any(shapes[name][:1] == (None,) for name in values):
+        single = [replace(item, sizes=(1, *item.sizes[1:])) if item.batched else item for item in inputs]
+        shapes = _shapes(inspection, single)
+    narrower = {}
+    for spec in inspection.inputs:
+        if spec.name not in values and _is_narrower(shapes[spec.name], spec.shape or ()):
+            narrower[spec.name] = shapes[spec.name]
+    return Narrowing(values, narrower)
+
+
+def _described(
+    spec: ValueSpec,
+    inspection: Inspection,
+    descriptions: Sequence[DataDescription],
+    fed_back: Collection[str],
+) -> Iterator[_Input]:
+    """The input with what all data sets say about it; nothing if one of them does not describe it."""
+    if spec.shape is None:
+        return
+    if spec.name in fed_back:
+        # Measurements start it with zeros, one along each open dimension.
+        sizes = tuple(dim if isinstance(dim, int) else 1 for dim in spec.shape)
+        yield _Input(spec.name, spec.shape, sizes, batched=False, value=None)
+        return
+    merged: _Input | None = None
+    for description in descriptions:
+        columns = description.columns
+        column = columns.get(spec.name)
+        if len(inspection.inputs) == len(columns) == 1:
+            # Data of one array go to a single input, whatever its name.
+            column = next(iter(columns.values()))
+        item = None if column is None else _fitted(spec, spec.shape, column)
+        if item is None:
+            return
+        if merged is not None:
+            item = _both(merged, item)
+        merged = item
+    if merged is not None:
+        yield merged
+
+
+def _fitted(spec: ValueSpec, shape: tuple[Dim, ...], column: Column) -> _Input | None:
+    """The input with what one data set says about it; None if the ranks do not fit."""
+    sizes: tuple[int | None, ...] = tuple(
+        None if axis in column.open_axes else size for axis, size in enumerate(column.shape)
+    )
+    value, batched = column.constant, False
+    if column.stacked:
+        sizes = sizes[1:]
+        batched = len(shape) == len(sizes) + 1
+    if batched:
+        sizes = (None, *sizes)
+        value = None if value is None else [value]
+    if len(sizes) != len(shape):
+        return None
+    return _Input(spec.name, shape, sizes, batched, value)
+
+
+def _both(one: _Input, other: _Input) -> _Input:
+    """What two data sets agree on."""
+    sizes = tuple(a if a == b else None for a, b in zip(one.sizes, other.sizes, strict=True))
+    value = one.value if one.value == other.value else None
+    return replace(one, sizes=sizes, batched=one.batched or other.batched, value=value)
+
+
+def _shapes(inspection: Inspection, inputs: Sequence[_Input]) -> dict[str, tuple[int | None, ...]]:
+    """The sizes of every input of the model as far as the model or the data fix them."""
+    sizes = {item.name: item.sizes for item in inputs}
+    symbols = _symbols(inputs)
+    return {spec.name: _merged(spec.shape or (), sizes.get(spec.name, ()), symbols) for spec in inspection.inputs}
+
+
+def _symbols(inputs: Sequence[_Input]) -> dict[str, int | None]:
+    """The size of each named dimension; None for one that has several."""
+    sizes: dict[str, int | None] = {}
+    for item in inputs:
+        for dim, size in zip(item.shape, item.sizes, strict=True):
+            if isinstance(dim, str) and size is not None:
+                sizes[dim] = size if sizes.get(dim, size) == size else None
+    return sizes
+
+
+def _merged(
+    shape: Sequence[Dim], known: Sequence[int | None], symbols: Mapping[str, int | None]
+) -> tuple[int | None, ...]:
+    """The sizes of an input: the model's own, then the data's, then those of equally named dimensions."""
+    merged: list[int | None] = []
+    for axis, dim in enumerate(shape):
+        size = known[axis] if axis < len(known) else None
+        if isinstance(dim, int):
+            size = dim
+        elif isinstance(dim, str):
+            size = symbols.get(dim)
+        merged.append(size)
+    return tuple(merged)
+
+
+def _constants(
+    inputs: Sequence[_Input], shapes: Mapping[str, tuple[int | None, ...]], batch_size: int
+) -> dict[str, JsonValue]:
+    """Values by name of the inputs that never change; none if no input would be left."""
+    values: dict[str, JsonValue] = {}
+    for item in inputs:
+        # The value is that of a single item.
+        several = item.batched and (batch_size > 1 or shapes[item.name][0] not in (None, 1))
+        if item.value is not None and not several:
+            values[item.name] = item.value
+    if len(values) == len(shapes):
+        return {}
+    return values
+
+
+def _short(value: JsonValue) -> str:
+    """A value in at most a few characters."""
+    text = json.dumps(value)
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]}..."
+
+
+def _is_narrower(shape: Sequence[int | None], declared: Sequence[Dim]) -> bool:
+    return any(size is not None and not isinstance(dim, int) for size, dim in zip(shape, declared, strict=True))

@@ -1,0 +1,1 @@
+"""Decoding of raw outputs: class scores, boxes of detectors, sequences of CTC."""

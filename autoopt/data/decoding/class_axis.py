@@ -1,0 +1,90 @@
+"""The class axis of an output that holds scores, found from its shape and its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from autoopt.data.dataset import Array
+
+Dimension: TypeAlias = int | str | None
+ScoreForm: TypeAlias = Literal["probabilities", "log_probabilities", "logits"]
+
+SUM_TOLERANCE: Final = 0.02
+"""Deviation from 1 of the sum of probabilities; 8-bit probabilities are off by as much."""
+CONFIDENT: Final = 0.4
+"""Confidence of softmax (0: all classes alike, 1: certain) from which raw values count as logits."""
+
+
+def class_axis(items: Sequence[Array], shape: Sequence[Dimension] | None = None) -> int | None:
+    """Find the axis along which an output holds the scores of classes.
+
+    It is the axis along which probabilities, or the exponentials of log probabilities, sum to 1. Other values count as
+    logits if some are negative, and softmax along the axis is confident: then the most confident axis is chosen. An
+    axis whose size is free or differs between items holds positions, not classes.
+
+    Args:
+        items: the output for each item, all of the same number of axes.
+        shape: the output's shape in the model; free dimensions are no integers.
+
+    Returns:
+        The axis, or None if the values do not look like scores of classes.
+    """
+    return scores_form(items, shape)[0]
+
+
+def scores_form(items: Sequence[Array], shape: Sequence[Dimension] | None = None) -> tuple[int | None, ScoreForm]:
+    """Find the class axis and the form of the scores; see `class_axis`."""
+    if not items or any(item.dtype.kind != "f" or item.ndim != items[0].ndim for item in items):
+        return None, "logits"
+    finite = [item.astype(np.float64) for item in items if item.size and np.all(np.isfinite(item))]
+    axes = list(_fixed_axes(items, shape))
+    if not finite or not axes:
+        return None, "logits"
+    lowest, highest = min(item.min() for item in finite), max(item.max() for item in finite)
+    if lowest >= -1e-6:
+        return _normalized_axis(finite, axes), "probabilities"
+    if highest <= 1e-6:
+        axis = _normalized_axis([np.exp(item) for item in finite], axes)
+        if axis is not None:
+            return axis, "log_probabilities"
+    return _confident_axis(finite, axes), "logits"
+
+
+def _fixed_axes(items: Sequence[Array], shape: Sequence[Dimension] | None) -> Iterator[int]:
+    """Yield the axes that may hold classes: of one size, at least 2, for all items; the last comes first."""
+    for axis in reversed(range(items[0].ndim)):
+        sizes = {item.shape[axis] for item in items}
+        is_free = shape is not None and len(shape) == items[0].ndim and not isinstance(shape[axis], int)
+        if len(sizes) == 1 and sizes.pop() >= 2 and not is_free:
+            yield axis
+
+
+def _normalized_axis(items: Sequence[Array], axes: Sequence[int]) -> int | None:
+    for axis in axes:
+        if all(np.all(np.abs(item.sum(axis=axis) - 1) <= SUM_TOLERANCE) for item in items):
+            return axis
+    return None
+
+
+def _confident_axis(items: Sequence[Array], axes: Sequence[int]) -> int | None:
+    if sum(size > 1 for size in items[0].shape) > 2:
+        # Two numbers are confident as soon as they are large; the state of an LSTM holds many such pairs.
+        axes = [axis for axis in axes if items[0].shape[axis] > 2]
+    confidences = {axis: float(np.mean([_confidence(item, axis) for item in items])) for axis in axes}
+    if not confidences:
+        return None
+    best = max(confidences, key=confidences.__getitem__)
+    if confidences[best] < CONFIDENT:
+        return None
+    return best
+
+
+def _confidence(logits: Array, axis: int) -> float:
+    """Compute the mean of the highest probability, scaled so that even guesses are 0."""
+    exponentials = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    highest = 1 / exponentials.sum(axis=axis)
+    chance = 1 / logits.shape[axis]
+    return float((np.mean(highest) - chance) / (1 - chance))

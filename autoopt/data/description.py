@@ -1,0 +1,40 @@
+"""The description of a data set that a worker gives to processes that do not read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoopt.json_codec import JsonValue
+
+
+@dataclass(frozen=True)
+class Column:
+    """One input of a data set."""
+
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    finite: bool | None = None
+    """False if there are NaN or infinite values; None for arrays of different shapes, which are not looked at."""
+    stacked: bool = True
+    """True if items lie along axis 0; False for a value that holds for every item, and for complete arrays."""
+    open_axes: tuple[int, ...] = ()
+    """Axes of `shape` along which the items differ; only complete arrays have any."""
+    constant: JsonValue = None
+    """The value of one item, in nested lists, if every item has the same; None if it changes or cannot be known."""
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """The items, columns and labels of a data set."""
+
+    items: int = 0
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    labels: bool = False
+    label_kind: str | None = None
+    """`class` (an integer or text, a one-hot row, or ids for several places), `value` (one float) or `tensor` (several
+    floats, or bytes as images have them); None without labels."""
+    label_text: str | None = None
+    """A label that is text and not a number."""
+    made_up: bool = False
+    """True if the items were made from the model, so that their values and sizes say nothing about its use."""

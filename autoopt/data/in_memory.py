@@ -1,0 +1,52 @@
+"""Data in memory as files: arrays by name, and data frames."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from autoopt.errors import InputError
+from autoopt.model.in_memory import write_once
+
+
+@runtime_checkable
+class DataFrame(Protocol):
+    """A table in memory, such as `pandas.DataFrame`."""
+
+    def to_csv(self, *, index: bool) -> str: ...
+
+
+Data: TypeAlias = str | Path | Mapping[str, object] | Mapping[str, ArrayLike] | DataFrame
+"""A path, a data configuration, arrays by the name of the model's input or `labels`, or a table."""
+
+
+def data_file(data: Data, home: Path) -> object:
+    """The path or the configuration of data; those in memory are written below `home`.
+
+    Raises:
+        InputError: an array holds Python objects.
+    """
+    if isinstance(data, DataFrame):
+        return write_once(data.to_csv(index=False).encode(), home, "data.csv")
+    if isinstance(data, Mapping) and data and all(hasattr(value, "__array__") for value in data.values()):
+        return write_once(_npz(data), home, "data.npz")
+    return data
+
+
+def _npz(arrays: Mapping[str, object]) -> bytes:
+    """The arrays as a `.npz` file; equal arrays give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, value in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
+                try:
+                    np.lib.format.write_array(stream, np.asarray(value), allow_pickle=False)
+                except ValueError as error:
+                    raise InputError(f"array {name!r}: {error}", where="data") from None
+    return buffer.getvalue()

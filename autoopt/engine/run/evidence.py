@@ -1,0 +1,183 @@
+"""All latency measurements of a run's candidates, pooled: ratios, their certainty, and the figures to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autoopt.engine.work.evaluations import Measurements
+from autoopt.engine.work.problem import Goal
+from autoopt.engine.work.rounds import MEASUREMENT, Rounds
+from autoopt.json_codec import JsonValue
+from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.store import EvaluationRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from autoopt.measure.intervals.pooling import Pooled
+
+HALF_WIDTH = 0.03
+"""Relative half-width of an interval that is narrow enough."""
+PACE_SHARE = 0.3
+"""Share of the changes of the source's time that its ratio to a candidate shows. Where the host slowed a source by 20
+to 60 %, ratios of quantised models moved by 0 to 30 %."""
+
+
+@dataclass
+class Evidence:
+    """The measurements of several candidates, and the posterior of their ratios to the source."""
+
+    rounds: Rounds
+    baseline: Mapping[str, Estimate] = field(default_factory=dict)
+    """Metrics of the source model that ratios refer to; by default those measured beside the candidate."""
+    _pooled: dict[str, Pooled] = field(default_factory=dict)
+
+    def load(self, candidates: Iterable[Candidate]) -> None:
+        """Look up what the store has of these candidates."""
+        self.rounds.load(candidates)
+        self._pooled.clear()
+
+    def measure(self, candidates: Sequence[Candidate], settings: Mapping[str, JsonValue]) -> bool:
+        """Measure candidates in turns once more; false if none could be measured. May raise `TimeUp`."""
+        self._pooled.clear()
+        return self.rounds.measure(candidates, settings)
+
+    def records(self, candidate: str) -> list[EvaluationRecord]:
+        """The successful measurements of the candidate with this key."""
+        return self.rounds.good(candidate)
+
+    def rounds_of(self, candidate: str) -> int:
+        """Number of rounds that measured this candidate, without its trial."""
+        return sum(MEASUREMENT in record.details for record in self.records(candidate))
+
+    def has(self, candidate: str, metric: str) -> bool:
+        """True if this metric's ratio to the source was measured."""
+        return any(_is_positive(record.ratios.get(metric)) for record in self.records(candidate))
+
+    def draws(self, candidate: str, metric: str) -> np.ndarray:
+        """Draws from the posterior of the logarithmic ratio."""
+        return self._pool(metric).of(candidate)
+
+    def estimate(self, candidate: str, metric: str) -> Estimate:
+        """The ratio to the source, as it is to hold in the user's process too."""
+        from autoopt.measure.intervals.pooling import BEYOND  # imports numpy
+
+        return self._pool(metric).estimate(candidate, BEYOND)
+
+    def is_narrow(self, candidate: str, metric: str) -> bool:
+        """True if the ratio is known well enough, or was not measured."""
+        if not self.has(candidate, metric):
+            return True
+        estimate = self.estimate(candidate, metric)
+        return estimate.high - estimate.low <= 2 * HALF_WIDTH * estimate.value
+
+    def cautious_ratio(self, candidate: str, metric: str, *, maximize: bool) -> float:
+        """The ratio, worse by its standard deviation: of two that look alike the better known one is preferred."""
+        import numpy as np
+
+        draws = self.draws(candidate, metric)
+        sign = -1 if maximize else 1
+        return float(np.exp(draws.mean() + sign * draws.std()))
+
+    def gain_probability(self, candidate: str, metric: str, *, maximize: bool, beyond: float = 0.0) -> float:
+        """The probability that the candidate is better than the source by more than `beyond`, relatively."""
+        draws = self.draws(candidate, metric)
+        if maximize:
+            draws = -draws
+        return float((draws < -beyond).mean())
+
+    def measurements(self, candidate: str) -> Measurements:
+        """All measurements of a candidate as one; its figures are pooled."""
+        records = self.records(candidate)
+        measurements = Measurements.of(records)
+        measurements.metrics = pooled_values([record.metrics for record in records])
+        measurements.source = pooled_values([record.source_metrics for record in records])
+        for name in measurements.ratios:
+            if self.has(candidate, name):
+                measurements.ratios[name] = self.estimate(candidate, name)
+        source = {**measurements.source, **self.baseline}
+        for name in STEADY_STATE:
+            if name in source and name in measurements.ratios:
+                # The ratio is known more exactly than the candidate's own time.
+                measurements.metrics[name] = _product(measurements.ratios[name], source[name])
+        return measurements
+
+    def _pool(self, metric: str) -> Pooled:
+        """The posterior of all candidates that have this metric."""
+        from autoopt.measure.intervals.pooling import observation, pool  # imports numpy
+
+        if metric not in self._pooled:
+            observations = []
+            for key, records in self.rounds.records.items():
+                for record in records:
+                    ratio = record.ratios.get(metric)
+                    if record.outcome.good and ratio is not None and ratio.low > 0:
+                        measurement = str(record.details.get(MEASUREMENT, record.key))
+                        shared = float(record.details.get("shared_variance", 0.0))
+                        observations.append(observation(key, measurement, ratio, shared))
+            self._pooled[metric] = pool(observations, self._usual_scale())
+        return self._pooled[metric]
+
+    def _usual_scale(self) -> float:
+        """The usual change of a ratio from one measurement to the next, judged by how the source's time changed."""
+        import numpy as np
+
+        from autoopt.measure.intervals.pooling import USUAL
+
+        times = [estimate.value for estimate in self._source_latencies()]
+        if len(times) < 3:
+            return USUAL
+        low, high = np.quantile(np.log(times), [0.25, 0.75])
+        return max(USUAL, PACE_SHARE * float(high - low) / 1.35)
+
+    def _source_latencies(self) -> Iterator[Estimate]:
+        for records in self.rounds.records.values():
+            for record in records:
+                if MEDIAN_LATENCY in record.source_metrics:
+                    yield record.source_metrics[MEDIAN_LATENCY]
+
+
+def judge_again(goal: Goal, first: Measurements, evidence: Measurements) -> Measurements:
+    """The first measurements with the pooled latencies in place of the first ones, and the constraints judged."""
+    keys = [*first.keys, *evidence.keys]
+    measurements = Measurements(
+        metrics=first.metrics | evidence.metrics,
+        ratios=first.ratios | evidence.ratios,
+        source=first.source | evidence.source,
+        drops=first.drops,
+        details=first.details | evidence.details,
+        outcome=first.outcome,
+        message=first.message,
+        keys=list(dict.fromkeys(keys)),
+        executed=first.executed,
+        disturbed=first.disturbed or evidence.disturbed,
+    )
+    measurements.judge(goal, measurements.metrics)
+    return measurements
+
+
+def pooled_values(measured: Sequence[Mapping[str, Estimate]]) -> dict[str, Estimate]:
+    """Pool the estimates of separate measurements, by name; names that one of them lacks are left out."""
+    names = [name for name in measured[0] if all(name in estimates for estimates in measured)] if measured else []
+    return {name: pooled_value([estimates[name] for estimates in measured]) for name in names}
+
+
+def pooled_value(estimates: Sequence[Estimate]) -> Estimate:
+    """Pool separate measurements of one value; equal ones, and values that are not positive, stay as they are."""
+    if all(estimate == estimates[0] for estimate in estimates) or not all(map(_is_positive, estimates)):
+        return estimates[0]
+    from autoopt.measure.intervals.pooling import observation, pool  # imports numpy
+
+    return pool([observation("", str(number), value) for number, value in enumerate(estimates)]).estimate("")
+
+
+def _is_positive(estimate: Estimate | None) -> bool:
+    return estimate is not None and estimate.low > 0
+
+
+def _product(ratio: Estimate, source: Estimate) -> Estimate:
+    """The product with the relative interval of the ratio."""
+    return Estimate(ratio.value * source.value, ratio.low * source.value, ratio.high * source.value)

@@ -1,0 +1,238 @@
+"""Decide which candidate is the fastest: measure those that may be, in turns, until more rounds would not matter.
+
+A Bayesian race (best-arm identification). All measurements of a candidate count together: its trial, and the rounds of
+this run and of earlier ones. After each round those go on that may be better than the leader by more than
+`INDIFFERENT`. Other goals than speed have their few best measured in the same way, until they are known well enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autoopt.engine.inputs.request import Remeasure
+from autoopt.engine.run.evidence import Evidence, judge_again
+from autoopt.engine.run.ranking import Ranking
+from autoopt.engine.run.select import distinct_feasible
+from autoopt.engine.run.trial import CompletedTrial, with_measurements
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.evaluations import Measurements
+from autoopt.engine.work.problem import Goal, Problem
+from autoopt.engine.work.rounds import Rounds
+from autoopt.errors import TimeUp
+from autoopt.json_codec import JsonValue
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.metrics import STEADY_STATE
+from autoopt.model.candidate import Candidate
+
+INDIFFERENT = 0.02
+"""Relative difference in speed that is not worth more rounds."""
+WORTHWHILE = 0.02
+"""Relative gain on the source below which it is not worth more rounds to know if there is any."""
+DOUBT = 0.05
+"""Probability that a candidate is better than the leader, up to which it is dropped."""
+FEWEST_ROUNDS = 2
+"""Rounds of the leader in addition to its trial, because the best of many trials was also a lucky one."""
+MOST_RIVALS = 6
+"""Candidates measured in turns in one round."""
+MOST_BYTES = 1 << 30
+"""Size of all models that are measured in turns; the leader and its first rival may be larger."""
+MOST_POOLED = 50
+"""Candidates that take part at most: pooling takes time with the third power of the number of measurements."""
+FEW_BEST = 3
+"""Number of the best candidates that are measured again if the goal is not speed alone."""
+SECONDS_SHARE, QUIET_SHARE = 0.12, 0.2
+"""Shares of the settings `seconds`, for each model of a round and the source, and `quiet_seconds`."""
+EXTENSION = 2
+"""Factor on the setting `rounds`, for a race that is not decided by then."""
+
+
+@dataclass
+class Race:
+    """The race of a run's candidates."""
+
+    ctx: RunContext
+    ranking: Ranking
+    """Without evidence the race adds its own; another race's evidence counts in this one too."""
+    evidence: Evidence = field(init=False)
+    undecided: str = ""
+    """The reason why the race did not decide; empty if it did."""
+
+    def __post_init__(self) -> None:
+        if self.ranking.evidence is not None:
+            self.evidence = self.ranking.evidence
+            return
+        rounds = Rounds(self.ctx, tuple(latency_metrics(self.ctx.problem.goal)))
+        self.evidence = Evidence(rounds, self.ranking.baseline.metrics)
+        self.ranking = self.ranking.with_evidence(self.evidence)
+
+    def run(self, trials: Sequence[CompletedTrial], remeasure: Remeasure | None = None) -> None:
+        """Measure until the race is decided or its rounds are used up.
+
+        Args:
+            trials: Those of measured candidates get the pooled figures, and their constraints are judged again.
+            remeasure: Feasible candidates to measure once more first: all, or those whose ratio is not known well.
+        """
+        if not self.evidence.rounds.metrics or not self._settings.rounds:
+            return
+        feasible = self.ranking.few_best(trials, MOST_POOLED)
+        self.evidence.load([_candidate(trial) for trial in feasible])
+        if remeasure == "undecided":
+            metric = self._deciding_metric
+            feasible = [trial for trial in feasible if not self.evidence.is_narrow(_candidate(trial).key, metric)]
+        if remeasure is not None:
+            for first in range(0, len(feasible), MOST_RIVALS):
+                self._measure(feasible[first : first + MOST_RIVALS], first)
+        self._update(trials)
+        for number in range(EXTENSION * self._settings.rounds):
+            contenders = self.contenders(trials)
+            if not contenders or not self._measure(contenders, number):
+                break
+            self._update(trials)
+        self.undecided = self._doubt(trials)
+
+    def contenders(self, trials: Sequence[CompletedTrial]) -> list[CompletedTrial]:
+        """The candidates of the next round, the leader first; none if the race is decided."""
+        if not self.ranking.by_speed:
+            few_best = self.ranking.few_best(trials, FEW_BEST)
+            return [trial for trial in few_best if not self._is_settled(trial)]
+        leader = self.ranking.leader(trials)
+        if leader is None:
+            return []
+        rivals = self.ranking.rivals(leader, trials, INDIFFERENT, DOUBT)
+        if not rivals and (self._is_settled(leader) or not self._may_gain(leader)):
+            return []
+        contenders = [leader, *rivals[: MOST_RIVALS - 1]]
+        while len(contenders) > 2 and sum(map(_size, contenders)) > MOST_BYTES:
+            contenders.pop()
+        return contenders
+
+    def _measure(self, trials: Sequence[CompletedTrial], number: int) -> bool:
+        """Measure the candidates of these trials in turns; false if the time is over."""
+        if self.ctx.attempt.remaining() <= 0:
+            return False
+        settings = round_settings(self.ctx.problem, len(trials), number)
+        try:
+            self.evidence.measure([_candidate(trial) for trial in trials], settings)
+        except TimeUp:
+            return False
+        return True
+
+    def _update(self, trials: Sequence[CompletedTrial]) -> None:
+        """Give the trials of candidates that were measured in rounds the pooled figures."""
+        store = self.ctx.store
+        judged: dict[str, Measurements] = {}
+        for trial in distinct_feasible(trials, self.ctx.problem.source):
+            key = _candidate(trial).key
+            if self.evidence.rounds_of(key):
+                records = store.results.evaluations(trial.result.evaluations)
+                first = Measurements.of(records[name] for name in trial.result.evaluations if name in records)
+                judged[key] = judge_again(self.ctx.problem.goal, first, self.evidence.measurements(key))
+        for trial in trials:
+            if trial.result.candidate is not None and trial.result.feasible and trial.result.candidate.key in judged:
+                trial.result = with_measurements(trial.result, judged[trial.result.candidate.key])
+
+    def _is_settled(self, trial: CompletedTrial) -> bool:
+        """True if the candidate was measured in enough rounds, and its ratio and its gain are certain enough."""
+        key = _candidate(trial).key
+        rounds = self.evidence.rounds_of(key)
+        if rounds < min(FEWEST_ROUNDS, self._settings.rounds):
+            return False
+        is_narrow = self.evidence.is_narrow(key, self._deciding_metric)
+        if not self.ranking.by_speed:
+            return is_narrow or rounds >= self._settings.rounds
+        return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
+
+    def _may_gain(self, trial: CompletedTrial) -> bool:
+        """True if a gain on the source that is worth more rounds is not unlikely."""
+        if not self.ranking.source_meets or self.evidence.rounds_of(_candidate(trial).key) < FEWEST_ROUNDS:
+            return True
+        return self.ranking.may_gain(trial, WORTHWHILE, DOUBT)
+
+    def _doubt(self, trials: Sequence[CompletedTrial]) -> str:
+        """Say why the race is not decided; nothing if it is."""
+        leader = self.ranking.leader(trials) if self.ranking.by_speed else None
+        if leader is None:
+            return ""
+        rivals = self.ranking.rivals(leader, trials, INDIFFERENT, DOUBT)
+        if rivals:
+            noun = "candidate" if len(rivals) == 1 else "candidates"
+            return f"{len(rivals)} other {noun} may be more than {INDIFFERENT:.0%} better than the best one"
+        if self._may_gain(leader) and not self.ranking.gains(leader) and self.ranking.source_meets:
+            return "no candidate's gain on the source model is certain"
+        return ""
+
+    @property
+    def _deciding_metric(self) -> str:
+        """The latency metric of the first objective that has one, else the first that is measured."""
+        for objective in self.ctx.problem.goal.objectives:
+            if objective.metric in STEADY_STATE:
+                return objective.metric
+        return self.evidence.rounds.metrics[0]
+
+    @property
+    def _settings(self) -> MeasurementSettings:
+        return MeasurementSettings.parse(self.ctx.problem.measurement)
+
+
+def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = "") -> Evidence:
+    """Measure the latency of one candidate until its ratio is known well enough, in at most `rounds` rounds.
+
+    Args:
+        ctx: The run. No round starts after its deadline.
+        candidate: The candidate.
+        occasion: Tells these measurements apart from earlier ones, such as those of another night.
+    """
+    metrics = tuple(latency_metrics(ctx.problem.goal))
+    evidence = Evidence(Rounds(ctx, metrics, occasion))
+    if not metrics:
+        return evidence
+    evidence.load([candidate])
+    wanted = MeasurementSettings.parse(ctx.problem.measurement).rounds
+    while evidence.rounds_of(candidate.key) < wanted and ctx.attempt.remaining() > 0:
+        number = evidence.rounds_of(candidate.key)
+        if number >= FEWEST_ROUNDS and evidence.is_narrow(candidate.key, metrics[0]):
+            break
+        try:
+            if not evidence.measure([candidate], round_settings(ctx.problem, 1, number)):
+                break
+        except TimeUp:
+            break
+    return evidence
+
+
+def latency_metrics(goal: Goal) -> list[str]:
+    """The latency metrics of a run; none if neither an objective nor a constraint is one."""
+    targets = [objective.metric for objective in goal.objectives]
+    targets += [constraint.metric for constraint in goal.constraints]
+    if not any(goal.metric(name).kind == "latency" for name in targets):
+        return []
+    return [metric.name for metric in goal.metrics if metric.kind == "latency"]
+
+
+def race_seconds(problem: Problem) -> float:
+    """The time that a race usually takes at most."""
+    settings = MeasurementSettings.parse(problem.measurement)
+    return settings.rounds * settings.seconds * SECONDS_SHARE * (FEW_BEST + 1)
+
+
+def round_settings(problem: Problem, candidates: int, number: int) -> Mapping[str, JsonValue]:
+    """Settings of one round. Each has a seed of its own, so that the order of the blocks differs."""
+    settings = MeasurementSettings.parse(problem.measurement)
+    return {
+        "seconds": settings.seconds * SECONDS_SHARE * (candidates + 1),
+        "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
+        "seed": settings.seed + number,
+    }
+
+
+def _candidate(trial: CompletedTrial) -> Candidate:
+    candidate = trial.result.candidate
+    assert candidate is not None, "a feasible trial"
+    return candidate
+
+
+def _size(trial: CompletedTrial) -> float:
+    """Size of the candidate in bytes; 0 if it was not measured."""
+    size = trial.result.metrics.get("size")
+    return 0.0 if size is None else size.value

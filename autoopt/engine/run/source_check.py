@@ -1,0 +1,42 @@
+"""Warn before the search if the source model and its data do not seem to belong together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from autoopt.data.config import DataConfig
+from autoopt.engine.work.calls import first_call
+from autoopt.engine.work.context import RunContext
+from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+
+CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
+
+
+def source_warnings(ctx: RunContext) -> list[str]:
+    """Run the source model on some items of the data; one warning for each sign of trouble.
+
+    A model that cannot be run says so when it is measured. Only this machine's interpreter is asked.
+    """
+    problem = ctx.problem
+    config = problem.data.evaluation.config
+    if config is None or problem.host.type != "local":
+        return []
+    request = MeasureRequest(
+        candidate=ModelFile(ctx.model_path(problem.source), problem.source.session_options),
+        metrics=tuple(metric.name for metric in problem.goal.metrics),
+        data=DataConfig.parse(config),
+        target=problem.target,
+        settings=MeasurementSettings.parse(problem.measurement),
+        user_script=problem.script.path,
+    )
+    result = first_call(
+        ctx.resources,
+        CHECK_SOURCE,
+        request.to_json(),
+        subject=lambda: problem.source.artifact,
+        limit=problem.limits.measure_seconds,
+    )
+    if not result.outcome.good or result.value is None:
+        return []
+    return [f"WARNING: {text}" for text in result.value["warnings"]]

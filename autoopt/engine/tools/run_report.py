@@ -1,0 +1,146 @@
+"""The HTML page of a finished run, with everything that the store knows about it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from autoopt.engine.planning.plan import Probe
+from autoopt.engine.work.environment import environment
+from autoopt.errors import AutooptError
+from autoopt.metrics import known_metric
+from autoopt.report.figures import first_objective
+from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
+from autoopt.report.run_page import html_report
+from autoopt.results import RunResult
+from autoopt.store import RunRecord, Store
+from autoopt.store.finished import finished_trials
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+def run_report(store: Store, record: RunRecord, result: RunResult) -> str:
+    """Render the page of a finished run. A worker counts the nodes of the best model and of those on the way to it."""
+    return html_report(result, finished_trials(store, record.id), run_facts(store, record, result))
+
+
+def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
+    """Look up the circumstances of a run."""
+    settings = record.settings or {}
+    request: Json = settings.get("request") or {}
+    lineage: Json = {}
+    if result.best is not None:
+        lineage = store.lineage.trace(result.best.candidate).to_json()
+    accelerator = (settings.get("replay_environment") or {}).get("accelerator") or {}
+    evaluation, calibration = _data_texts(request)
+    return RunFacts(
+        name=record.name,
+        model=str(request.get("model") or settings.get("model") or ""),
+        dag=str(settings.get("dag") or ""),
+        evaluation=evaluation,
+        calibration=calibration,
+        target=", ".join(str(accelerator[name]) for name in ("device", "execution_provider") if name in accelerator),
+        environment=_environment(lineage),
+        search=_search_settings(settings.get("search") or {}),
+        created=record.created,
+        imported=record.imported,
+        command=_command(request),
+        lineage=lineage,
+        models=_model_facts(store, lineage),
+        measurements=_measurements(store, result),
+        target_trials={target.name: finished_trials(store, target.result.run) for target in result.targets},
+    )
+
+
+def _environment(lineage: Json) -> Json:
+    """The environment that the best model was made in; this process's if nothing was made."""
+    for step in lineage.get("steps") or ():
+        if step.get("environment"):
+            found: Json = step["environment"]
+            return found
+    return environment()
+
+
+def _search_settings(search: Json) -> dict[str, object]:
+    shown = ("strategy", "sampler", "order", "trials", "minutes", "seed")
+    return {name: search[name] for name in shown if search.get(name) not in (None, "")}
+
+
+def _data_texts(request: Json) -> tuple[str, str]:
+    """The evaluation and the calibration data of a request, or else of its DAG."""
+    dag = request.get("dag")
+    section: Json = {}
+    if isinstance(dag, Mapping) and "content" in dag:
+        section = json.loads(dag["content"]).get("data") or {}
+    evaluation = request.get("data") or section.get("evaluation")
+    calibration = request.get("calibration") or section.get("calibration")
+    return _data_text(evaluation), _data_text(calibration)
+
+
+def _data_text(config: object) -> str:
+    if isinstance(config, Mapping):
+        path = config.get("path")
+        return str(path) if path else json.dumps(config, default=str)
+    return "" if config is None else str(config)
+
+
+def _command(request: Json) -> str:
+    """The command that makes the same request; empty if its DAG was not read from a file."""
+    dag = request.get("dag_file") or request.get("dag")
+    if not isinstance(dag, str):
+        return ""
+    words = ["autoopt", "run", dag]
+    if request.get("model") not in (None, dag):
+        words += ["--model", str(request["model"])]
+    for option in ("data", "calibration"):
+        text = _data_text(request.get(option))
+        if text:
+            words += [f"--{option}", text]
+    for name, value in (request.get("search") or {}).items():
+        words += ["--search", f"{name}={value}"]
+    return shlex.join(words)
+
+
+def _measurements(store: Store, result: RunResult) -> list[Measurement]:
+    """All latency measurements of the best model."""
+    metric = first_objective(result).metric
+    known = known_metric(metric)
+    best = result.best
+    if best is None or best.is_source or known is None or known.kind != "latency":
+        return []
+    measurements = []
+    for evaluation in store.results.evaluations_of(best.candidate):
+        ratio = evaluation.ratios.get(metric)
+        if evaluation.outcome.good and ratio is not None and ratio.low > 0:
+            details = evaluation.details
+            load = (details.get("machine") or {}).get("load")
+            measurements.append(Measurement(ratio, bool(details.get("disturbed") or details.get("busy")), load))
+    return measurements
+
+
+def _model_facts(store: Store, lineage: Json) -> dict[str, ModelFacts]:
+    """Size and operators of the models of a lineage."""
+    digests = dict.fromkeys([str(lineage["source"])] if lineage else [])
+    for step in lineage.get("steps") or ():
+        digests |= dict.fromkeys((str(step["input"]), str(step["output"])))
+    if len(digests) < 2:
+        return {}
+    facts = {}
+    with Probe() as probe:
+        for digest in digests:
+            facts[digest] = ModelFacts(store.artifacts.get(digest).bytes, _op_counts(store, probe, digest))
+    return facts
+
+
+def _op_counts(store: Store, probe: Probe, digest: str) -> Mapping[str, int] | None:
+    """Nodes by operator; None if the file is gone or unreadable."""
+    model = store.models.get(digest)
+    if model is not None and "op_counts" in model.inspection:
+        counts: Mapping[str, int] = model.inspection["op_counts"]
+        return counts
+    try:
+        return probe.inspect(store.artifacts.path(digest)).op_counts
+    except AutooptError:
+        return None

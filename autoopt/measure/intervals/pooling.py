@@ -1,0 +1,168 @@
+"""Pool all measurements of several candidates: a hierarchical model of log ratios, and draws from its posterior.
+
+A measurement h of candidate i gives y = m_i + u_h + w_hi + e_hi. m_i is the candidate's log ratio; u_h is what the
+state of the machine and the source's own error add to all candidates that were measured in turns; w_hi is how that
+state and the process meet this candidate; e_hi is the error within the measurement, whose size its interval says. The
+scales of u and w are not known: the posterior averages over a grid of them, weighted by their likelihood and by a
+half-Cauchy prior (Gelman, Bayesian Analysis 1, 2006). So two measurements that agree by chance do not pass for
+certainty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from autoopt.metrics import Estimate
+
+SCALES: Final = (0.001, 0.003, 0.006, 0.012, 0.025, 0.05, 0.1, 0.2)
+"""Standard deviations of u and w on the grid, in logarithms."""
+USUAL: Final = 0.005
+"""Scale of the prior on a quiet machine: the ratio of two models differs from process to process by 0.4 %."""
+BEYOND: Final = 0.008
+"""Half-width, in logarithms, of the differences between processes, which no session of one process shows: the ratio
+of two models of 0.1 ms, measured for 3 s in each of 20 processes, spread by 0.3 %. The interval is to hold in another
+process, and both the estimate and that process have this error: 1.96 * 0.3 % * sqrt(2)."""
+WIDE: Final = 2.0
+"""Standard deviation of the prior of a log ratio."""
+DRAWS: Final = 2000
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One measurement of one candidate."""
+
+    candidate: str
+    measurement: str
+    """The same for candidates that were measured in turns."""
+    log: float
+    """Logarithm of the measured value."""
+    deviation: float
+    """Its standard deviation within the measurement."""
+    shared_variance: float = 0.0
+    """The part of its variance that all candidates of the measurement share."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Draws from the posterior of the candidates' logarithms."""
+
+    candidates: tuple[str, ...]
+    means: np.ndarray
+    """[candidates]"""
+    draws: np.ndarray
+    """[DRAWS, candidates]"""
+
+    def of(self, candidate: str) -> np.ndarray:
+        """Return the draws of one candidate."""
+        return np.asarray(self.draws[:, self.candidates.index(candidate)])
+
+    def estimate(self, candidate: str, beyond: float = 0.0) -> Estimate:
+        """Summarize a candidate's ratio: the mean logarithm and the central 95 %.
+
+        Args:
+            candidate: one of the candidates.
+            beyond: half-width, in logarithms, of an independent error that is added to the interval.
+        """
+        middle = float(self.means[self.candidates.index(candidate)])
+        low, high = np.quantile(self.of(candidate), [0.025, 0.975])
+        down, up = math.hypot(max(0.0, middle - low), beyond), math.hypot(max(0.0, high - middle), beyond)
+        return Estimate(math.exp(middle), math.exp(middle - down), math.exp(middle + up))
+
+
+def observation(candidate: str, measurement: str, value: Estimate, shared_variance: float = 0.0) -> Observation:
+    """Read one measurement from the estimate of a positive value."""
+    deviation = math.log(value.high / value.low) / (2 * 1.96)
+    return Observation(candidate, measurement, math.log(value.value), deviation, shared_variance)
+
+
+def pool(observations: Sequence[Observation], usual: float = USUAL, seed: int = 0) -> Pooled:
+    """Pool the observations of one or more candidates.
+
+    Args:
+        observations: at least one.
+        usual: scale of the prior of u and w; larger if the machine is known to have changed its pace.
+        seed: of the draws.
+    """
+    data = _Data.of(observations)
+    scales = [(u, w) for u in SCALES for w in SCALES]
+    posteriors = [data.posterior(u, w) for u, w in scales]
+    scores = np.array([posterior.log_likelihood for posterior in posteriors])
+    scores += [_log_prior(u, usual) + _log_prior(w, usual) for u, w in scales]
+    weights = np.exp(scores - scores.max())
+    weights = weights / weights.sum()
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(DRAWS, weights)
+    draws = rng.standard_normal((DRAWS, len(data.candidates)))
+    first = 0
+    for posterior, count in zip(posteriors, counts.tolist(), strict=True):
+        rows = slice(first, first + count)
+        draws[rows] = posterior.mean + draws[rows] @ posterior.root.T
+        first += count
+    means = weights @ np.array([posterior.mean for posterior in posteriors])
+    return Pooled(data.candidates, means, draws)
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """The normal posterior of the candidates' logarithms for given scales."""
+
+    mean: np.ndarray
+    root: np.ndarray
+    """Cholesky factor of the covariance."""
+    log_likelihood: float
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The observations as arrays."""
+
+    candidates: tuple[str, ...]
+    logs: np.ndarray
+    design: np.ndarray
+    """[observations, candidates]: 1 for the candidate of the observation."""
+    own: np.ndarray
+    """Variance of each observation that it does not share."""
+    shared: np.ndarray
+    """[observations, observations]: covariance of observations of one measurement."""
+    same: np.ndarray
+    """[observations, observations]: 1 for observations of one measurement."""
+
+    @staticmethod
+    def of(observations: Sequence[Observation]) -> _Data:
+        candidates = tuple(dict.fromkeys(seen.candidate for seen in observations))
+        columns = np.array([candidates.index(seen.candidate) for seen in observations])
+        measurements = np.array([seen.measurement for seen in observations])
+        errors = np.array([seen.deviation**2 for seen in observations])
+        shared = np.minimum([seen.shared_variance for seen in observations], errors)
+        same = (measurements[:, None] == measurements).astype(np.float64)
+        return _Data(
+            candidates,
+            logs=np.array([seen.log for seen in observations]),
+            design=np.eye(len(candidates))[columns],
+            own=errors - shared,
+            shared=same * np.sqrt(np.outer(shared, shared)),
+            same=same,
+        )
+
+    def posterior(self, together_scale: float, own_scale: float) -> _Posterior:
+        """Compute the posterior for these standard deviations of u and w."""
+        noise = np.diag(self.own + own_scale**2) + self.shared + self.same * together_scale**2
+        centre = float(self.logs.mean())
+        residual = self.logs - centre
+        weighted = np.linalg.solve(noise, self.design)
+        covariance = np.linalg.inv(self.design.T @ weighted + np.eye(len(self.candidates)) / WIDE**2)
+        mean = centre + covariance @ (weighted.T @ residual)
+        marginal = noise + WIDE**2 * self.design @ self.design.T
+        _, log_determinant = np.linalg.slogdet(marginal)
+        log_likelihood = -0.5 * (log_determinant + residual @ np.linalg.solve(marginal, residual))
+        return _Posterior(mean, np.linalg.cholesky(covariance), float(log_likelihood))
+
+
+def _log_prior(scale: float, usual: float) -> float:
+    """Compute the logarithm of a half-Cauchy density on a logarithmic grid, up to a constant."""
+    return math.log(scale) - math.log1p((scale / usual) ** 2)

@@ -1,0 +1,163 @@
+"""One candidate compared with the source: the pairs of blocks measured so far, their ratio and its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autoopt.json_codec import JsonValue
+from autoopt.measure.intervals.pooling import BEYOND
+from autoopt.measure.intervals.replicas import FEW, effective_count, log_interval
+from autoopt.measure.latency.pairs import Pair, disturbance, select_pairs
+from autoopt.measure.latency.subjects import Subject
+from autoopt.metrics import Estimate
+
+BEYOND_FEW = 0.013
+"""What `BEYOND` is with too few sessions to see how they differ."""
+DRIFT, SPREAD = 0.1, 0.3
+"""Relative drift and spread of the source's blocks above which the machine counts as disturbed."""
+
+
+@dataclass
+class Comparison:
+    """A candidate and the source, or None if there is nothing to compare with."""
+
+    candidate: Subject
+    source: Subject | None
+    replicas: int = 1
+    """Sessions of each model in all, open or still to be opened."""
+    seed: int = 0
+    pairs: list[Pair] = field(default_factory=list)
+    """In time order."""
+
+    def selected_pairs(self) -> list[Pair]:
+        """Return the pairs that count, in time order."""
+        return [self.pairs[number] for number in select_pairs(self.pairs)]
+
+    @property
+    def by_replica(self) -> bool:
+        """True if the replicas are the independent units, rather than the pairs."""
+        return self.replicas >= FEW and len({pair.replica for pair in self.pairs}) == self.replicas
+
+    def independent_logs(self) -> list[float]:
+        """Compute the logarithms of the independent ratios: of each replica's median pair, or of each pair."""
+        pairs = self.selected_pairs()
+        if self.by_replica:
+            return [float(np.median(logs)) for logs in _logs_by_replica(pairs).values()]
+        return [math.log(pair.candidate / pair.source) for pair in pairs]
+
+    def estimate(self) -> Estimate:
+        """Estimate the ratio of the block medians, candidate / source; without a source the median itself, in ns."""
+        beyond = BEYOND if self.replicas >= FEW else BEYOND_FEW
+        return log_interval(self.independent_logs(), beyond=beyond, seed=self.seed)
+
+    def remaining_width(self, longer: float) -> float:
+        """Predict the share of the interval's width that will remain after `longer` times the time.
+
+        The spread between sessions stays; the spread of pairs within a session falls with their number.
+        """
+        several = [logs for logs in _logs_by_replica(self.selected_pairs()).values() if len(logs) > 1]
+        if not self.by_replica or not several:
+            return 0.0
+        median_variance = math.pi / 2  # The variance of a median, relative to that of a mean of normal values.
+        pairs_per_replica = sum(map(len, several)) / len(several)
+        within = median_variance * float(np.mean([np.var(logs, ddof=1) for logs in several])) / pairs_per_replica
+        total = 0.0
+        if len(several) > 1:
+            total = float(np.var([np.median(logs) for logs in several], ddof=1))
+        between = max(0.0, total - within)
+        if between + within <= 0:
+            return 1.0
+        return math.sqrt((between + within / longer) / (between + within))
+
+    def summary(self) -> dict[str, JsonValue]:
+        """Describe the comparison, as JSON for the evaluation's details. `blocks` holds all medians, in ns."""
+        reference = self.source or self.candidate
+        drift, spread = self._source_pace()
+        selected = self.selected_pairs()
+        logs = [math.log(pair.candidate / pair.source) for pair in selected]
+        return {
+            "pairs": len(self.pairs),
+            "set_aside": len(self.pairs) - len(selected),
+            "calm": self._undisturbed_share(),
+            "replicas": len(self.candidate.replicas),
+            "repeats": self.candidate.repeats,
+            "source_repeats": self.source.repeats if self.source else 0,
+            "effective_repeats": round(effective_count(logs), 1),
+            "warm_up_calls": self.candidate.replicas[0].warm.calls,
+            "warm_up_settled": all(replica.warm.settled for replica in self.candidate.replicas),
+            "source_warm_up_calls": reference.replicas[0].warm.calls,
+            "baseline_drift": drift,
+            "baseline_spread": spread,
+            "blocks": self._blocks(),
+        }
+
+    def _blocks(self) -> dict[str, JsonValue]:
+        """List the pairs by column, so that another estimator can be applied without measuring again."""
+        columns: dict[str, JsonValue] = {
+            "replica": [pair.replica for pair in self.pairs],
+            "candidate": [round(pair.candidate) for pair in self.pairs],
+            "disturbed": [round(pair.disturbed, 3) for pair in self.pairs],
+        }
+        if self.source is not None:
+            columns["source"] = [round(pair.source) for pair in self.pairs]
+        return columns
+
+    def _undisturbed_share(self) -> float:
+        return round(sum(level <= 1 for level in disturbance(self.pairs)) / len(self.pairs), 3)
+
+    def _source_pace(self) -> tuple[float, float]:
+        """Compute the relative drift and spread of the source's blocks (the candidate's if there is no source).
+
+        Each block counts relative to its replica's median, because replicas have inputs of their own.
+        """
+        times = [pair.candidate if self.source is None else pair.source for pair in self.pairs]
+        by_replica: dict[int, list[float]] = {}
+        for pair, ns in zip(self.pairs, times, strict=True):
+            by_replica.setdefault(pair.replica, []).append(ns)
+        medians = {replica: float(np.median(values)) for replica, values in by_replica.items()}
+        relative = np.array([ns / medians[pair.replica] for pair, ns in zip(self.pairs, times, strict=True)])
+        quarter = max(1, len(relative) // 4)
+        low, middle, high = np.quantile(relative, [0.1, 0.5, 0.9])
+        drift = float(np.median(relative[-quarter:]) / np.median(relative[:quarter]) - 1)
+        return round(drift, 4), round(float((high - low) / middle), 4)
+
+    @property
+    def disturbed(self) -> bool:
+        """True if the machine changed its pace (load, heat, frequency), or most blocks were disturbed."""
+        drift, spread = self._source_pace()
+        return abs(drift) > DRIFT or spread > SPREAD or self._undisturbed_share() < 0.5
+
+
+def shared_variance(comparisons: Sequence[Comparison]) -> float:
+    """Estimate the variance that the logarithmic ratios of these comparisons share, because their source is the same.
+
+    The mean covariance of the ratios over the independent units, which are replicas or rounds of blocks, divided by
+    their number; 0 for one comparison. Values beyond 3 median absolute deviations are moved there, as one disturbed
+    block must not decide.
+    """
+    ratios = np.array([_unit_logs(comparison) for comparison in comparisons])
+    if len(ratios) < 2 or ratios.shape[1] < 3:
+        return 0.0
+    middle = np.median(ratios, axis=1, keepdims=True)
+    reach = 3 * 1.4826 * np.median(np.abs(ratios - middle), axis=1, keepdims=True)
+    covariances = np.cov(np.clip(ratios, middle - reach, middle + reach))
+    shared = covariances[~np.eye(len(ratios), dtype=bool)].mean()
+    return float(max(0.0, shared) / ratios.shape[1])
+
+
+def _unit_logs(comparison: Comparison) -> list[float]:
+    """Compute the logarithms of the ratios of all units, disturbed or not, so that comparisons have the same units."""
+    if comparison.by_replica:
+        return [float(np.median(logs)) for logs in _logs_by_replica(comparison.pairs).values()]
+    return [math.log(pair.candidate / pair.source) for pair in comparison.pairs]
+
+
+def _logs_by_replica(pairs: Sequence[Pair]) -> dict[int, list[float]]:
+    logs: dict[int, list[float]] = {}
+    for pair in pairs:
+        logs.setdefault(pair.replica, []).append(math.log(pair.candidate / pair.source))
+    return logs

@@ -1,0 +1,235 @@
+"""The meaning of a model's outputs, told from names, shapes and values: classes, boxes, keypoints, values, ..."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from autoopt.data.decoding.boxes import Boxes, ssd_boxes, yolo_boxes
+from autoopt.data.decoding.class_axis import Dimension, class_axis
+from autoopt.errors import InputError
+from autoopt.measure.quality.detection import boxes_of
+
+Kind: TypeAlias = Literal["ids", "classes", "sequence", "boxes", "keypoints", "events", "embedding", "values"]
+Outputs: TypeAlias = Sequence[Sequence[object]]
+"""The outputs of a model: for each output, its value for each item."""
+Decode: TypeAlias = Callable[[Outputs, int], Boxes]
+"""Reads the boxes of one item from the outputs of a detector."""
+
+KEYPOINT_NAMES: Final = re.compile(r"key_?point|landmark|kpt|joint|pose|xyz", re.IGNORECASE)
+POSITIVE_COORDINATES: Final = 0.9
+"""Share of coordinates that are not negative from which pairs or triples of numbers count as keypoints."""
+DECIDED: Final = 0.9
+"""Share of values in 0..1 outside 0.1..0.9 from which they count as probabilities of events, not as an image."""
+BLANK_SHARE: Final = 0.3
+"""Share of steps with the blank, the first or last class, from which scores of steps count as CTC."""
+FEWEST_CANDIDATES: Final = 20
+"""Rows from which a table counts as the raw boxes of a detector."""
+LOWEST_SCORE: Final = 0.05
+RAW_BOXES: Final = {"min_score": LOWEST_SCORE, "max_overlap": 0.5}
+LARGEST_COORDINATE: Final = 1.5
+
+
+@dataclass(frozen=True)
+class Part:
+    """One output, or the outputs of a detector together, and what they stand for."""
+
+    outputs: tuple[int, ...]
+    """Indices of the outputs."""
+    kind: Kind
+    axis: int | None = None
+    """The class axis of `classes` and `sequence`."""
+    blank: int = 0
+    """The blank of `sequence`."""
+    decode: Decode | None = None
+    """Reads `boxes`."""
+
+
+def parts_of(
+    outputs: Outputs,
+    names: Sequence[str],
+    shapes: Sequence[Sequence[Dimension] | None],
+    states: Collection[int] = (),
+) -> list[Part]:
+    """Tell what the outputs of the source model stand for.
+
+    Args:
+        outputs: for each output, its value for each item.
+        names: the outputs' names.
+        shapes: their shapes in the model.
+        states: indices of the outputs that are recurrent state; they decide nothing by themselves.
+    """
+    parts: list[Part] = []
+    detector = _detector(outputs)
+    if detector is not None:
+        parts.append(detector)
+    for index, values in enumerate(outputs):
+        if index in states:
+            parts.append(Part((index,), "values"))
+        elif detector is None or index not in detector.outputs:
+            parts.append(_part(index, [np.asarray(value) for value in values], names[index], shapes[index]))
+    return parts
+
+
+def _part(index: int, items: Sequence[np.ndarray], name: str, shape: Sequence[Dimension] | None) -> Part:
+    if any(item.dtype.kind != "f" for item in items):
+        return Part((index,), "ids")
+    if KEYPOINT_NAMES.search(name) and _point_size(items) is not None:
+        return Part((index,), "keypoints")
+    axis = class_axis(items, shape)
+    if axis is not None:
+        blank = _blank(items, axis)
+        if blank is not None:
+            return Part((index,), "sequence", axis, blank)
+        return Part((index,), "classes", axis)
+    kind: Kind = "values"
+    if _are_events(items):
+        kind = "events"
+    elif _are_unit_vectors(items):
+        kind = "embedding"
+    elif _are_coordinates(items):
+        kind = "keypoints"
+    return Part((index,), kind)
+
+
+def _blank(items: Sequence[np.ndarray], axis: int) -> int | None:
+    """Return the blank of CTC: the first or last class, if it is the best one in many steps; else None."""
+    if sum(size > 1 for size in items[0].shape) != 2 or items[0].shape[axis] <= 2:
+        return None
+    best = np.concatenate([item.argmax(axis=axis).ravel() for item in items])
+    last = items[0].shape[axis] - 1
+    shares = {blank: float(np.mean(best == blank)) for blank in (0, last)}
+    blank = max(shares, key=shares.__getitem__)
+    is_constant = bool(np.all(best == best[0]))
+    if shares[blank] < BLANK_SHARE or is_constant:
+        return None
+    return blank
+
+
+def _are_events(items: Sequence[np.ndarray]) -> bool:
+    """True for probabilities that each decide on their own: of a binary class, of speech in a frame, of notes."""
+    values = _joined(items)
+    if not values.size or not np.all((values >= 0) & (values <= 1)) or not np.any(values >= 0.5):
+        return False
+    return float(np.mean((values < 0.1) | (values > 0.9))) >= DECIDED or items[0].size == 1
+
+
+def _are_unit_vectors(items: Sequence[np.ndarray]) -> bool:
+    if len(items) < 2 or items[0].size < 8 or len({item.shape for item in items}) > 1:
+        return False
+    if sum(size > 1 for size in items[0].shape) != 1:
+        return False
+    return bool(np.allclose([np.linalg.norm(item) for item in items], 1, atol=1e-3))
+
+
+def _are_coordinates(items: Sequence[np.ndarray]) -> bool:
+    size = _point_size(items)
+    if size is None or items[0].shape[-1] != size:
+        return False
+    values = _joined(items)
+    return float(np.mean(values >= 0)) >= POSITIVE_COORDINATES and float(np.ptp(values)) > 0
+
+
+def _point_size(items: Sequence[np.ndarray]) -> int | None:
+    """Return the numbers of each point, 2 or 3, if an item may be a list of at least five points; else None."""
+    shapes = {item.shape for item in items}
+    if len(shapes) != 1:
+        return None
+    sizes = [size for size in shapes.pop() if size > 1]
+    if len(sizes) == 2 and sizes[1] in (2, 3) and sizes[0] >= 5:
+        return int(sizes[1])
+    if len(sizes) == 1 and sizes[0] >= 10:
+        return next((size for size in (3, 2) if sizes[0] % size == 0), None)
+    return None
+
+
+def points_of(item: np.ndarray) -> np.ndarray:
+    """Return the keypoints of an item as (points, 2): x and y, without a third number (depth or score)."""
+    size = _point_size([item])
+    if size is None:
+        return item.reshape(-1, 1)
+    return item.reshape(-1, size)[:, :2]
+
+
+def _joined(items: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([item.ravel() for item in items])
+
+
+def _detector(outputs: Outputs) -> Part | None:
+    """Find a reading of the outputs as boxes under which the source model detects something."""
+    for indices, decode in _readings(outputs):
+        try:
+            boxes = [decode(outputs, item) for item in range(len(outputs[0]))]
+        except (InputError, ValueError, IndexError):
+            continue
+        if any(np.any(image.scores >= LOWEST_SCORE) for image in boxes):
+            return Part(tuple(indices), "boxes", decode=decode)
+    return None
+
+
+def _readings(outputs: Outputs) -> Iterator[tuple[Sequence[int], Decode]]:
+    """Yield the ways to read the outputs as boxes that fit their shapes and values."""
+    firsts = [np.asarray(values[0]) for values in outputs]
+    for index, first in enumerate(firsts):
+        items = [np.asarray(value) for value in outputs[index]]
+        if _are_box_rows(items):
+            yield (index,), partial(_decoded, indices=(index,))
+        elif _is_yolo(items):
+            yield (index,), partial(_raw, decoder=partial(yolo_boxes, nms=RAW_BOXES), indices=(index,))
+        elif first.dtype.kind == "f" and first.shape[-1:] == (4,) and first.size > 4:
+            yield from _separate_readings(firsts, index)
+
+
+def _separate_readings(firsts: Sequence[np.ndarray], boxes: int) -> Iterator[tuple[Sequence[int], Decode]]:
+    """Yield the ways to read an output of boxes with others of scores and classes."""
+    count = firsts[boxes].size // 4
+    singles = [index for index, first in enumerate(firsts) if index != boxes and first.size == count]
+    if len(singles) >= 2:
+        yield (boxes, *singles), partial(_decoded, indices=(boxes, *singles))
+    for index, first in enumerate(firsts):
+        is_table = index != boxes and first.ndim >= 2 and first.shape[-2] == count and first.dtype.kind == "f"
+        if is_table and first.min() >= 0 and first.max() <= 1 and count >= FEWEST_CANDIDATES:
+            decoder = partial(ssd_boxes, nms=RAW_BOXES)
+            yield (boxes, index), partial(_raw, decoder=decoder, indices=(boxes, index))
+
+
+def _are_box_rows(items: Sequence[np.ndarray]) -> bool:
+    """True for rows of x1, y1, x2, y2, score, class."""
+    if any(item.dtype.kind != "f" or item.shape[-1:] != (6,) for item in items):
+        return False
+    rows = np.concatenate([item.reshape(-1, 6) for item in items])
+    has_scores = np.all((rows[:, 4] >= 0) & (rows[:, 4] <= 1))
+    return bool(len(rows) and has_scores and np.all(rows[:, 5] == np.round(rows[:, 5])))
+
+
+def _is_yolo(items: Sequence[np.ndarray]) -> bool:
+    """True for tables of many boxes: four coordinates in pixels each, then scores of classes."""
+    first = items[0]
+    if any(item.dtype.kind != "f" or item.shape != first.shape for item in items) or first.ndim < 2:
+        return False
+    rows, columns = sorted(first.shape[-2:], reverse=True)
+    if first.size != rows * columns or rows < FEWEST_CANDIDATES or not 5 <= columns < rows:
+        return False
+    tables = [item.reshape(first.shape[-2:]) for item in items]
+    table = np.concatenate([each if first.shape[-2] > first.shape[-1] else each.T for each in tables])
+    scores, sizes = table[:, 4:], table[:, 2:4]
+    are_scores = scores.min() >= 0 and scores.max() <= 1
+    return bool(are_scores and sizes.min() >= 0 and table[:, :4].max() > LARGEST_COORDINATE)
+
+
+def _decoded(outputs: Outputs, item: int, indices: Sequence[int]) -> Boxes:
+    """Read boxes that the model has decoded itself."""
+    return boxes_of([[outputs[index][item]] for index in indices], 0)
+
+
+def _raw(
+    outputs: Outputs, item: int, decoder: Callable[..., Mapping[str, np.ndarray]], indices: Sequence[int]
+) -> Boxes:
+    """Read raw boxes with a decoder of `autoopt.data.decoding.boxes`."""
+    prediction = decoder([np.asarray(outputs[index][item]) for index in indices])
+    return Boxes(prediction["boxes"], prediction["scores"], prediction["labels"])

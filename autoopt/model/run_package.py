@@ -1,0 +1,291 @@
+"""Run this model as it was measured, and time it against the model that it was made from.
+
+Needs only onnxruntime and numpy. The folder of this file holds the model, `session.json` with the session that was
+measured, `recipe.json` with how the model was made, and `inputs.npz` with the inputs of one inference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+FOLDER = Path(__file__).resolve().parent
+SESSIONS = 4
+"""Sessions of each model. Two sessions of one model differ by a few percent, depending on where their weights lie."""
+BLOCK_SECONDS, WARM_UP_SECONDS = 0.003, 0.1
+LATENCIES = ("latency_p50", "latency_mean", "latency_p90", "latency_p99")
+SAME = 0.1
+"""Relative difference up to which two measured gains are the same."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one inference, time it, and report; returns 1 if the recorded gain does not show here."""
+    options = parse(arguments)
+    os.environ.setdefault("ORT_DISABLE_CPU_AFFINITY_WARNING", "1")
+    session_file = read(FOLDER / "session.json")
+    recipe = read(FOLDER / "recipe.json")
+    bind(session_file.get("affinity") or [])
+    model = next(path for path in (FOLDER / "model.onnx", FOLDER / "model.ort") if path.is_file())
+    feed = read_inputs(options.inputs)
+    session = open_session(model, session_file)
+    print(f"model    {model}: {recipe['chain']}")
+    print(f"session  {', '.join(session.get_providers())}, onnxruntime {ort.__version__}{other_version(recipe)}")
+    own_feed = inputs_of(session, feed)
+    for name, value in own_feed.items():
+        print(f"input    {name}: {described(value)}")
+    for output, value in zip(session.get_outputs(), session.run(None, own_feed), strict=True):
+        print(f"output   {output.name}: {described(value)}")
+    del session
+    source, reason = find_source(recipe, options.source)
+    if source is None:
+        blocks = time_alone(model, session_file, feed, options.seconds)
+        print(f"{milliseconds(blocks)} per inference. {reason}")
+        return 0
+    print(f"source   {source}")
+    return compare(source, model, Recorded(recipe, session_file), feed, options.seconds)
+
+
+class Recorded:
+    """What the recipe and session.json say: the sessions of both models, and the ratio that was measured."""
+
+    def __init__(self, recipe: Mapping[str, Any], session: Mapping[str, Any]) -> None:
+        self.session = session
+        self.source_session: Mapping[str, Any] = recipe.get("source_session") or session
+        self.ratio: Mapping[str, float] | None = None
+        for metric in LATENCIES:
+            if metric in recipe["ratios"]:
+                self.ratio = recipe["ratios"][metric]
+                break
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=Path, help="the model to compare with [default: the one in recipe.json]")
+    parser.add_argument("--inputs", type=Path, default=FOLDER / "inputs.npz", help="an .npz file, one array per input")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure [default: 5]")
+    return parser.parse_args(arguments)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a JSON file of the package."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{path}: cannot be read ({error})")
+    return document
+
+
+def read_inputs(path: Path) -> dict[str, Any]:
+    """Read the inputs of one inference; texts as objects, as onnxruntime takes them."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            feed = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        sys.exit(f"{path}: cannot be read ({error}); name an .npz file with --inputs")
+    return {name: value.astype(object) if value.dtype.kind == "U" else value for name, value in feed.items()}
+
+
+def bind(cores: list[int]) -> None:
+    """Bind this process to the cores that the measuring one was bound to, where the system has them."""
+    if cores and hasattr(os, "sched_setaffinity") and set(cores) <= os.sched_getaffinity(0):
+        os.sched_setaffinity(0, cores)
+
+
+def open_session(model: Path, document: Mapping[str, Any]) -> ort.InferenceSession:
+    """Open a model with everything that its session was measured with."""
+    provider = document["inference_session"]["providers"][0]
+    if provider not in ort.get_available_providers():
+        sys.exit(f"{provider} is not in the installed onnxruntime {ort.__version__}; see requirements.txt")
+    options = ort.SessionOptions()
+    for name, value in document["session_options"].items():
+        if isinstance(value, str):
+            value = getattr(type(getattr(options, name)), value)
+        setattr(options, name, value)
+    for name, value in document["session_config_entries"].items():
+        options.add_session_config_entry(name, value)
+    return ort.InferenceSession(str(model), options, **document["inference_session"])
+
+
+def find_source(recipe: Mapping[str, Any], given: Path | None) -> tuple[Path | None, str]:
+    """Find the source model: the given file, else a recorded one whose bytes have not changed.
+
+    Returns:
+        Its path, or None and the reason.
+    """
+    if given is not None:
+        if not given.is_file():
+            sys.exit(f"{given}: no such file")
+        return given, ""
+    if recipe["chain"] == "source":
+        return None, "This is the source model itself: nothing was faster."
+    recorded = recipe.get("source_files") or []
+    for file in recorded:
+        path = Path(file["path"])
+        if path.is_file() and sha256(path) == file["sha256"]:
+            return path, ""
+    reason = "The source model is not on this machine"
+    if any(Path(file["path"]).is_file() for file in recorded):
+        reason = "The source model has changed since"
+    return None, f"{reason}, so there is nothing to compare with: name it with --source MODEL."
+
+
+def sha256(path: Path) -> str:
+    """Digest of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while True:
+            part = file.read(1 << 20)
+            if not part:
+                return digest.hexdigest()
+            digest.update(part)
+
+
+def inputs_of(session: ort.InferenceSession, feed: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs that a model has; one that was made for constant inputs has fewer than its source."""
+    return {spec.name: feed[spec.name] for spec in session.get_inputs() if spec.name in feed}
+
+
+def make_call(model: Path, document: Mapping[str, Any], feed: Mapping[str, Any]) -> Callable[[], Any]:
+    """Open a session and warm it up; returns the function that runs it once."""
+    session = open_session(model, document)
+    feed = inputs_of(session, feed)
+
+    def run() -> Any:  # noqa: ANN401  outputs of any type
+        return session.run(None, feed)
+
+    call: Callable[[], Any] = run
+    if document.get("io_binding"):
+        binding = session.io_binding()
+        for name, value in feed.items():
+            binding.bind_cpu_input(name, value)
+        for output in session.get_outputs():
+            binding.bind_output(output.name)
+
+        def run_bound() -> Any:  # noqa: ANN401
+            session.run_with_iobinding(binding)
+            return binding.copy_outputs_to_cpu()
+
+        call = run_bound
+    until = time.perf_counter() + WARM_UP_SECONDS
+    call()
+    while time.perf_counter() < until:
+        call()
+    return call
+
+
+def clock_for(*documents: Mapping[str, Any]) -> Callable[[], float]:
+    """The clock to time these sessions with.
+
+    Where one thread does all the work, its CPU time: then other programs that take the core away do not count.
+    """
+    for document in documents:
+        is_on_cpu = document["inference_session"]["providers"][0] == "CPUExecutionProvider"
+        if not is_on_cpu or document["session_options"].get("intra_op_num_threads") != 1:
+            return time.perf_counter
+    return time.thread_time
+
+
+def time_block(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    """Median seconds of an inference in one short block, after one that is not timed."""
+    call()
+    times: list[float] = []
+    until = time.perf_counter() + BLOCK_SECONDS
+    while len(times) < 2 or time.perf_counter() < until:
+        began = clock()
+        call()
+        times.append(clock() - began)
+    return float(np.median(times))
+
+
+def time_alone(model: Path, document: Mapping[str, Any], feed: Mapping[str, Any], seconds: float) -> list[float]:
+    """Seconds per inference in each block."""
+    call, clock = make_call(model, document, feed), clock_for(document)
+    blocks: list[float] = []
+    until = time.perf_counter() + seconds
+    while not blocks or time.perf_counter() < until:
+        blocks.append(time_block(call, clock))
+    return blocks
+
+
+def compare(source: Path, model: Path, recorded: Recorded, feed: Mapping[str, Any], seconds: float) -> int:
+    """Time source and model in turns, in several sessions each, and say if the recorded gain shows."""
+    sources: list[float] = []
+    models: list[float] = []
+    factors: list[float] = []
+    clock = clock_for(recorded.source_session, recorded.session)
+    for _ in range(SESSIONS):
+        calls = make_call(source, recorded.source_session, feed), make_call(model, recorded.session, feed)
+        first = len(sources)
+        until = time.perf_counter() + seconds / SESSIONS
+        while len(sources) < first + 3 or time.perf_counter() < until:
+            sources.append(time_block(calls[0], clock))
+            models.append(time_block(calls[1], clock))
+        factors.append(float(np.median(np.array(sources[first:]) / np.array(models[first:]))))
+    print(f"undisturbed: source {milliseconds(sources)}, this model {milliseconds(models)} per inference")
+    sentence, shows = judge(factors, recorded.ratio)
+    print(sentence)
+    return 0 if shows else 1
+
+
+def judge(factors: list[float], ratio: Mapping[str, float] | None) -> tuple[str, bool]:
+    """Compare the factors of the sessions with the recorded ratio.
+
+    Returns:
+        A sentence, and True if the recorded gain shows.
+    """
+    here = float(np.median(factors))
+    text = f"Here {speed(here)} ({min(factors):.2f} to {max(factors):.2f} in {len(factors)} sessions)"
+    if ratio is None:
+        return f"{text}; no latency was recorded.", True
+    low, high = 1 / ratio["high"], 1 / ratio["low"]
+    text += f"; autoopt measured {speed(1 / ratio['value'])} ({low:.2f} to {high:.2f}):"
+    if low * (1 - SAME) <= here <= high * (1 + SAME):
+        return f"{text} the same gain.", True
+    if here > high:
+        return f"{text} a larger gain.", True
+    if here > 1 + SAME / 2:
+        return f"{text} a smaller gain.", False
+    return f"{text} no such gain on this machine.", False
+
+
+def speed(factor: float) -> str:
+    """`1.58x faster`, `1.20x slower`."""
+    if factor >= 1:
+        return f"{factor:.2f}x faster"
+    return f"{1 / factor:.2f}x slower"
+
+
+def milliseconds(blocks: list[float]) -> str:
+    """The time in the fastest tenth of the blocks, which other programs disturbed least."""
+    return f"{1000 * float(np.quantile(blocks, 0.1)):.4g} ms"
+
+
+def described(value: object) -> str:
+    """Type and shape of an array: `float32 [1, 10]`."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {list(value.shape)}"
+    return type(value).__name__
+
+
+def other_version(recipe: Mapping[str, Any]) -> str:
+    """A remark if the model was measured with another version of onnxruntime."""
+    measured = (recipe.get("runtime") or {}).get("onnxruntime")
+    if measured in (None, "", ort.__version__):
+        return ""
+    return f" (measured with {measured})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The file `session.json` beside an exported model: everything that its session was measured with.
+
+Names and values are onnxruntime's own, so that any program can apply them without autoopt:
+
+- `session_options`: attributes of `onnxruntime.SessionOptions`; enumerations by the name of the member
+- `session_config_entries`: arguments of `SessionOptions.add_session_config_entry`
+- `inference_session`: keyword arguments of `onnxruntime.InferenceSession`
+- `io_binding`: true if inputs and outputs were bound to the device beforehand (`InferenceSession.io_binding`)
+- `affinity`: the cores that the process ran on, for `os.sched_setaffinity` before the session is made; empty if it ran
+  on all of them. onnxruntime's `session.intra_op_thread_affinities` would leave out the calling thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue, from_json
+from autoopt.model.session import (
+    EXECUTION_MODES,
+    OPTIMIZATION_LEVELS,
+    RUNTIME_DEFAULTS,
+    SessionConfig,
+    check_installed,
+    check_no_fallback,
+    make_session,
+    provider_list,
+)
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession as InferenceSession
+
+SESSION_FILE: Final = "session.json"
+RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
+"""The program that exported packages hold as `run.py`."""
+_CPU: Final = "CPUExecutionProvider"
+_OLD_THREADS: Final = 1
+"""Threads of a target that named none, when the file did not give them yet."""
+
+
+def session_document(
+    options: JsonObject, execution_provider: str = _CPU, threads: int = 1, affinity: Sequence[int] = ()
+) -> dict[str, JsonValue]:
+    """Describe a session as `session.json` does.
+
+    Args:
+        options: session options as `check_session_options` knows them.
+        execution_provider: the provider of the target.
+        threads: intra-op threads of the target, where the options give none; 0 leaves them to the runtime.
+        affinity: the cores that the process was bound to.
+    """
+    config = from_json(SessionConfig, {**RUNTIME_DEFAULTS, **options})
+    if config.intra_op_num_threads is not None:
+        threads = config.intra_op_num_threads
+    providers = provider_list(execution_provider, config.provider_options)
+    # Without binding, every inference on a device also copies its inputs there; measurements bind them.
+    is_bound = bool(options.get("io_binding", execution_provider != _CPU))
+    return {
+        "session_options": {
+            "graph_optimization_level": OPTIMIZATION_LEVELS[str(config.graph_optimization_level)],
+            "execution_mode": EXECUTION_MODES[str(config.execution_mode)],
+            "intra_op_num_threads": threads,
+            "inter_op_num_threads": config.inter_op_num_threads,
+            "enable_mem_pattern": config.enable_mem_pattern,
+            "enable_cpu_mem_arena": config.enable_cpu_mem_arena,
+        },
+        "session_config_entries": dict(config.config),
+        "inference_session": {
+            "providers": [name for name, _ in providers],
+            "provider_options": [dict(values) for _, values in providers],
+            "disabled_optimizers": list(config.disabled_optimizers),
+        },
+        "io_binding": is_bound,
+        "affinity": list(affinity),
+    }
+
+
+def load(folder: str | Path) -> InferenceSession:
+    """Open the model that a run exported to `folder`, with everything in its `session.json`.
+
+    Files of earlier versions, which have autoopt's names for a few options, are read too. The affinity is left to the
+    caller, because it would bind the whole process: see `os.sched_setaffinity`.
+
+    Raises:
+        InputError: the folder has no model or no `session.json`, that file is wrong, or the installed runtime lacks the
+            execution provider.
+        Exception: onnxruntime's own, where it refuses the model.
+    """
+    import onnxruntime as ort
+
+    folder = Path(folder)
+    file = folder / SESSION_FILE
+    document = _read(file)
+    model = next((folder / name for name in ("model.onnx", "model.ort") if (folder / name).is_file()), None)
+    if model is None:
+        raise InputError("has no model.onnx", where=str(folder), remedy="name the folder that a run wrote with --out")
+    if "inference_session" not in document:
+        return make_session(model, document, _recorded_provider(folder), _OLD_THREADS)
+    arguments: dict[str, Any] = dict(document["inference_session"])
+    provider = str(arguments["providers"][0])
+    check_installed(provider)
+    options = ort.SessionOptions()
+    try:
+        for name, value in document["session_options"].items():
+            if isinstance(value, str):
+                value = getattr(type(getattr(options, name)), value)
+            setattr(options, name, value)
+        for name, value in document["session_config_entries"].items():
+            options.add_session_config_entry(name, value)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(
+            f"has an option that onnxruntime {ort.__version__} does not know: {error}", where=str(file)
+        ) from None
+    session = ort.InferenceSession(str(model), options, **arguments)
+    check_no_fallback(session, provider)
+    return session
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        remedy = "name the folder that a run wrote with --out"
+        raise InputError(f"cannot be read ({error.strerror})", where=str(file), remedy=remedy) from None
+    except ValueError as error:
+        raise InputError(f"is not JSON ({error})", where=f"{file}:{getattr(error, 'lineno', 1)}") from None
+    if not isinstance(document, dict):
+        raise InputError("is not a JSON object", where=f"{file}:1")
+    return document
+
+
+def _recorded_provider(folder: Path) -> str:
+    """The execution provider in the recipe beside a session.json of an earlier version; the CPU's without a recipe."""
+    try:
+        recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+        return str(recipe["accelerator"]["execution_provider"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return _CPU

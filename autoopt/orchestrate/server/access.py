@@ -1,0 +1,74 @@
+"""Access to the server of `autoopt serve`: its password, and the web pages that may call its API."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
+
+PASSWORD_FILE = "prefect-password"
+"""File in the home with the password that was made for the server, as `user:password`."""
+USER = "autoopt"
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def read_password(home: Path) -> str | None:
+    """The password made for this home, as `user:password`; None if there is none."""
+    try:
+        return (home / PASSWORD_FILE).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def new_password() -> str:
+    """A random password, as `user:password`."""
+    return f"{USER}:{secrets.token_urlsafe(24)}"
+
+
+def make_password(home: Path) -> str:
+    """Make a password and keep it in the home, readable only by this user; returns `user:password`."""
+    password = new_password()
+    partial = home / f"{PASSWORD_FILE}.{os.getpid()}"
+    partial.unlink(missing_ok=True)
+    partial.touch(mode=0o600)
+    partial.write_text(password + "\n")
+    partial.replace(home / PASSWORD_FILE)
+    return password
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def local_url(host: str, port: int) -> str:
+    """URL of the pages of a server that listens on `host`, for this machine."""
+    local = _ANY_ADDRESS.get(host, host)
+    if ":" in local:
+        local = f"[{local}]"
+    return f"http://{local}:{port}"
+
+
+def web_settings(pages: str, has_password: bool) -> dict[str, str]:
+    """Prefect's settings that let only the server's own pages call the API from a browser.
+
+    Args:
+        pages: URL of the server's pages; PREFECT_UI_URL may name another address of them.
+        has_password: without one, requests that change something also need a token that only those pages can read.
+    """
+    own = urlsplit(pages)
+    origins = [pages]
+    if is_loopback((own.hostname or "").strip("[]")):
+        origins += [f"http://127.0.0.1:{own.port}", f"http://localhost:{own.port}"]
+    public = urlsplit(os.environ.get("PREFECT_UI_URL", ""))
+    if public.netloc:
+        origins.append(f"{public.scheme}://{public.netloc}")
+    settings = {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(dict.fromkeys(origins))}
+    if not has_password:
+        settings["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] = "true"
+    return {name: os.environ.get(name, value) for name, value in settings.items()}  # what the user has set stays

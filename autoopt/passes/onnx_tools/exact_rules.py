@@ -1,0 +1,130 @@
+"""Corrections to onnxscript's rewrite rules that change results.
+
+The rules are objects of the library that its optimizer, its fusions and PyTorch's exporter use too, so they are
+corrected in place, once per process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from onnxscript.rewriter import MatchContext, RewriteRule
+    from onnxscript.rewriter.pattern import MatchResult
+
+    Condition: TypeAlias = Callable[..., bool | MatchResult]
+    Guard: TypeAlias = Callable[[Condition, MatchContext, dict[str, ir.Value]], str]
+    """Takes the rule's own condition, the match and the values of the pattern by name; returns the reason why the
+    rewrite would change results, or an empty text."""
+
+
+@cache
+def make_rules_exact() -> None:
+    """Correct onnxscript's rules. Further calls have no effect.
+
+    - Constants match only if they are equal: `x + 1e-10` is not `x`, because a logarithm may follow.
+    - Nested bounds become one Clip only if the common interval is not empty and no constant adds a dimension.
+    - ScatterND with a reduction combines values instead of replacing them.
+    - MatMul + Add becomes Gemm only if the sum has the shape of the product.
+    """
+    from onnxscript import rewriter
+    from onnxscript.rewriter.rules import common
+
+    for rule in (*rewriter._DEFAULT_REWRITE_RULES, *_named_rules()):
+        _match_exactly(rule)
+    for rule in (common.successive_clip_rule, common.successive_clip_relu_rule, common.successive_relu_clip_rule):
+        _guard(rule, _empty_interval)
+    for rule in (common.min_max_rule, common.max_min_rule):
+        _guard(rule, _extra_dimension)
+    _guard(common.no_op_static_scatter_nd_rule, _scatter_reduction)
+    for rule in (
+        common.matmul_add_to_gemm_rule,
+        common.transpose_a_matmul_add_to_gemm_rule,
+        common.transpose_b_matmul_add_to_gemm_rule,
+        common.transpose_ab_matmul_add_to_gemm_rule,
+    ):
+        _guard(rule, _broadcast_product)
+
+
+def _named_rules() -> Iterator[RewriteRule]:
+    """The rules that onnxscript exports by name; its default set has copies of some of them."""
+    from onnxscript.rewriter import RewriteRule
+    from onnxscript.rewriter.rules import common
+
+    for item in vars(common).values():
+        if isinstance(item, RewriteRule):
+            yield item
+
+
+def _match_exactly(rule: RewriteRule) -> None:
+    """Remove the tolerances of all constants in the rule's pattern."""
+    from onnxscript.rewriter._pattern_ir import Constant
+
+    for node in rule._target_pattern:
+        for value in node.inputs:
+            if isinstance(value, Constant):
+                value._rel_tol = value._abs_tol = 0.0
+
+
+def _guard(rule: RewriteRule, guard: Guard) -> None:
+    """Let the rule apply only where `guard` has no objection as well."""
+    from onnxscript.rewriter.pattern import MatchResult
+
+    condition = rule._condition_function
+
+    def guarded(context: MatchContext, **values: ir.Value) -> bool | MatchResult:
+        result = condition(context, **values)
+        if not result:
+            return result
+        reason = guard(condition, context, values)
+        if reason:
+            return MatchResult().fail(reason)
+        return result
+
+    rule._condition_function = guarded
+
+
+def _empty_interval(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    """Clip(Clip(x, 0, 1), 2, 3) is 2, which no single Clip of x is for both bounds."""
+    first, second = values["out_first_clip"].producer(), None
+    if "out_second_clip" in values:
+        second = values["out_second_clip"].producer()
+    fusion = condition.__self__  # type: ignore[attr-defined]  # the rule's class, which computes the new bounds
+    low, high = fusion.compute_clip_min_max(first, second)
+    if low is not None and high is not None and low.numpy() > high.numpy():
+        return "the intervals do not overlap"
+    return ""
+
+
+def _extra_dimension(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    """Max and Min broadcast to the shape of a constant, Clip does not."""
+    rank = 0
+    if values["x"].shape is not None:
+        rank = len(values["x"].shape)
+    for name in ("out1", "out2"):
+        for bound in values[name].producer().inputs[1:]:
+            if bound.const_value.numpy().ndim > rank:
+                return "a constant may add a dimension"
+    return ""
+
+
+def _scatter_reduction(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    if context.root.attributes.get_string("reduction", "none") != "none":
+        return "the updates are combined with the data"
+    return ""
+
+
+def _broadcast_product(condition: Condition, context: MatchContext, values: dict[str, ir.Value]) -> str:
+    """Gemm broadcasts what it adds to the shape of the product, but never the product."""
+    product, added = context.root.inputs[0], values["input_c"]
+    if product is added:
+        product = context.root.inputs[1]
+    if product.shape is None or added.shape is None or len(added.shape) > len(product.shape):
+        return "the sum may have another shape than the product"
+    for size, expected in zip(reversed(added.shape), reversed(product.shape), strict=False):
+        if size not in (1, expected):
+            return "the sum may have another shape than the product"
+    return ""

@@ -1,0 +1,132 @@
+"""Gemm written as MatMul and Add, which is what weight quantizers and attention fusions look for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from autoopt.passes.onnx_tools.graphs import is_standard, replace_items, unused_name, walk_nodes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto, TensorProto
+
+
+def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
+    """Replace each Gemm of the main graph by MatMul and Add, in place; the MatMul takes the node's name.
+
+    Only those whose second input is fixed, so that its transposition and scale cost nothing at run time.
+
+    Args:
+        model: the model.
+        excluded: names of nodes to leave.
+
+    Returns:
+        The number of nodes that were replaced.
+    """
+    splitter = _Splitter(model)
+    nodes: list[NodeProto] = []
+    replaced = 0
+    for node in model.graph.node:
+        is_gemm = node.op_type == "Gemm" and is_standard(node) and node.name not in excluded
+        if is_gemm and splitter.is_fixed(node.input[1]):
+            nodes += splitter.split(node)
+            replaced += 1
+        else:
+            nodes.append(node)
+    if replaced:
+        replace_items(model.graph.node, nodes)
+        splitter.remove_unused_weights()
+    return replaced
+
+
+class _Splitter:
+    """Writes the nodes that replace a Gemm, and adds their weights to the model."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self._graph = model.graph
+        self._tensors: dict[str, TensorProto] = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._inputs = {value.name for value in model.graph.input}
+        self._names = {*self._tensors, *self._inputs}
+        for node in model.graph.node:
+            self._names.update(node.output)
+        self._replaced: set[str] = set()
+
+    def is_fixed(self, name: str) -> bool:
+        """Tell if callers cannot override the value."""
+        return name in self._tensors and name not in self._inputs
+
+    def split(self, node: NodeProto) -> list[NodeProto]:
+        from onnx import helper
+
+        values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        nodes: list[NodeProto] = []
+        left = node.input[0]
+        if values.get("transA", 0):
+            left = self._name(f"{node.output[0]}_left")
+            nodes.append(helper.make_node("Transpose", [node.input[0]], [left], perm=[1, 0]))
+        right = self._weight(node.input[1], bool(values.get("transB", 0)), values.get("alpha", 1.0))
+        if len(node.input) < 3 or not node.input[2]:
+            return [*nodes, helper.make_node("MatMul", [left, right], list(node.output), name=node.name)]
+        product = self._name(f"{node.output[0]}_product")
+        nodes.append(helper.make_node("MatMul", [left, right], [product], name=node.name))
+        added, beta = node.input[2], values.get("beta", 1.0)
+        if beta != 1.0:
+            added = self._scaled(added, beta, nodes, self._tensors[node.input[1]].data_type)
+        add_name = ""
+        if node.name:
+            add_name = f"{node.name}_Add"
+        return [*nodes, helper.make_node("Add", [product, added], list(node.output), name=add_name)]
+
+    def _weight(self, name: str, transposed: bool, factor: float) -> str:
+        """The name of the weight, transposed and scaled."""
+        if not transposed and factor == 1.0:
+            return name
+        array = self._array(name)
+        if transposed:
+            array = array.T
+        self._replaced.add(name)
+        return self._add(f"{name}_right", array, factor)
+
+    def _scaled(self, name: str, factor: float, nodes: list[NodeProto], kind: int) -> str:
+        """The name of the value times `factor`; appends the node that computes it if the value is not fixed."""
+        import numpy as np
+        from onnx import helper
+
+        if self.is_fixed(name):
+            self._replaced.add(name)
+            return self._add(f"{name}_scaled", self._array(name), factor)
+        scaled = self._name(f"{name}_scaled")
+        one = np.ones((), helper.tensor_dtype_to_np_dtype(kind))
+        nodes.append(helper.make_node("Mul", [name, self._add("beta", one, factor)], [scaled]))
+        return scaled
+
+    def _array(self, name: str) -> np.ndarray:
+        import numpy as np
+        from onnx import numpy_helper
+
+        return np.asarray(numpy_helper.to_array(self._tensors[name]))
+
+    def _add(self, name: str, array: np.ndarray, factor: float) -> str:
+        """Add `array` times `factor` as a weight; return its name."""
+        import numpy as np
+        from onnx import numpy_helper
+
+        name = self._name(name)
+        scaled = np.ascontiguousarray(array)
+        if factor != 1.0:
+            scaled = (scaled * np.asarray(factor, np.float64)).astype(array.dtype)
+        self._graph.initializer.append(numpy_helper.from_array(scaled, name))
+        return name
+
+    def _name(self, name: str) -> str:
+        name = unused_name(name, self._names)
+        self._names.add(name)
+        return name
+
+    def remove_unused_weights(self) -> None:
+        """Remove the weights that other ones replaced and no node reads."""
+        read = {name for node in walk_nodes(self._graph) for name in node.input}
+        read |= {value.name for value in self._graph.output}
+        unused = self._replaced - read
+        replace_items(self._graph.initializer, [t for t in self._graph.initializer if t.name not in unused])

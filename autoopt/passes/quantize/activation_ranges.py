@@ -1,0 +1,241 @@
+"""The range of every activation over the calibration data.
+
+Statistics of a model are collected once and serve all methods and settings: extreme values first, then histograms of
+bounded size (`histograms`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from autoopt.model import io
+from autoopt.passes.base import PassContext
+from autoopt.passes.onnx_tools.graphs import is_large
+from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
+from autoopt.passes.quantize.histograms import (
+    BINS,
+    QUANTIZED_BINS,
+    Histogram,
+    collect,
+    entropy_range,
+    percentile_range,
+)
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from onnxruntime.quantization.calibrate import TensorData, TensorsData
+
+CACHE_SIZE: Final = 4
+"""Models whose statistics a worker keeps."""
+MAX_ITEMS: Final = 256
+"""Items that histograms count, spread over all; ranges by MinMax take all items."""
+
+
+@dataclass
+class _Statistics:
+    """What calibration has found out about a model; every method and parameter takes its ranges from it."""
+
+    op_types: list[str]
+    extremes: dict[str, tuple[np.float32, np.float32]] = field(default_factory=dict)
+    """Smallest and largest value of each tensor."""
+    items: int = 0
+    histograms: dict[int, dict[str, Histogram]] = field(default_factory=dict)
+    """By number of bins."""
+    ranges: dict[str, str] = field(default_factory=dict)
+    """The contents of files with ranges, by method and settings."""
+
+
+_cache: OrderedDict[str, _Statistics] = OrderedDict()
+"""Statistics by content of model and data."""
+
+
+def calibrate(
+    model: ModelProto,
+    context: PassContext,
+    method: str,
+    op_types: list[str],
+    settings: Mapping[str, object],
+    limit: int = 0,
+) -> Ranges:
+    """Find the range of every activation, from statistics that are collected once for all methods and settings.
+
+    Args:
+        model: the float model.
+        context: the context of the running pass.
+        method: onnxruntime's calibration method: MinMax, Entropy, Percentile or Distribution.
+        op_types: operator types to quantize.
+        settings: those of onnxruntime's `create_calibrator`.
+        limit: maximum number of calibration items; 0 for all.
+
+    Raises:
+        Refused: there is no calibration data.
+    """
+    reader = CalibrationReader(context, limit)
+    statistics = _statistics(_cache_key(model, reader), op_types)
+    path = context.work / "ranges.json"
+    key = json.dumps([method, settings], sort_keys=True)
+    if key not in statistics.ranges:
+        from onnxruntime.quantization.calibrate import save_tensors_data
+
+        collector = _Collector(model, reader, context.work / "calibrate", statistics)
+        save_tensors_data(collector.tensors_data(method, settings), path)
+        statistics.ranges[key] = path.read_text()
+    path.write_text(statistics.ranges[key])
+    usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
+    return Ranges(path, frozenset(usable), frozenset(statistics.extremes) - usable)
+
+
+def _statistics(key: str, op_types: list[str]) -> _Statistics:
+    """The statistics of these operators in a model; empty ones if they are not collected yet."""
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+    # Those of all operators that have a quantized form serve every choice among them.
+    wanted = sorted({*op_types, *QDQRegistry, *QLinearOpsRegistry})
+    key = f"{key} {','.join(wanted)}"
+    statistics = _cache.setdefault(key, _Statistics(wanted))
+    _cache.move_to_end(key)
+    while len(_cache) > CACHE_SIZE:
+        _cache.popitem(last=False)
+    return statistics
+
+
+class _Collector:
+    """Completes the statistics of a model as far as a method needs them."""
+
+    def __init__(self, model: ModelProto, reader: CalibrationReader, folder: Path, statistics: _Statistics) -> None:
+        self._model = model
+        self._reader = reader
+        self._folder = folder
+        self._statistics = statistics
+
+    def tensors_data(self, method: str, settings: Mapping[str, Any]) -> TensorsData:
+        """The ranges by a method, as onnxruntime's calibrators return them."""
+        from onnxruntime.quantization.calibrate import CalibrationMethod, TensorsData
+
+        if not self._statistics.extremes:
+            self._collect_extremes()
+        if method == "MinMax" and settings.get("moving_average"):
+            found = dict(self._min_max(settings).items())
+        elif method == "MinMax":
+            found = {name: _min_max_range(pair, settings) for name, pair in self._statistics.extremes.items()}
+        else:
+            found = self._histogram_ranges(method, settings)
+        usable = {name: found[name] for name in found if _is_finite(self._statistics.extremes[name])}
+        return TensorsData(CalibrationMethod[method], usable)
+
+    def _collect_extremes(self) -> None:
+        statistics = self._statistics
+        for name, data in self._min_max({}).items():
+            low, high = data.range_value
+            statistics.extremes[name] = (np.float32(np.min(low)), np.float32(np.max(high)))
+
+    def _min_max(self, settings: Mapping[str, Any]) -> TensorsData:
+        calibrator = self._calibrator("MinMax", settings)
+        counted = _Counted(self._reader)
+        self._reader.rewind()
+        calibrator.collect_data(counted)
+        self._statistics.items = counted.items
+        return calibrator.compute_data()
+
+    def _histogram_ranges(self, method: str, settings: Mapping[str, Any]) -> dict[str, TensorData]:
+        bins = int(settings["num_bins"])
+        symmetric = method == "Percentile" and bool(settings.get("symmetric", True))
+        histograms = self._histograms(2 * bins if symmetric else bins)
+        if method == "Distribution":
+            return _distribution(histograms, bins, str(settings["scenario"]))
+        ranges: dict[str, TensorData] = {}
+        for name, histogram in histograms.items():
+            if method == "Entropy":
+                low, high = entropy_range(histogram, bins)
+            else:
+                low, high = percentile_range(histogram, float(settings["percentile"]), bins, symmetric)
+            ranges[name] = _range(low, high)
+        return ranges
+
+    def _histograms(self, bins: int) -> dict[str, Histogram]:
+        """Histograms that can be rebinned to `bins`."""
+        statistics = self._statistics
+        stored = bins if BINS % bins else BINS
+        if stored not in statistics.histograms:
+            session = self._calibrator("Percentile", {}).infer_session
+            step = -(-statistics.items // MAX_ITEMS)
+            usable = {name: pair for name, pair in statistics.extremes.items() if _is_finite(pair)}
+            self._reader.rewind()
+            feeds = islice(self._reader, None, None, step)
+            statistics.histograms[stored] = collect(session, feeds, usable, -(-statistics.items // step), stored)
+        return statistics.histograms[stored]
+
+    def _calibrator(self, method: str, settings: Mapping[str, Any]) -> Any:  # noqa: ANN401  the library's, by method
+        from onnxruntime.quantization import CalibrationMethod
+        from onnxruntime.quantization.calibrate import create_calibrator
+
+        return create_calibrator(
+            io.save(self._model, self._folder),
+            self._statistics.op_types,
+            augmented_model_path=str(self._folder / "augmented.onnx"),
+            calibrate_method=CalibrationMethod[method],
+            use_external_data_format=is_large(self._model),
+            extra_options=dict(settings),
+        )
+
+
+class _Counted:
+    """Counts what a reader returns."""
+
+    def __init__(self, reader: CalibrationReader) -> None:
+        self._reader = reader
+        self.items = 0
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        feed = self._reader.get_next()
+        self.items += feed is not None
+        return feed
+
+
+def _is_finite(extremes: tuple[np.float32, np.float32]) -> bool:
+    return bool(np.isfinite(extremes).all())
+
+
+def _min_max_range(extremes: tuple[np.float32, np.float32], settings: Mapping[str, Any]) -> TensorData:
+    low, high = map(float, extremes)
+    if settings.get("symmetric"):
+        bound = max(abs(low), abs(high))
+        low, high = -bound, bound
+    return _range(low, high)
+
+
+def _range(low: float, high: float) -> TensorData:
+    from onnxruntime.quantization.calibrate import TensorData
+
+    return TensorData(lowest=np.array(low, np.float32), highest=np.array(high, np.float32))
+
+
+def _distribution(histograms: Mapping[str, Histogram], bins: int, scenario: str) -> dict[str, TensorData]:
+    """Averages and deviations of the values, as float8 quantization needs them."""
+    from onnxruntime.quantization.calibrate import HistogramCollector
+
+    collector = HistogramCollector("distribution", False, bins, QUANTIZED_BINS, 0.0, scenario)
+    for name, histogram in histograms.items():
+        counts, edges = histogram.rebinned(bins)
+        collector.histogram_dict[name] = (counts, edges, histogram.low, histogram.high, histogram.bound)
+    found: dict[str, TensorData] = collector.compute_collection_result()
+    return found
+
+
+def _cache_key(model: ModelProto, reader: CalibrationReader) -> str:
+    digest = hashlib.sha256(model.SerializeToString(deterministic=True))
+    for feed in reader:
+        for name in sorted(feed):
+            array = feed[name]
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(array.tobytes())
+    return digest.hexdigest()

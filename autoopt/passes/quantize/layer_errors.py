@@ -1,0 +1,116 @@
+"""The quantization error of each layer by itself, from one run of the float model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from autoopt.model import io
+from autoopt.model.session import make_session
+from autoopt.passes.quantize.calibration import Ranges
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+    from onnxruntime import InferenceSession
+
+STEPS: Final = 255
+"""Steps of an 8-bit range."""
+
+
+def layer_ratios(
+    model: ModelProto,
+    layers: Sequence[NodeProto],
+    ranges: Ranges,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    work: Path,
+) -> dict[str, float]:
+    """Signal-to-quantization-noise ratio in dB of the output of each layer with only its own inputs quantized.
+
+    Each layer runs alone, on the values that it gets in the float model. Layers that cannot are left out.
+
+    Args:
+        model: the float model.
+        layers: nodes of the model with weights, all named.
+        ranges: the ranges of its activations by MinMax.
+        feeds: the items.
+        work: folder for temporary files.
+
+    Returns:
+        The ratios by name of the layer.
+    """
+    from onnx import numpy_helper
+    from onnxruntime.quantization.calibrate import load_tensors_data
+    from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
+
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    bounds = {name: data.range_value for name, data in load_tensors_data(ranges.path).items()}
+    usable = [node for node in layers if all(name in bounds or name in weights for name in (*node.input, *node.output))]
+    items = _values(model, usable, feeds, work)
+    ratios = {}
+    for node in usable:
+        session = _alone(model, node, work)
+        exact, noisy = [], []
+        for values in items:
+            inputs = {name: weights[name] if name in weights else values[name] for name in node.input}
+            for name in node.input[:2]:
+                low, high = bounds[name] if name in bounds else _symmetric(weights[name])
+                inputs[name] = _rounded(inputs[name], float(low), float(high))
+            exact.append(values[node.output[0]])
+            noisy.append(session.run(None, inputs)[0])
+        ratios[node.name] = float(compute_signal_to_quantization_noice_ratio(exact, noisy))
+    return ratios
+
+
+def _values(
+    model: ModelProto, layers: Sequence[NodeProto], feeds: Sequence[Mapping[str, np.ndarray]], work: Path
+) -> list[dict[str, np.ndarray]]:
+    """The values that the layers read and write in the float model, for each item."""
+    from onnx import ValueInfoProto
+
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = {value.name for value in model.graph.input}
+    wanted: dict[str, None] = {}
+    for node in layers:
+        wanted.update(dict.fromkeys(name for name in (*node.input, *node.output) if name not in weights))
+    exposed = deepcopy(model)
+    outputs = {value.name for value in model.graph.output}
+    for name in wanted:
+        if name not in outputs and name not in inputs:
+            exposed.graph.output.append(ValueInfoProto(name=name))
+    session = make_session(io.save(exposed, work / "exposed"), {"graph_optimization_level": "disable"})
+    names = [name for name in wanted if name not in inputs]
+    items = []
+    for feed in feeds:
+        values = dict(zip(names, session.run(names, dict(feed)), strict=True))
+        items.append({**feed, **values})
+    return items
+
+
+def _alone(model: ModelProto, node: NodeProto, work: Path) -> InferenceSession:
+    """A session of one node, which takes its weights as inputs."""
+    from onnx import TensorProto, helper
+
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in dict.fromkeys(node.input)]
+    outputs = [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "alone", inputs, outputs)
+    single = helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
+    return make_session(io.save(single, work / "alone"), {"graph_optimization_level": "disable"})
+
+
+def _symmetric(weight: np.ndarray) -> tuple[float, float]:
+    bound = float(np.abs(weight).max(initial=0.0))
+    return -bound, bound
+
+
+def _rounded(array: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The values nearest to an array's on the 8-bit grid of a range."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = (high - low) / STEPS or 1.0
+    offset = round(low / scale)
+    levels = np.clip(np.round(array / scale) - offset, 0, STEPS)
+    rounded: np.ndarray = ((levels + offset) * scale).astype(array.dtype)
+    return rounded

@@ -1,0 +1,86 @@
+"""Quantized models in QDQ format turned back into float models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autoopt.passes.base import Pass
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import is_standard, rename_inputs, replace_items, unused_name, walk_nodes
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto
+
+
+class RemoveQdq(Pass):
+    """Turns a model in QDQ format into a float model, so that it can be optimized and quantized anew.
+
+    Removes QuantizeLinear with the DequantizeLinear that follows it, and stores dequantized weights as floats. Weights
+    keep the rounding of their quantization. Weights in blocks stay as they are.
+    """
+
+    target_bound = False
+    tolerance = "lossy"
+    conflicts = RUNTIME_BOUND
+    needs_ops = ("DequantizeLinear",)
+    libraries = ("onnx", "onnx-ir")
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        from onnx import numpy_helper
+        from onnx_ir.passes import common
+
+        graph = model.graph
+        constants = {tensor.name: tensor for tensor in graph.initializer}
+        producers = {name: node for node in graph.node for name in node.output}
+        names = {*constants, *producers, *(value.name for value in graph.input)}
+        outputs = {value.name for value in graph.output}
+        replaced: dict[str, str] = {}
+        for node in graph.node:
+            if node.op_type != "DequantizeLinear" or not is_standard(node) or node.output[0] in outputs:
+                continue
+            producer = producers.get(node.input[0])
+            if producer is not None and producer.op_type == "QuantizeLinear":
+                replaced[node.output[0]] = producer.input[0]
+            elif all(name in constants for name in node.input if name):
+                weights = _dequantized(node, [numpy_helper.to_array(constants[name]) for name in node.input if name])
+                if weights is not None:
+                    name = unused_name(f"{node.input[0]}_float", names)
+                    names.add(name)
+                    graph.initializer.append(numpy_helper.from_array(weights, name))
+                    replaced[node.output[0]] = name
+        if not replaced:
+            return None
+        replace_items(graph.node, [node for node in graph.node if node.output[0] not in replaced])
+        rename_inputs(walk_nodes(graph), _ends(replaced))
+        return apply_ir_passes(model, common.RemoveUnusedNodesPass())
+
+
+def _ends(replaced: dict[str, str]) -> dict[str, str]:
+    """Follow replacements of replacements."""
+    ends = {}
+    for name, target in replaced.items():
+        while target in replaced:
+            target = replaced[target]
+        ends[name] = target
+    return ends
+
+
+def _dequantized(node: NodeProto, values: list[np.ndarray]) -> np.ndarray | None:
+    """The float weights of a DequantizeLinear of constants; None for weights in blocks."""
+    import numpy as np
+    from onnx import helper
+
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    if attributes.get("block_size"):
+        return None
+    weights, scale = values[0].astype(np.float64), values[1]
+    zero_point = np.zeros_like(scale, dtype=np.float64)
+    if len(values) > 2:
+        zero_point = values[2].astype(np.float64)
+    shape = [1] * weights.ndim
+    if scale.size > 1:
+        shape[int(attributes.get("axis", 1))] = scale.size
+    floats = (weights - zero_point.reshape(shape)) * scale.astype(np.float64).reshape(shape)
+    return np.asarray(floats.astype(scale.dtype))

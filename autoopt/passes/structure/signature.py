@@ -1,0 +1,163 @@
+"""Changes of a model's inputs and outputs: names, element types, outputs that nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+
+from autoopt.errors import did_you_mean
+from autoopt.passes.base import Pass, Refused
+from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import (
+    caller_inputs,
+    rename_inputs,
+    rename_value,
+    replace_items,
+    unused_name,
+    walk_nodes,
+)
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes
+from autoopt.passes.onnx_tools.opsets import opset
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto, ValueInfoProto
+
+ElementType: TypeAlias = Literal[
+    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool"
+]
+_ONNX_NAMES: Final = {"float32": "FLOAT", "float64": "DOUBLE"}
+"""ONNX's names of types that it calls differently."""
+CAST_OPSET: Final = 13
+"""Version of the ai.onnx operators for models that have none yet."""
+
+
+class RenameInputsOutputs(Pass):
+    """Renames inputs and outputs of the model, such as `{"x.1": "image"}`."""
+
+    target_bound = False
+    tolerance = "lossless"
+    conflicts = RUNTIME_BOUND
+
+    names: Annotated[dict[str, str], "new names by present ones"]
+
+    def run(self, model: ModelProto) -> ModelProto:
+        values = [*caller_inputs(model), *model.graph.output]
+        _check_names(self.names, values)
+        graph = model.graph
+        taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+        for node in graph.node:
+            taken.update((*node.input, *node.output))
+        for old, new in self.names.items():
+            if new in taken and new != old:
+                raise Refused(f"the model has a value {new!r} already")
+            taken.add(new)
+            for node in walk_nodes(graph):
+                rename_inputs([node], {old: new})
+            rename_value(graph, old, new)
+            for value in (*graph.input, *graph.output):
+                if value.name == old:
+                    value.name = new
+        return model
+
+    def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        return {self.names.get(name, name): array for name, array in feeds.items()}
+
+
+class RemoveOutputs(Pass):
+    """Removes outputs that nobody needs, with all nodes and inputs that only they depend on."""
+
+    target_bound = False
+    tolerance = "lossless"
+    conflicts = RUNTIME_BOUND
+    libraries = ("onnx", "onnx-ir")
+
+    outputs: Annotated[list[str], "names of the outputs to remove"]
+
+    def run(self, model: ModelProto) -> ModelProto:
+        from onnx_ir.passes import common
+
+        _check_names(self.outputs, model.graph.output)
+        kept = [value for value in model.graph.output if value.name not in self.outputs]
+        if not kept:
+            raise Refused("a model needs at least one output")
+        replace_items(model.graph.output, kept)
+        model = apply_ir_passes(model, common.RemoveUnusedNodesPass())
+        read = {name for node in walk_nodes(model.graph) for name in node.input}
+        read.update(value.name for value in model.graph.output)
+        replace_items(model.graph.input, [value for value in model.graph.input if value.name in read])
+        return model
+
+    def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+        return None  # the outputs cannot be compared one by one
+
+
+class ConvertInputOutputTypes(Pass):
+    """Changes element types of inputs and outputs, such as `{"scores": "float16"}`, with a Cast inside the model."""
+
+    target_bound = False
+    tolerance = "lossy"
+    conflicts = RUNTIME_BOUND
+
+    types: Annotated[dict[str, ElementType], "new types by the names of inputs and outputs"]
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        from onnx import TensorProto
+
+        inputs, outputs = caller_inputs(model), list(model.graph.output)
+        _check_names(self.types, [*inputs, *outputs])
+        changed = False
+        for values, convert in ((inputs, _cast_input), (outputs, _cast_output)):
+            for value in values:
+                name = self.types.get(value.name, "")
+                kind = TensorProto.DataType.Value(_ONNX_NAMES.get(name, name.upper() or "UNDEFINED"))
+                if name and kind != value.type.tensor_type.elem_type:
+                    convert(model, value, kind)
+                    changed = True
+        if not changed:
+            return None
+        if opset(model) == 0:
+            model.opset_import.add(domain="", version=CAST_OPSET)
+        return model
+
+
+def _cast_input(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
+    """Let callers give another type, which a Cast turns into the one that the nodes read."""
+    inner = _inner_name(model, value.name)
+    for node in walk_nodes(model.graph):
+        rename_inputs([node], {value.name: inner})
+    cast = _cast(value.name, inner, value.type.tensor_type.elem_type)
+    replace_items(model.graph.node, [cast, *model.graph.node])
+    value.type.tensor_type.elem_type = kind
+
+
+def _cast_output(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
+    """Let a Cast turn what the nodes compute into the type that callers get."""
+    inner = _inner_name(model, value.name)
+    if any(value.name == given.name for given in model.graph.input):
+        raise Refused(f"output {value.name!r} is an input, too")
+    for node in walk_nodes(model.graph):
+        rename_inputs([node], {value.name: inner})
+    rename_value(model.graph, value.name, inner)
+    model.graph.node.append(_cast(inner, value.name, kind))
+    value.type.tensor_type.elem_type = kind
+
+
+def _cast(source: str, target: str, kind: int) -> NodeProto:
+    from onnx import helper
+
+    return helper.make_node("Cast", [source], [target], name=f"{target}/cast", to=kind)
+
+
+def _inner_name(model: ModelProto, name: str) -> str:
+    names = {value for node in walk_nodes(model.graph) for value in (*node.input, *node.output)}
+    return unused_name(f"{name}/model", names)
+
+
+def _check_names(names: Iterable[str], values: Iterable[ValueInfoProto]) -> None:
+    """Refuse names that the model does not have."""
+    known = [value.name for value in values]
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"it has {', '.join(known)}"
+            raise Refused(f"the model has no {name!r}; {hint}")

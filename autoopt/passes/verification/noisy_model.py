@@ -1,0 +1,289 @@
+"""A copy of a model whose floating-point operations carry random rounding errors.
+
+The method is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point
+arithmetic", UCLA, 1997): run several times with random errors the size of a few roundings, a computation shows by the
+spread of its results how many of their digits it determines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from autoopt.passes.onnx_tools.graphs import caller_inputs, replace_items, walk_nodes
+from autoopt.passes.verification.fingerprint import allow_constants
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+MIN_OPSET: Final = 7
+"""First operator set with the broadcasting that the noise needs."""
+LARGEST_CONSTANT: Final = 1 << 16
+"""Constants of more elements carry no noise of their own: the noise of what they are multiplied with is enough."""
+NOISE: Final[Mapping[str, float]] = {"float32": 1e-6, "float64": 2e-15, "float16": 2e-3, "bfloat16": 1.6e-2}
+"""Largest error of one operation by element type, as a share of the value: 2 to 8 units in the last place, because
+blocked sums and polynomial approximations differ by a few."""
+
+_EXACT: Final = """
+    Abs And ArgMax ArgMin ArrayFeatureExtractor Binarizer Ceil Clip Compress Concat ConcatFromSequence Constant
+    ConstantOfShape DepthToSpace Dropout Equal Expand EyeLike FeatureVectorizer Flatten Floor Gather GatherElements
+    GatherND GlobalMaxPool Greater GreaterOrEqual Hardmax Identity If Imputer IsInf IsNaN LabelEncoder Less LessOrEqual
+    Loop Max MaxPool MaxRoiPool MaxUnpool Min Mod Neg NonMaxSuppression NonZero Not OneHot OneHotEncoder Or Pad
+    QuantizeLinear Range ReduceMax ReduceMin Relu Reshape ReverseSequence Round Scan Scatter ScatterElements ScatterND
+    SequenceAt Shape Sign Size Slice SpaceToDepth Split SplitToSequence Squeeze Tile TopK Transpose Trilu Unique
+    Unsqueeze Where Xor ZipMap
+    """
+EXACT_OPS: Final = frozenset(_EXACT.split())
+"""Operators that move, compare or select values: what they hand on is as exact as what they got."""
+_SUMMING: Final = """
+    Add Attention AveragePool BatchNormalization BiasGelu Conv ConvTranspose CumSum Einsum FastGelu FusedConv FusedGemm
+    FusedMatMul Gelu Gemm GlobalAveragePool GlobalLpPool GroupNormalization GRU InstanceNormalization LRN
+    LayerNormalization LinearClassifier LinearRegressor LogSoftmax LpNormalization LpPool LSTM MatMul Mean
+    MeanVarianceNormalization QuickGelu RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean
+    ReduceSum ReduceSumSquare Scaler SVMClassifier SVMRegressor SimplifiedLayerNormalization SkipLayerNormalization
+    Softmax Softplus Sub Sum
+    """
+SUMMING_OPS: Final = frozenset(_SUMMING.split())
+"""Operators whose terms can cancel: their error is a share of the terms, not only of the result."""
+TWO_TERM_OPS: Final = frozenset(("Add", "Sub", "Sum"))
+"""Summing operators that are exact on exact terms: a mask `1 - x` is 0 without any error."""
+UNIT_OPS: Final = frozenset(("Sigmoid", "GRU", "LSTM", "RNN"))
+"""Operators with an error that is a share of 1, at which they saturate: onnxruntime's logistic function is off by up to
+1e-7 near 0."""
+_JUMPING: Final = """
+    ArgMax ArgMin Ceil DynamicQuantizeLinear DynamicQuantizeLSTM Equal Floor Greater GreaterOrEqual Hardmax Less
+    LessOrEqual MatMulIntegerToFloat Mod NonMaxSuppression NonZero QuantizeLinear Round Sign TopK TreeEnsemble
+    TreeEnsembleClassifier TreeEnsembleRegressor Unique
+    """
+JUMPING_OPS: Final = frozenset(_JUMPING.split())
+"""Operators whose result can jump where its input changes by a rounding."""
+
+
+@dataclass(frozen=True)
+class NoisyModel:
+    """The noisy copy of a model."""
+
+    model: ModelProto
+    places: int
+    """Number of places where noise enters."""
+    jumps: bool
+    """True if outputs can jump where a value changes by a rounding."""
+
+
+def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | None:
+    """Add noise to all values of `model` that depend on its inputs and are rounded.
+
+    The results of each rounding operator are multiplied by 1 + r, and so are the terms of each operator that sums;
+    r is drawn anew at each run, uniformly from plus or minus the amplitude of the type. Values that depend on shapes
+    only carry no noise, so that no shape changes.
+
+    Args:
+        model: the model; unchanged afterwards.
+        types: element type of each value that a node computes, as far as it is a tensor.
+
+    Returns:
+        The copy; None for a model of an old operator set, and for one that computes in subgraphs or functions, whose
+        values have no known type.
+    """
+    from onnx import helper
+
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    if (opset is not None and opset < MIN_OPSET) or _computes_inside(model):
+        return None
+    copy = deepcopy(model)
+    if opset is None:
+        copy.opset_import.append(helper.make_opsetid("", 13))
+    varying = _values_from_inputs(model)
+    constants = _small_constants(model)
+    writer = _NoiseWriter({**_given_types(model), **types}, varying | constants, _fractions(model, constants))
+    nodes: list[NodeProto] = []
+    jumps = False
+    for node in copy.graph.node:
+        if varying.isdisjoint(node.output):
+            nodes.append(node)
+            continue
+        jumps = jumps or writer.jumps(node)
+        nodes += writer.noisy(node)
+    replace_items(copy.graph.node, nodes)
+    copy.graph.initializer.extend(writer.constants())
+    allow_constants(copy)
+    return NoisyModel(copy, writer.places, jumps)
+
+
+@dataclass
+class _NoiseWriter:
+    """Writes nodes with noise around them."""
+
+    types: Mapping[str, int]
+    """Element type of each value."""
+    terms: frozenset[str]
+    """The values that carry noise as terms of a sum."""
+    inexact: set[str]
+    """The values that carry noise even as terms of a sum of two: constants with fractions, and all that was rounded."""
+    places: int = 0
+    _ones: dict[int, str] = field(default_factory=dict)
+    """Name of the constant 1 by element type."""
+
+    def noisy(self, node: NodeProto) -> list[NodeProto]:
+        """The node with noise on its terms and results, in the order of execution. Renames its terms and results."""
+        before: list[NodeProto] = []
+        after: list[NodeProto] = []
+        inputs = list(node.input)
+        if node.op_type in SUMMING_OPS:
+            for position, name in enumerate(node.input):
+                if name in self._terms_of(node) and self._amplitude(name):
+                    term = f"{name}__term_{self.places}"
+                    before += self._noise(name, term, self.types[name])
+                    node.input[position] = term
+        is_exact = self._is_exact(node)
+        if not is_exact or not self.inexact.isdisjoint(inputs):
+            self.inexact.update(node.output)
+        if not is_exact:
+            for position, name in enumerate(node.output):
+                if name and self._amplitude(name):
+                    exact = f"{name}__exact"
+                    node.output[position] = exact
+                    after += self._noise(exact, name, self.types[name], is_unit=node.op_type in UNIT_OPS)
+        return [*before, node, *after]
+
+    def jumps(self, node: NodeProto) -> bool:
+        """True for a node whose result can jump because a rounding moves its input over a boundary."""
+        if self.inexact.isdisjoint(node.input):
+            return False
+        truncates = node.op_type == "Cast" and not self._amplitude(node.output[0])
+        return node.op_type in JUMPING_OPS or truncates
+
+    def _terms_of(self, node: NodeProto) -> Container[str]:
+        """The values that carry noise as terms of this node."""
+        if node.op_type in TWO_TERM_OPS:
+            return self.inexact
+        return self.terms
+
+    def constants(self) -> Iterator[TensorProto]:
+        """The initializers that the noise uses."""
+        import numpy as np
+        from onnx import helper, numpy_helper
+
+        for kind, name in self._ones.items():
+            yield numpy_helper.from_array(np.ones((), helper.tensor_dtype_to_np_dtype(kind)), name)
+
+    def _is_exact(self, node: NodeProto) -> bool:
+        if node.op_type == "Cast":
+            # A cast to a shorter float rounds.
+            return self._amplitude(node.output[0]) <= self._amplitude(node.input[0]) or not self._amplitude(
+                node.input[0]
+            )
+        return node.op_type in EXACT_OPS
+
+    def _amplitude(self, name: str) -> float:
+        """Amplitude of the noise of a value; 0 if it is no float tensor."""
+        return _amplitude_of(self.types.get(name, 0))
+
+    def _noise(self, source: str, target: str, kind: int, *, is_unit: bool = False) -> list[NodeProto]:
+        """Nodes that compute `target` from `source`, a tensor of type `kind`."""
+        from onnx import helper
+
+        amplitude = _amplitude_of(kind)
+        one = self._ones.setdefault(kind, f"one__{kind}")
+        factor, product = f"{target}__factor", target
+        if is_unit:
+            product = f"{target}__product"
+        nodes, draw = self._draw(source, f"{target}__draw", kind, -amplitude, amplitude)
+        nodes.append(helper.make_node("Add", [draw, one], [factor]))
+        nodes.append(helper.make_node("Mul", [source, factor], [product]))
+        if is_unit:
+            # Not below the value, because a logistic function never is negative.
+            added, draw = self._draw(source, f"{target}__offset", kind, 0.0, amplitude)
+            nodes += added
+            nodes.append(helper.make_node("Add", [product, draw], [target]))
+        return nodes
+
+    def _draw(self, like: str, name: str, kind: int, low: float, high: float) -> tuple[list[NodeProto], str]:
+        """Nodes that draw random numbers in the shape of `like`, and the name of their result."""
+        from onnx import TensorProto, helper
+
+        self.places += 1
+        drawn = kind
+        if kind not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+            drawn = TensorProto.FLOAT  # the runtime draws no others
+        options: dict[str, Any] = {"dtype": drawn, "low": low, "high": high, "seed": float(self.places)}
+        node = helper.make_node("RandomUniformLike", [like], [name], **options)
+        if drawn == kind:
+            return [node], name
+        return [node, helper.make_node("Cast", [name], [f"{name}__cast"], to=kind)], f"{name}__cast"
+
+
+def _amplitude_of(kind: int) -> float:
+    """Amplitude of the noise for an element type; 0 for types that are no floats of 16 bits or more."""
+    from onnx import TensorProto
+
+    names = {
+        TensorProto.FLOAT: "float32",
+        TensorProto.DOUBLE: "float64",
+        TensorProto.FLOAT16: "float16",
+        TensorProto.BFLOAT16: "bfloat16",
+    }
+    if kind not in names:
+        return 0.0
+    return NOISE[names[kind]]
+
+
+def _computes_inside(model: ModelProto) -> bool:
+    """True if the model has functions, or subgraphs with operators that round."""
+    main = len(model.graph.node)
+    inner = list(walk_nodes(model.graph))[main:]
+    return bool(model.functions) or any(node.op_type not in EXACT_OPS for node in inner)
+
+
+def _values_from_inputs(model: ModelProto) -> frozenset[str]:
+    """The inputs, and all values that depend on more of them than the shape."""
+    varying = {value.name for value in caller_inputs(model)}
+    for node in model.graph.node:
+        depends = not varying.isdisjoint(node.input) or any(attribute.HasField("g") for attribute in node.attribute)
+        if depends and node.op_type not in ("Shape", "Size"):
+            varying.update(filter(None, node.output))
+    return frozenset(varying)
+
+
+def _given_types(model: ModelProto) -> dict[str, int]:
+    """Element types of the inputs and constants."""
+    types = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    types.update({tensor.name: tensor.data_type for tensor in _constants(model).values()})
+    return types
+
+
+def _small_constants(model: ModelProto) -> frozenset[str]:
+    """Names of the constants with few enough elements to carry noise."""
+    names = set()
+    for name, tensor in _constants(model).items():
+        elements = 1
+        for size in tensor.dims:
+            elements *= size
+        if 0 < elements <= LARGEST_CONSTANT:
+            names.add(name)
+    return frozenset(names)
+
+
+def _fractions(model: ModelProto, names: Container[str]) -> set[str]:
+    """Those of the constants that are floats with a fractional part."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    fractions = set()
+    for name, tensor in _constants(model).items():
+        if name in names and _amplitude_of(tensor.data_type):
+            values = numpy_helper.to_array(tensor).astype(np.float64)
+            if (values != np.floor(values)).any():
+                fractions.add(name)
+    return fractions
+
+
+def _constants(model: ModelProto) -> dict[str, TensorProto]:
+    """The initializers and the tensors of Constant nodes, by name."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
+    return constants

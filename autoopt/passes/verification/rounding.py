@@ -1,0 +1,160 @@
+"""Measure how far rounding can move the outputs of a model, element by element."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from autoopt.model.tensors import tensors
+from autoopt.passes.verification.noisy_model import noisy_model
+from autoopt.passes.verification.output_arrays import is_float, output_arrays
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto
+    from onnxruntime import InferenceSession
+
+RUNS: Final = (2, 6, 20)
+"""Numbers of runs with noise to judge by; each is used where the one before does not explain a difference. Only the
+last shows nearly all values that are within a rounding of a boundary: a run moves one with a chance of a half."""
+MAX_BYTES: Final = 1 << 30
+"""Larger models are not measured: the noisy copy needs their memory three times."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The distance that noise moves one output."""
+
+    deviation: np.ndarray | None
+    """Largest absolute deviation of each element, in the shape of the output; infinite where noise makes a finite value
+    infinite or NaN. For integers and texts: 1 where noise changes the value, else 0. None if it changes the shape."""
+    jumps: bool = False
+    """True if noise can make the output jump at elements that did not in these runs."""
+
+
+class NoiseSource:
+    """Runs a model with random rounding errors. The same calls in the same order give the same results."""
+
+    def __init__(self, model: ModelProto) -> None:
+        """Take the model with its weights; it is prepared at the first run."""
+        self._model = model
+        self._session: InferenceSession | None = None
+        self._attempted = False
+        self.jumps = False
+        """See `Spread`; known after the first run."""
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
+        """Run once, with errors drawn anew; return the `output_arrays`, or None if noise cannot be added."""
+        if not self._attempted:
+            self._attempted = True
+            self._prepare()
+        if self._session is None:
+            return None
+        try:
+            return output_arrays(self._session.run(None, dict(feeds)))
+        except Exception:  # any exception type of the runtime
+            self._session = None
+            return None
+
+    def _prepare(self) -> None:
+        if sum(len(tensor.raw_data) for tensor in tensors(self._model)) > MAX_BYTES:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                noisy = noisy_model(self._model, _computed_types(self._model, Path(folder, "types")))
+                if noisy is not None:
+                    self._session = _open(noisy.model, Path(folder, "noisy"))
+                    self.jumps = noisy.jumps
+            except Exception:  # the runtime's own, where it rejects a copy
+                self._session = None
+
+
+class SpreadMeter:
+    """Measures how far rounding moves the outputs of one inference."""
+
+    def __init__(self, noise: NoiseSource, feeds: Mapping[str, np.ndarray], outputs: Sequence[object]) -> None:
+        """Measure nothing yet.
+
+        Args:
+            noise: the model with noise.
+            feeds: its inputs.
+            outputs: its outputs on these inputs without noise.
+        """
+        self._noise = noise
+        self._feeds = feeds
+        self._exact = output_arrays(outputs)
+        self._runs: list[list[np.ndarray]] = []
+
+    def spreads(self, runs: int) -> list[Spread] | None:
+        """Return one item for each array of `output_arrays(outputs)`; None if noise cannot be added to the model.
+
+        Args:
+            runs: number of runs with noise; earlier ones count.
+        """
+        while len(self._runs) < runs:
+            outputs = self._noise.run(self._feeds)
+            if outputs is None or len(outputs) != len(self._exact):
+                return None
+            self._runs.append(outputs)
+        spreads = []
+        for number, exact in enumerate(self._exact):
+            spreads.append(_spread(exact, [run[number] for run in self._runs[:runs]], self._noise.jumps))
+        return spreads
+
+
+def _spread(exact: np.ndarray, runs: Sequence[np.ndarray], jumps: bool) -> Spread:
+    import numpy as np
+
+    if any(run.shape != exact.shape for run in runs):
+        return Spread(None, jumps)
+    deviation = np.zeros(exact.shape)
+    for run in runs:
+        if is_float(exact):
+            deviation = np.maximum(deviation, _distance(exact, run))
+        else:
+            deviation = np.maximum(deviation, run != exact)
+    return Spread(deviation, jumps)
+
+
+def _distance(exact: np.ndarray, noisy: np.ndarray) -> np.ndarray:
+    """Absolute differences; infinite where only `noisy` is not finite, and 0 where `exact` is not."""
+    import numpy as np
+
+    before = exact.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        moved = np.abs(noisy.astype(np.float64) - before)
+    return np.where(np.isfinite(before), np.nan_to_num(moved, nan=np.inf, posinf=np.inf), 0.0)
+
+
+def _computed_types(model: ModelProto, folder: Path) -> dict[str, int]:
+    """Element types of the floating-point tensors that nodes compute, as the runtime infers them.
+
+    onnx's own inference does not know the runtime's operators.
+    """
+    from onnx import TensorProto, ValueInfoProto
+
+    kinds = {
+        "tensor(float)": TensorProto.FLOAT,
+        "tensor(double)": TensorProto.DOUBLE,
+        "tensor(float16)": TensorProto.FLOAT16,
+        "tensor(bfloat16)": TensorProto.BFLOAT16,
+    }
+    copy = deepcopy(model)
+    outputs = {value.name for value in model.graph.output}
+    for node in model.graph.node:
+        for name in node.output:
+            if name and name not in outputs:
+                copy.graph.output.append(ValueInfoProto(name=name))
+    types = {value.name: kinds.get(value.type, 0) for value in _open(copy, folder).get_outputs()}
+    return {name: int(kind) for name, kind in types.items() if kind}
+
+
+def _open(model: ModelProto, folder: Path) -> InferenceSession:
+    from autoopt.model import io
+    from autoopt.model.session import make_session
+
+    return make_session(io.save(model, folder), {"graph_optimization_level": "disable"})

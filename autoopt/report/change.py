@@ -1,0 +1,138 @@
+"""A candidate's change from the source model in the words of people: `1.6x faster (1.5 to 1.6)`, `3.5x smaller`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoopt.metrics import MEDIAN_LATENCY, Estimate, known_metric
+from autoopt.report.figures import is_quality, kind
+from autoopt.report.formatting import metric_text
+from autoopt.results import ModelResult
+
+MANY, SEVERAL = 10.0, 1.2
+"""Factors from which no and one decimal are enough."""
+EQUAL = 0.005
+"""Relative difference of two sizes that nobody notices."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words for a metric that got better, that got worse, and for the metric itself."""
+
+    better: str
+    worse: str
+    noun: str
+
+
+TIME = Words("faster", "slower", "speed")
+THROUGHPUT = Words("higher throughput", "lower throughput", "throughput")
+SIZE = Words("smaller", "larger", "size")
+MEMORY = Words("less memory", "more memory", "memory")
+
+
+def words_of(metric: str) -> Words:
+    """The words for a metric that is compared by its ratio."""
+    if metric == "throughput":
+        return THROUGHPUT
+    return {"size": SIZE, "memory": MEMORY}.get(kind(metric), TIME)
+
+
+def ratio_change(metric: str, ratio: Estimate) -> str:
+    """The change of a time, throughput, size or memory, from its ratio candidate / source.
+
+    Where the interval holds 1, there is no change to speak of: `same speed within the noise (0.97x to 1.04x)`.
+    """
+    words = words_of(metric)
+    better = ratio
+    if words is not THROUGHPUT:
+        better = _inverse(ratio)
+    if ratio.low == ratio.high:
+        return _exact_change(words, better.value)
+    if better.low > 1:
+        return _interval_text(better, words.better)
+    if better.high < 1:
+        return _interval_text(_inverse(better), words.worse)
+    return f"same {words.noun} within the noise ({better.low:.2f}x to {better.high:.2f}x)"
+
+
+def quality_change(metric: str, before: float | None, after: float) -> str:
+    """The value of a quality metric, and the source's: `accuracy 75.2 % (was 75.1 %)`."""
+    decimals = 1
+    if before is not None and before != after and f"{before:.1%}" == f"{after:.1%}":
+        decimals = 2
+    name = metric.replace("_", " ")
+    if kind(metric) == "fidelity":
+        return f"{name} with your model {quality_text(metric, after, decimals)}"
+    text = f"{name} {quality_text(metric, after, decimals)}"
+    if before is None:
+        return text
+    return f"{text} (was {quality_text(metric, before, decimals)})"
+
+
+def quality_text(metric: str, value: float, decimals: int = 1) -> str:
+    """A quality metric for people: shares in percent, `75.2 %`."""
+    known = known_metric(metric)
+    if known is not None and known.unit == "fraction":
+        return f"{100 * value:.{decimals}f} %"
+    return metric_text(metric, value)
+
+
+def change_text(metric: str, model: ModelResult, source: Mapping[str, float]) -> str:
+    """The change of one metric from the source to a model; empty if it was not measured.
+
+    Args:
+        metric: The metric's name. Metrics other than `latency_p50`, size and quality are named.
+        model: The model.
+        source: The source's metrics.
+    """
+    if is_quality(metric):
+        if metric not in model.metrics:
+            return ""
+        before = None if model.measured.identical_outputs else source.get(metric)
+        return quality_change(metric, before, model.metrics[metric])
+    if metric not in model.ratios:
+        return ""
+    text = ratio_change(metric, model.ratios[metric])
+    if words_of(metric) is TIME and metric != MEDIAN_LATENCY:
+        return f"{metric} {text}"
+    return text
+
+
+def _exact_change(words: Words, better: float) -> str:
+    if abs(better - 1) <= EQUAL:
+        return f"same {words.noun}"
+    word = words.better
+    if better < 1:
+        word, better = words.worse, 1 / better
+    if better < SEVERAL:
+        # `4 % smaller` is 4 % of the source, not of the candidate.
+        share = better - 1
+        if word == words.better:
+            share = 1 - 1 / better
+        return f"{share:.0%} {word}".replace("%", " %")
+    return f"{better:.{_decimals(better)}f}x {word}"
+
+
+def _interval_text(factor: Estimate, word: str) -> str:
+    """`1.6x faster (1.5 to 1.6)`; only the range where the factor is not known within 2."""
+    decimals = _decimals(factor.value)
+    low, high = f"{factor.low:.{decimals}f}", f"{factor.high:.{decimals}f}"
+    if not factor.decided:
+        return f"{low}x to {high}x {word}"
+    return f"{factor.value:.{decimals}f}x {word} ({low} to {high})"
+
+
+def _decimals(factor: float) -> int:
+    if factor >= MANY:
+        return 0
+    if factor >= SEVERAL:
+        return 1
+    return 2
+
+
+def _inverse(ratio: Estimate) -> Estimate:
+    """Source / candidate."""
+    if ratio.low <= 0:
+        return Estimate(0.0, 0.0, 0.0) if ratio.value <= 0 else Estimate(1 / ratio.value, 1 / ratio.high, float("inf"))
+    return Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)

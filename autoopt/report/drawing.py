@@ -1,0 +1,90 @@
+"""Draw charts as SVG. Altair describes them, Vega draws them; both are in the extra `plots`."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from typing import TYPE_CHECKING, Final
+
+from autoopt.errors import InputError
+
+if TYPE_CHECKING:
+    import altair as alt
+
+INSTALL: Final = "pip install 'autoopt[plots]'"
+TEXT, GRID, FEASIBLE, INFEASIBLE, FRONT, BEST = "#444444", "#dddddd", "#0072b2", "#b0413e", "#d08700", "#1d7a55"
+"""Colours that remain distinguishable for colour-blind readers."""
+_THEMED: Final = {
+    TEXT: "var(--text)",
+    GRID: "var(--line)",
+    FEASIBLE: "var(--feasible)",
+    INFEASIBLE: "var(--bad)",
+    FRONT: "var(--front)",
+    BEST: "var(--good)",
+}
+"""The page's CSS variables for these colours."""
+_LINK_BASE: Final = re.compile(r'xlink:href="https://[^"#]*#')
+"""The address that Vega puts before the fragment of a link."""
+FONT: Final = "Arial, 'Liberation Sans', Helvetica, sans-serif"
+"""Fonts of the same widths on all systems: Vega places the texts before a browser shows them."""
+
+
+def can_draw() -> bool:
+    """True if the libraries that draw charts are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("altair", "vl_convert"))
+
+
+def require_altair() -> None:
+    """Check that charts can be made.
+
+    Raises:
+        InputError: the extra is not installed.
+    """
+    if importlib.util.find_spec("altair") is None:
+        raise InputError("charts need Altair, which is not installed", remedy=INSTALL)
+
+
+def picture(chart: alt.LayerChart, width: int = 640, height: int = 320) -> str:
+    """The chart as an SVG file of its own, on white."""
+    return _svg(chart, width, height, "white")
+
+
+def inline(chart: alt.LayerChart, width: int, height: int) -> str:
+    """The chart as an `<svg>` element for a page whose CSS variables give the colours; links are to the same page."""
+    text = _LINK_BASE.sub('href="#', _svg(chart, width, height, "transparent"))
+    for colour, variable in _THEMED.items():
+        text = text.replace(colour, variable)
+    return text.replace('version="1.1" ', "").replace('role="graphics-object" ', "")
+
+
+def _svg(chart: alt.LayerChart, width: int, height: int, background: str) -> str:
+    import altair as alt
+    import vl_convert
+
+    sized = chart.properties(
+        width=width, height=height, background=background, autosize=alt.AutoSizeParams(type="fit", contains="padding")
+    )
+    sized = sized.configure(
+        font=FONT,
+        view=alt.ViewConfig(stroke=None),
+        axis=alt.AxisConfig(
+            labelColor=TEXT,
+            titleColor=TEXT,
+            labelFontSize=12,
+            titleFontSize=12,
+            gridColor=GRID,
+            domainColor=GRID,
+            tickColor=GRID,
+            titleFontWeight="normal",
+        ),
+        legend=alt.LegendConfig(
+            orient="top",
+            columns=max(1, width // 160),
+            labelColor=TEXT,
+            labelLimit=0,
+            symbolSize=80,
+            title=None,
+            columnPadding=24,
+        ),
+    )
+    return str(vl_convert.vegalite_to_svg(sized.to_dict()))

@@ -1,0 +1,206 @@
+"""The README.md of an exported package: what the model is, how it was made and measured, and how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final
+
+from autoopt.errors import one_line
+from autoopt.json_codec import JsonValue
+from autoopt.report.change import change_text, quality_text
+from autoopt.report.figures import is_quality, metrics_of
+from autoopt.report.formatting import metric_text, plural, short, value_text
+from autoopt.report.verdict import gains
+from autoopt.results import ModelResult, RunResult
+
+USE: Final = """\
+With autoopt installed, `session = autoopt.load("FOLDER")` opens the model as it was measured. Without it:
+
+```python
+import json
+import onnxruntime as ort
+
+measured = json.load(open("session.json"))
+options = ort.SessionOptions()
+for name, value in measured["session_options"].items():
+    setattr(options, name, getattr(type(getattr(options, name)), value) if isinstance(value, str) else value)
+for name, value in measured["session_config_entries"].items():
+    options.add_session_config_entry(name, value)
+session = ort.InferenceSession("MODEL", options, **measured["inference_session"])
+```
+"""
+
+
+SPECIALIZE: Final = "specialize_inputs"
+"""The pass after which a model accepts less than its source."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of a model card."""
+
+    result: RunResult
+    """The run; its baseline is the source model."""
+    model: ModelResult
+    name: str
+    """Name of the run: that of the model, maybe with a target."""
+    source: str
+    """Path or URL of the source model; empty if unknown."""
+    source_digest: str
+    licence: str
+    """The source model's own metadata; empty if they state none."""
+    steps: tuple[tuple[str, Mapping[str, object]], ...]
+    """Passes with their parameters, from the source on."""
+    provider: str
+    has_inputs: bool = True
+    generated_inputs: bool = False
+    environment: Mapping[str, JsonValue] = field(default_factory=dict)
+    runtime: Mapping[str, str] = field(default_factory=dict)
+    """Versions of onnxruntime and numpy."""
+
+
+def model_card(card: Card) -> str:
+    """Write the model card in Markdown."""
+    sections = [
+        _title(card),
+        _figures_table(card),
+        _section("Try it", _try_text(card)),
+        _section("Use it", USE.replace("FOLDER", "this/folder").replace("MODEL", _file_name(card))),
+        _section("How it was made", _making_text(card)),
+        _section("How it was measured", _measuring_text(card)),
+        _section("Limits", _limits_text(card)),
+    ]
+    return "\n".join(sections)
+
+
+def _title(card: Card) -> str:
+    name = one_line(card.name.partition(" · ")[0])
+    if card.model.is_source:
+        return f"# {name}\n\nThe source model, unchanged: autoopt found no candidate that was measurably better.\n"
+    summary = ", ".join(gains(card.result, card.model)) or "see the table"
+    return f"# {name}, optimised by autoopt\n\nMade by `{one_line(card.model.chain)}`: {summary}.\n"
+
+
+def _section(title: str, text: str) -> str:
+    return f"## {title}\n\n{text}"
+
+
+def _figures_table(card: Card) -> str:
+    lines = ["| | source model | this model | change |", "|---|---|---|---|"]
+    source = card.result.baseline.metrics
+    for metric in metrics_of(card.result):
+        if metric in card.model.metrics:
+            before = _value(metric, source.get(metric))
+            change = change_text(metric, card.model, source)
+            if is_quality(metric):
+                change = _items_text(card)
+            lines.append(f"| {metric} | {before} | {_value(metric, card.model.metrics[metric])} | {change} |")
+    return "\n".join(lines) + "\n"
+
+
+def _value(metric: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if is_quality(metric):
+        return quality_text(metric, value)
+    return metric_text(metric, value)
+
+
+def _items_text(card: Card) -> str:
+    measured = card.model.measured
+    if card.model.is_source or measured.items is None:
+        return ""
+    text = f"on {plural(measured.items, 'item')}"
+    if measured.identical_outputs:
+        return f"identical outputs {text}"
+    return text
+
+
+def _try_text(card: Card) -> str:
+    text = "    pip install -r requirements.txt\n    python run.py\n\n"
+    text += (
+        "`run.py` needs only onnxruntime and numpy. It runs one inference, times this model and the source model in\n"
+    )
+    text += (
+        "turns, and says if the gain shows on your machine. `--source MODEL` names the source model if it has moved.\n"
+    )
+    if not card.has_inputs:
+        text += "The data could not be read when this package was written: name inputs with `--inputs FILE.npz`.\n"
+    elif card.generated_inputs:
+        text += "`inputs.npz` holds generated inputs, because there was no data.\n"
+    else:
+        text += "`inputs.npz` holds the inputs of one inference, taken from your evaluation data.\n"
+    return text
+
+
+def _making_text(card: Card) -> str:
+    source = f"`{one_line(card.source)}`" if card.source else "the source model"
+    lines = [f"From {source} (SHA-256 `{card.source_digest}`)."]
+    if card.licence:
+        lines.append(f"Its metadata state the licence: {one_line(card.licence)}.")
+    else:
+        lines.append("Its metadata state no licence; the terms of the source model apply to this one.")
+    lines.append("")
+    for number, (name, params) in enumerate(card.steps, 1):
+        values = ", ".join(f"{key}={value_text(value)}" for key, value in sorted(params.items()))
+        lines.append(f"{number}. `{name}`" + (f": {values}" if values else ""))
+    if card.model.session_options:
+        values = ", ".join(f"{key}={value_text(value)}" for key, value in sorted(card.model.session_options.items()))
+        lines.append(f"{len(card.steps) + 1}. session options: {values}")
+    if card.steps:
+        source_name = PurePath(card.source).name or "model.onnx"
+        lines += ["", f"`autoopt replay recipe.json --model {one_line(source_name)}` makes it again."]
+    return "\n".join(lines) + "\n"
+
+
+def _measuring_text(card: Card) -> str:
+    environment, measured = card.environment, card.model.measured
+    cpu = environment.get("cpu")
+    lines = []
+    if isinstance(cpu, Mapping):
+        lines.append(f"- CPU: {cpu.get('model')}, {cpu.get('cores')} cores")
+    lines.append(f"- system: {environment.get('os')}, {environment.get('python')}")
+    lines.append(f"- runtime: {', '.join(f'{name} {version}' for name, version in card.runtime.items())}")
+    session = [card.provider, "the runtime's number of threads"]
+    if measured.threads:
+        session[1] = plural(measured.threads, "thread")
+    session.append(f"batch size {measured.batch_size or 1}")
+    lines.append(f"- session: {', '.join(session)}; `session.json` has all of it")
+    if measured.rounds:
+        times = plural(measured.rounds, "time")
+        lines.append(
+            f"- source and this model in turns in one process, {times}; the machine was busy in "
+            f"{measured.disturbed_rounds} of them"
+        )
+    lines.append(f"- run {short(card.result.run)}; ranges are 95 % confidence intervals")
+    return "\n".join(lines) + "\n"
+
+
+def _limits_text(card: Card) -> str:
+    lines = ["- The gain belongs to this machine, this runtime and this session. Run `run.py` where you deploy."]
+    if any(name == SPECIALIZE for name, _ in card.steps):
+        text = "- It accepts less than the source model:"
+        lines.append(f"{text} `narrowed_inputs` in `session.json` lists the inputs and sizes that are fixed.")
+    if card.generated_inputs:
+        lines.append("- There was no data: nothing here says how good the model is at its task.")
+    for constraint in card.result.constraints:
+        bounds = {
+            "at least": constraint.min,
+            "at most": constraint.max,
+            "at least this share of the source's": constraint.min_ratio,
+            "at most this share of the source's": constraint.max_ratio,
+            "at most this much worse than the source": constraint.max_drop,
+        }
+        for words, bound in bounds.items():
+            if bound is not None:
+                lines.append(f"- required: {constraint.metric} {words}: {bound:g}")
+    lines += [f"- {one_line(flag)}" for flag in card.model.flags]
+    if card.result.undecided:
+        lines.append(f"- undecided: {one_line(card.result.undecided)}")
+    return "\n".join(lines) + "\n"
+
+
+def _file_name(card: Card) -> str:
+    return PurePath(card.model.path).name or "model.onnx"

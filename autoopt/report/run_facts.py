@@ -1,0 +1,62 @@
+"""What the store knows about a run beside its result: what a page shows in addition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoopt.metrics import Estimate
+from autoopt.results import Trial
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One latency measurement of a model beside the source."""
+
+    ratio: Estimate
+    """Of the first objective that is a latency."""
+    busy: bool
+    """True if other processes used the machine."""
+    load: float | None = None
+    """Load of the machine at its start, in processes."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """The content of a model file."""
+
+    bytes: int
+    op_counts: Mapping[str, int] | None = None
+    """Nodes by operator; None if the model could not be inspected."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """The circumstances of a run. Each field is empty if the store does not know it."""
+
+    name: str = ""
+    model: str = ""
+    """The source model, as the user named it."""
+    dag: str = ""
+    evaluation: str = ""
+    calibration: str = ""
+    target: str = ""
+    """Device and execution provider."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """The environment of the first pass run of the best model, or of this machine."""
+    search: Mapping[str, object] = field(default_factory=dict)
+    created: float = 0.0
+    """Seconds since 1970."""
+    imported: str = ""
+    """Name of the archive that the run came in."""
+    command: str = ""
+    """The command that repeats the run."""
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+    """The lineage document of the best model."""
+    models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    """The models of the lineage, by digest."""
+    measurements: Sequence[Measurement] = ()
+    """All measurements of the best model, oldest first."""
+    target_trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    """For a run over several targets, the trials of each by its name."""

@@ -1,0 +1,371 @@
+"""A run as one HTML page: the answer, the question, the evidence, the way to the model and all trials."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from autoopt.metrics import Objective, headline_metrics, is_ratio_metric
+from autoopt.report.change import quality_text, ratio_change
+from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
+from autoopt.report.effects import Effect, chain_levels, effects
+from autoopt.report.failures import failure_groups, outcome_text
+from autoopt.report.figures import (
+    figure,
+    figure_title,
+    first_objective,
+    is_quality,
+    metrics_of,
+)
+from autoopt.report.formatting import bytes_text, metric_text, number_text, params_text, plural, short
+from autoopt.report.goal import constraint_text, objective_text
+from autoopt.report.html import charts, code, definitions, page, paragraphs, section, subsection, table_html, text_html
+from autoopt.report.html import figure as figure_html
+from autoopt.report.lineage import lineage_lines, params_of_step
+from autoopt.report.measurement import measured_lines, measured_tables
+from autoopt.report.run import caveats, run_table, single_verdict, summary, target_table
+from autoopt.report.run_facts import ModelFacts, RunFacts
+from autoopt.report.table import Table
+from autoopt.report.verdict import verdict
+from autoopt.results import ModelResult, RunResult, TargetResult, Trial, values_of
+
+MOST_TILES = 4
+PRINTED = 15
+"""Number of trials on paper, as in `page.css`."""
+SECTIONS = {
+    "asked": "Asked",
+    "found": "Found",
+    "evidence": "Why to believe it",
+    "effects": "What each pass and parameter gave",
+    "lineage": "How the best model was made",
+    "failures": "What failed",
+    "trials": "Trials",
+    "use": "Use it, and get it again",
+}
+"""Titles of the sections by id."""
+
+
+def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts | None = None) -> str:
+    """Render the page of a run.
+
+    Args:
+        result: The run.
+        trials: Its trials by number; those of a run over several targets are in `facts.target_trials`.
+        facts: What else is known about the run.
+    """
+    facts = facts or RunFacts()
+    title = f"{facts.name or 'run'} {short(result.run)}"
+    parts = [_head(title, result, facts)]
+    if not result.targets:
+        sections = _search_sections(result, trials, facts)
+    else:
+        sections = {"asked": _asked(result, facts)}
+        for number, target in enumerate(result.targets, start=1):
+            sections[f"target-{number}"] = _target(result, target, facts.target_trials.get(target.name, ()))
+    sections |= {"lineage": _lineage(facts), "use": _use(result, facts)}
+    ordered = sorted(sections, key=_position)
+    titles = {**SECTIONS}
+    for number, target in enumerate(result.targets, start=1):
+        titles[f"target-{number}"] = f"Target {target.name}"
+    present = [name for name in ordered if sections[name]]
+    links = " ".join(f'<a href="#{name}">{text_html(titles[name])}</a>' for name in present)
+    parts.append(f"<nav>{links}</nav>")
+    parts += [section(titles[name], sections[name], name) for name in present]
+    return page(title, parts)
+
+
+def _position(name: str) -> int:
+    """The place of a section on the page; those of targets come before the lineage."""
+    names = list(SECTIONS)
+    return names.index(name if name in names else "effects")
+
+
+def _search_sections(result: RunResult, trials: Sequence[Trial], facts: RunFacts) -> dict[str, str]:
+    return {
+        "asked": _asked(result, facts),
+        "found": _found(result, trials, run_table(result)),
+        "evidence": _evidence(result, facts),
+        "effects": _effects(trials, first_objective(result)),
+        "failures": _failures(trials),
+        "trials": _trials(trials, result),
+    }
+
+
+def _head(title: str, result: RunResult, facts: RunFacts) -> str:
+    answer = single_verdict(result) if result.targets else verdict(result)
+    parts = [f"<h1>{text_html(title)}</h1>", f'<p class="headline">{text_html(answer)}</p>']
+    if facts.imported:
+        note = f"Imported from {facts.imported}: measured elsewhere, and may have been edited."
+        parts.append(f'<p class="warning">{text_html(note)}</p>')
+    best = result.best
+    if best is not None and not best.is_source:
+        parts += [_tiles(best, result), _chain(best)]
+    return "\n".join(parts)
+
+
+def _tiles(best: ModelResult, result: RunResult) -> str:
+    """Source and best model side by side, for the most important metrics."""
+    tiles = []
+    for name in metrics_of(result)[:MOST_TILES]:
+        if name not in best.metrics or name not in result.baseline.metrics:
+            continue
+        before, after = _value(name, result.baseline.metrics[name]), _value(name, best.metrics[name])
+        tiles.append(
+            f'<div class="tile"><span>{text_html(name)}</span><b>{text_html(f"{before} → {after}")}</b>'
+            f"<span>{text_html(_change(name, best))}</span></div>"
+        )
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _value(metric: str, value: float) -> str:
+    if is_quality(metric):
+        return quality_text(metric, value, 2)
+    return metric_text(metric, value)
+
+
+def _change(metric: str, best: ModelResult) -> str:
+    """The change of a metric; for a quality metric, the data that it was measured on."""
+    if metric in best.ratios and not is_quality(metric):
+        return ratio_change(metric, best.ratios[metric])
+    if best.measured.identical_outputs:
+        return "identical outputs"
+    if is_quality(metric) and best.measured.items:
+        return f"on {plural(best.measured.items, 'item')}"
+    return ""
+
+
+def _chain(best: ModelResult) -> str:
+    """The passes of the best model with their searched parameters."""
+    items = []
+    for name in best.chain.split(" -> "):
+        params = params_text({"": best.point.get(name, {})}).removeprefix(": ")
+        settings = f" <code>{text_html(params)}</code>" if params else ""
+        items.append(f"<li>{text_html(name)}{settings}</li>")
+    return f'<ol class="chain">{"".join(items)}</ol>'
+
+
+def _asked(result: RunResult, facts: RunFacts) -> str:
+    environment = facts.environment
+    cpu = environment.get("cpu") or {}
+    machine = [str(cpu.get("model", "")), plural(int(cpu["cores"]), "core") if cpu else "", environment.get("os", "")]
+    runtime = (environment.get("libraries") or {}).get("onnxruntime", "")
+    started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(facts.created)) if facts.created else ""
+    return definitions(
+        {
+            "model": facts.model,
+            "goal": ", then ".join(map(objective_text, result.objectives)),
+            "constraints": "; ".join(map(constraint_text, result.constraints)),
+            "evaluation data": facts.evaluation,
+            "calibration data": facts.calibration,
+            "passes": facts.dag,
+            "search": params_text({"": facts.search}).removeprefix(": "),
+            "target": facts.target,
+            "machine": ", ".join(filter(None, machine)),
+            "runtime": f"onnxruntime {runtime}" if runtime else "",
+            "started": started,
+        }
+    )
+
+
+def _found(result: RunResult, trials: Sequence[Trial], table: Table) -> str:
+    objective = first_objective(result)
+
+    def draw() -> list[str]:
+        figures = []
+        for metric, chart in trade_offs(result, trials, links=True).items():
+            caption = (
+                f"{figure_title(objective.metric)} against {figure_title(metric)}, with 95 % intervals. A ratio is "
+                "model / source. Points beyond the edge are drawn at the edge. Click a point for its trial."
+            )
+            figures.append(figure_html(chart, caption))
+        caption = f"{figure_title(objective.metric)} of each trial as first measured, and the best feasible one so far."
+        figures.append(figure_html(best_so_far(trials, objective, links=True), caption, 260))
+        return figures
+
+    return f"{table_html(table)}\n{charts(draw)}"
+
+
+def _evidence(result: RunResult, facts: RunFacts) -> str:
+    best = result.best
+    if best is None:
+        return paragraphs([verdict(result)])
+    lines = [*measured_lines(best), *caveats(result)]
+    measured = best.measured
+    if measured.pairs:
+        counts = f"{plural(measured.pairs, 'pair')} of blocks, one of the source and one of the candidate in turns"
+        lines.insert(0, f"Figures come from {counts}, in {plural(measured.rounds, 'measurement')}.")
+    if result.undecided:
+        lines.append(f"Not decided: {result.undecided}. The same command measures on.")
+    elif not best.is_source:
+        lines.append("The race between the best candidates was decided.")
+    metric = first_objective(result).metric
+    ratio = best.ratios.get(metric)
+
+    def draw() -> list[str]:
+        if ratio is None or len(facts.measurements) < 2:
+            return []
+        caption = (
+            f"The best model's {metric} ratio in each measurement, with its 95 % interval. Band: the pooled result."
+        )
+        return [figure_html(measurements_chart(facts.measurements, ratio), caption, 240)]
+
+    tables = "\n".join(table_html(table) for table in measured_tables(best, outputs=True))
+    notes = ""
+    if result.notes:
+        notes = f"<details><summary>Notes of the run</summary>{paragraphs(result.notes, 'small')}</details>"
+    return "\n".join(filter(None, (paragraphs(lines), charts(draw), tables, notes)))
+
+
+def _effects(trials: Sequence[Trial], objective: Objective) -> str:
+    chains = chain_levels(trials, objective)
+    if not chains:
+        return ""
+    strongest = effects(trials, objective)
+
+    def draw() -> list[str]:
+        caption = (
+            f"Share of the variation of {objective.metric} between trials that a pass (with or without it) or a "
+            "parameter explains by itself. An estimate: trials differ in several things at once."
+        )
+        return [figure_html(effects_chart(strongest), caption, 60 + 26 * len(strongest))]
+
+    rows = [(level.name, *_level_cells(level.trials, level.best, level.median, objective)) for level in chains]
+    title = figure_title(objective.metric)
+    by_chain = Table(("chain", "trials", f"best {title}", "median"), tuple(rows), right=frozenset({1, 2, 3}))
+    by_factor = subsection("By pass and parameter", table_html(_effects_table(strongest, objective)))
+    parts = [charts(draw), f'<div class="screen">{by_factor}</div>']
+    parts.append(subsection("By chain", table_html(by_chain, style="sortable")))
+    return "\n".join(filter(None, parts))
+
+
+def _effects_table(strongest: Sequence[Effect], objective: Objective) -> Table:
+    rows = []
+    for effect in strongest:
+        for number, level in enumerate(effect.levels):
+            factor = "" if number else effect.factor
+            rows.append((factor, level.name, *_level_cells(level.trials, level.best, level.median, objective)))
+    columns = ("pass or parameter", "value", "trials", f"best {figure_title(objective.metric)}", "median")
+    return Table(columns, tuple(rows), right=frozenset({2, 3, 4}))
+
+
+def _level_cells(count: int, best: float, median: float, objective: Objective) -> tuple[str, ...]:
+    texts = []
+    for value in (best, median):
+        text = metric_text(objective.metric, value)
+        if is_ratio_metric(objective.metric):
+            text = f"{value:.3f}x"
+        texts.append(text)
+    return (str(count), *texts)
+
+
+def _failures(trials: Sequence[Trial]) -> str:
+    rows = []
+    for group in failure_groups(trials):
+        numbers = ", ".join(str(trial.number) for trial in group.trials)
+        rows.append((str(len(group.trials)), group.outcome, group.message, numbers))
+    columns = ("trials", "outcome", "message of the first", "numbers")
+    return table_html(Table(columns, tuple(rows), right=frozenset({0})))
+
+
+def _trials(trials: Sequence[Trial], result: RunResult) -> str:
+    if not trials:
+        return ""
+    rows = [f"trial-{trial.number}" for trial in trials]
+    search = (
+        '<p class="screen"><input type="search" aria-controls="all-trials" aria-label="Filter trials" '
+        'placeholder="Filter, for example: static ok"></p>'
+    )
+    if len(trials) > PRINTED:
+        search += f'<p class="print">The first {PRINTED} of {len(trials)} trials.</p>'
+    table = table_html(trials_table(trials, result), identity="all-trials", style="sortable trials", row_ids=rows)
+    return f"{search}\n{table}"
+
+
+def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
+    """Every trial: its chain and point, its outcome, its figures; the run's objectives and constraints come first."""
+    quality: list[str] = []
+    for trial in trials:
+        quality += filter(is_quality, trial.result.metrics)
+    metrics = list(dict.fromkeys([*headline_metrics(run.objectives, run.constraints), "size", *quality]))
+    rows = []
+    for trial in trials:
+        result = trial.result
+        values = values_of(result.metrics)
+        figures = [figure(name, values, result.ratios) or "-" for name in metrics]
+        chain, params = trial.chain, params_text(result.point)
+        time_text = f"{number_text(result.seconds)} s"
+        rows.append((str(trial.number), outcome_text(trial), *figures, chain, params, time_text, result.explanation))
+    columns = ("trial", "outcome", *map(figure_title, metrics), "chain", "parameters", "time", "message")
+    right = frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)})
+    return Table(columns, tuple(rows), right=right)
+
+
+def _lineage(facts: RunFacts) -> str:
+    document = facts.lineage
+    if not document:
+        return ""
+    source = str(document.get("source", ""))
+    rows = [("0", "source", *_content_cells(source, "", facts.models), "", "", short(source))]
+    for number, step in enumerate(document.get("steps") or (), start=1):
+        before, after = str(step.get("input", "")), str(step.get("output", ""))
+        params = params_of_step(step)
+        if before == after:
+            options = params_text({"": step.get("session_options") or {}}).removeprefix(": ")
+            cells = ("", "", f"session options only: {options}")
+        else:
+            cells = _content_cells(after, before, facts.models)
+        seconds = f"{float(step.get('seconds') or 0):.2f} s"
+        rows.append((str(number), str(step.get("pass", "")), *cells, params, seconds, short(after)))
+    columns = ("step", "pass", "nodes", "size", "what changed", "parameters", "time", "artifact")
+    table = table_html(Table(columns, tuple(rows), right=frozenset({0, 2, 3, 6})))
+    details = escape("\n".join(lineage_lines(document)))
+    return f"{table}\n<details><summary>Environment and reports of each step</summary><pre>{details}</pre></details>"
+
+
+def _content_cells(artifact: str, before: str, models: Mapping[str, ModelFacts]) -> tuple[str, str, str]:
+    """Nodes and size of a model, and the change of its operators."""
+    facts, earlier = models.get(artifact), models.get(before)
+    if facts is None:
+        return ("-", "-", "")
+    nodes = "-" if facts.op_counts is None else str(sum(facts.op_counts.values()))
+    change = ""
+    if facts.op_counts is not None and earlier is not None and earlier.op_counts is not None:
+        change = operator_changes(earlier.op_counts, facts.op_counts) or "no operator added or removed"
+    return (nodes, bytes_text(facts.bytes), change)
+
+
+def operator_changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """The change of the number of nodes by operator: `-7 Relu, +19 QuantizeLinear`."""
+    changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    parts = [f"{change:+d} {name}" for name, change in sorted(changes.items(), key=lambda item: item[1]) if change]
+    return ", ".join(parts)
+
+
+def _use(result: RunResult, facts: RunFacts) -> str:
+    best = result.best
+    parts = []
+    if best is not None and not best.is_source:
+        parts.append(subsection("See the gain on this machine", code("python out/run.py")))
+        text = 'import autoopt\n\nsession = autoopt.load("out")  # an onnxruntime.InferenceSession, as it was measured'
+        parts.append(subsection("Use the model in a program", code(text)))
+        replay = f"autoopt replay out/recipe.json --model {facts.model or 'model.onnx'}"
+        parts.append(subsection("Make the same model again from its recipe", code(replay)))
+    if facts.command:
+        parts.append(subsection("Repeat the run", code(facts.command)))
+    commands = f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}"
+    parts.append(subsection("Look it up in the store", code(commands)))
+    totals = [line for line in summary(result) if line.startswith("time ") or " trial" in line.split(":")[0]]
+    return "\n".join([*parts, paragraphs(totals, "muted small")])
+
+
+def _target(result: RunResult, target: TargetResult, trials: Sequence[Trial]) -> str:
+    """The sections of one target below one heading."""
+    objective = first_objective(result)
+    parts = [paragraphs([verdict(target.result)]), _found(target.result, trials, target_table(result, target))]
+    parts.append(subsection(SECTIONS["evidence"], _evidence(target.result, RunFacts())))
+    parts.append(subsection(SECTIONS["effects"], _effects(trials, objective)))
+    parts.append(subsection(SECTIONS["failures"], _failures(trials)))
+    if trials:
+        parts.append(subsection(SECTIONS["trials"], table_html(trials_table(trials, result), style="sortable trials")))
+    return "\n".join(filter(None, parts))

@@ -1,0 +1,150 @@
+"""A sweep as one HTML page: its models, the changes, chains by model, and each model over the nights."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autoopt.metrics import Estimate
+from autoopt.report.drawing import BEST, TEXT, require_altair
+from autoopt.report.formatting import ratio_text, short
+from autoopt.report.html import charts, code, figure, page, paragraphs, section, table_html, text_html
+from autoopt.report.sweep import changes_table, models_table, summary, sweep_title
+from autoopt.report.table import Table
+from autoopt.results import SweepEntry, SweepResult
+
+if TYPE_CHECKING:
+    import altair as alt
+
+MOST_CHAINS = 16
+"""Columns of the heat map: the chains of the most models."""
+MOST_HISTORIES = 40
+"""Models whose history is drawn, those with changes first."""
+SATURATED = math.log(3)
+"""Logarithm of the ratio that has the strongest colour."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """The best model of one model in one sweep."""
+
+    time: float
+    """Seconds since 1970."""
+    ratio: Estimate
+    """Best model / source, for the first objective that is compared by its ratio."""
+
+
+@dataclass(frozen=True)
+class SweepFacts:
+    """What the store knows about a sweep beside its result."""
+
+    chains: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    """The best feasible ratio of each chain, by model and chain."""
+    nights: Mapping[str, Sequence[Night]] = field(default_factory=dict)
+    """Earlier good sweeps and this one by model, oldest first."""
+
+
+def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
+    """Render the page of a sweep."""
+    facts = facts or SweepFacts()
+    title = sweep_title(result)
+    verdict, *_ = [line for line in summary(result) if line.startswith(("regressions", "no regression", "no model"))]
+    rows = [_row_id(entry) for entry in result.models]
+    models = table_html(models_table(result), identity="models", style="sortable", row_ids=rows)
+    parts = [
+        f"<h1>{text_html(title)}</h1>",
+        f'<p class="headline">{text_html(verdict[:1].upper() + verdict[1:])}</p>',
+        paragraphs([line for line in summary(result) if line != verdict]),
+        section("Models", models),
+        section("Changes beyond the noise", _changes(result)),
+        section("Models and chains", heat_map(facts.chains)),
+        section("Over the nights", _histories(result, facts)),
+        section("Look into a run", _runs(result.models)),
+    ]
+    return page(title, parts)
+
+
+def _row_id(entry: SweepEntry) -> str:
+    return f"model-{entry.name}"
+
+
+def _changes(result: SweepResult) -> str:
+    table = changes_table(result)
+    links = {entry.name: f"#{_row_id(entry)}" for entry in result.models}
+    return table_html(Table(table.columns, table.rows), links=links)
+
+
+def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """A table of models and chains, coloured by the ratio: green is better than the source, red worse."""
+    counts = Counter(name for ratios in chains.values() for name in ratios)
+    columns = [name for name, _ in counts.most_common(MOST_CHAINS)]
+    if not columns:
+        return ""
+    head = "".join(f"<th>{text_html(name)}</th>" for name in columns)
+    rows = []
+    for model, ratios in chains.items():
+        cells = "".join(_heat_cell(ratios.get(name)) for name in columns)
+        link = f'<a href="#model-{text_html(model)}">{text_html(model)}</a>'
+        rows.append(f"<tr><th>{link}</th>{cells}</tr>")
+    note = "The best ratio model / source of each chain among the trials that meet the constraints; below 1 is better."
+    if len(counts) > len(columns):
+        note += f" {len(columns)} of {len(counts)} chains."
+    body = "\n".join(rows)
+    return (
+        f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
+        f"</thead><tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _heat_cell(ratio: Estimate | None) -> str:
+    if ratio is None or ratio.value <= 0:
+        return "<td></td>"
+    strength = min(1.0, abs(math.log(ratio.value)) / SATURATED)
+    colour = "--good" if ratio.value < 1 else "--bad"
+    style = f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
+    return f'<td class="right" style="{style}" title="{text_html(ratio_text(ratio))}">{ratio.value:.2f}</td>'
+
+
+def _histories(result: SweepResult, facts: SweepFacts) -> str:
+    entries = sorted(result.models, key=lambda entry: entry.compared.verdict == "same")
+    names = [entry.name for entry in entries if len(facts.nights.get(entry.name, ())) > 1][:MOST_HISTORIES]
+    if not names:
+        return ""
+
+    def draw() -> list[str]:
+        return [figure(history_chart(facts.nights[name]), name, 160) for name in names]
+
+    return charts(draw)
+
+
+def history_chart(nights: Sequence[Night]) -> alt.LayerChart:
+    """Chart the ratio of one model's best over the nights, with its intervals."""
+    require_altair()
+    import altair as alt
+
+    rows = []
+    for night in nights:
+        day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(night.time))
+        rows.append({"night": day, "text": f"{day}: {ratio_text(night.ratio)}", **vars(night.ratio)})
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("night:O", title=None, axis=alt.Axis(labelAngle=0, labelExpr="slice(datum.value, 5, 10)"))
+    )
+    scale = alt.Scale(zero=False)
+    intervals = base.mark_rule(color=TEXT, opacity=0.5).encode(
+        y=alt.Y("low:Q", title="ratio", scale=scale), y2="high:Q"
+    )
+    line = base.mark_line(color=BEST).encode(y=alt.Y("value:Q", title="ratio", scale=scale))
+    dots = base.mark_point(color=BEST, filled=True, size=60).encode(
+        y=alt.Y("value:Q", title="ratio", scale=scale), tooltip="text:N", description="text:N"
+    )
+    return alt.layer(intervals, line, dots)
+
+
+def _runs(entries: Sequence[SweepEntry]) -> str:
+    """The commands that write the pages of the runs."""
+    commands = [f"autoopt report {short(entry.run)} -o {entry.name}.html" for entry in entries if entry.run]
+    return code("\n".join(commands)) if commands else ""

@@ -1,0 +1,102 @@
+"""The answer of a run in a sentence: faster, not faster, or undecided with what would decide it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from autoopt.metrics import MEDIAN_LATENCY, is_ratio_metric
+from autoopt.report.change import change_text, words_of
+from autoopt.report.figures import first_objective, is_quality, metrics_of
+from autoopt.results import ModelResult, RunResult
+
+Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
+"""`none`: no model meets the constraints."""
+UNSURE: Final = "is not certain"
+"""Part of the caveat of a constraint that the data neither confirm nor refute."""
+
+
+def answer(result: RunResult) -> Answer:
+    """The answer to whether the run found a better model than the source."""
+    if result.best is None:
+        return "none"
+    if not result.best.is_source:
+        return "better"
+    if result.undecided or _was_cut_off(result):
+        return "undecided"
+    return "not better"
+
+
+def verdict(result: RunResult) -> str:
+    """The answer in a sentence or two: `1.6x faster (1.5 to 1.6), 3.5x smaller`, and what would decide an open one."""
+    if result.is_interim:
+        return f"So far: {_interim_answer(result)}"
+    if result.best is None:
+        return "No model meets the constraints."
+    if result.best.is_source:
+        return _kept_answer(result)
+    text = ", ".join(gains(result, result.best))
+    sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {result.best.chain}."
+    if result.undecided:
+        return f"{sentence} Undecided: {result.undecided}. {deciding_action(result)}"
+    unsure = _unsure_metrics(result.best)
+    if unsure:
+        sentence += f" Not certain yet: the limit of {' and '.join(unsure)}; more evaluation data would decide."
+    return sentence
+
+
+def _kept_answer(result: RunResult) -> str:
+    """The answer of a run that keeps the source model."""
+    if _was_cut_off(result):
+        action = "To decide, allow more time (--minutes)."
+        return f"Undecided: the time was up before a candidate was measured; keeping your model. {action}"
+    metric = first_objective(result).metric
+    word = "better"
+    if is_ratio_metric(metric) or metric == "throughput":
+        word = words_of(metric).better
+    if result.undecided:
+        return f"Undecided whether a candidate is {word}; keeping your model. {deciding_action(result)}"
+    return f"Not {word}: no candidate was measurably better, so your model stays."
+
+
+def _interim_answer(result: RunResult) -> str:
+    """The answer of a run that has not finished."""
+    if result.best is None:
+        return "no model meets the constraints."
+    if result.best.is_source:
+        return "no candidate is measurably better than your model."
+    return f"{', '.join(gains(result, result.best)) or result.best.chain}."
+
+
+def gains(result: RunResult, model: ModelResult) -> list[str]:
+    """The changes from the source to a model that matter to the run, the first objective first."""
+    source = result.baseline.metrics
+    texts = [change_text(metric, model, source) for metric in _headlines(result)]
+    if model.measured.identical_outputs:
+        texts.append("identical outputs")
+    return [text for text in texts if text]
+
+
+def deciding_action(result: RunResult) -> str:
+    """The one action that would decide which model is the best."""
+    if result.best is not None and result.best.measured.busy:
+        return "To decide, run the same command with --remeasure undecided on a quieter machine."
+    return "To decide, run the same command again: it measures on."
+
+
+def _headlines(result: RunResult) -> list[str]:
+    """The objectives, then the latency, the size and the quality, each if it was measured."""
+    measured = metrics_of(result)
+    names = [objective.metric for objective in result.objectives or (first_objective(result),)]
+    constrained = [constraint.metric for constraint in result.constraints if is_quality(constraint.metric)]
+    quality = constrained or [name for name in measured if is_quality(name)][:1]
+    return list(dict.fromkeys((*names, MEDIAN_LATENCY, "size", *quality)))
+
+
+def _unsure_metrics(model: ModelResult) -> list[str]:
+    """The metrics whose constraint the data neither confirm nor refute."""
+    return [flag.partition(" ")[0] for flag in model.flags if UNSURE in flag]
+
+
+def _was_cut_off(result: RunResult) -> bool:
+    """True if the time limit of the run ended it before a trial succeeded."""
+    return "--minutes" in result.stopped and not result.trials.get("ok")

@@ -1,0 +1,117 @@
+"""Rows of an exported run as they may go into another store: marked, never continued, and not mistaken for its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from autoopt.model.candidate import digest_json
+from autoopt.store import codec
+from autoopt.store.maintenance.older_exports import Row, Rows
+from autoopt.store.records import IMPORTED
+
+_LEFT_OUT: Final = ("event", "sweep")
+"""Events and sweeps only serve to continue runs."""
+_LISTS: Final = ("nodes", "pass_runs", "evaluations", "attempts")
+"""JSON columns that hold lists; the others hold objects."""
+_SCRIPT: Final = "user_script"
+
+
+def check_json(column: str, value: str) -> str:
+    """Check the JSON text of a column; returns it in the store's form.
+
+    Raises:
+        ValueError: It is not JSON, or not of the kind that the column holds.
+    """
+    content = json.loads(value)
+    expected = list if column in _LISTS else dict
+    if not isinstance(content, expected):
+        raise ValueError(f"{column!r} is not a JSON {'array' if expected is list else 'object'}")
+    return codec.dumps(content)
+
+
+def check_digests(rows: Rows) -> None:
+    """Check that shared rows have the digests of their content, so that they cannot pass for others.
+
+    Raises:
+        ValueError: One has another digest.
+    """
+    for row in rows.get("environment", []):
+        if row["digest"] != digest_json(codec.loads(row["content"])):
+            raise ValueError("an environment does not have its digest")
+    for row in rows.get("plan", []):
+        chains = [chain for chain in rows.get("chain", []) if chain["plan"] == row["digest"]]
+        ids = [chain["id"] for chain in sorted(chains, key=lambda chain: chain["position"])]
+        if row["digest"] != digest_json({"plan": codec.loads(row["content"]), "chains": ids}):
+            raise ValueError("a plan does not have its digest")
+
+
+def check_runs(rows: Rows) -> None:
+    """Check that all rows belong to runs of the archive, and none to a run of the store that it goes into.
+
+    Raises:
+        ValueError: One does not.
+    """
+    runs = {row["id"] for row in rows.get("run", [])}
+    named = {row["parent"] for row in rows.get("run", [])} | {row["run"] for row in rows.get("trial", [])}
+    for table in ("pass_run", "evaluation"):
+        named |= {row.get("run") for row in rows.get(table, [])}
+    if not named <= {*runs, None}:
+        raise ValueError("it has rows of other runs")
+
+
+def as_imported(rows: Rows, run: str, file: str, *, reuse: bool) -> Rows:
+    """Mark the runs as imported, and take out what would continue them or run a script.
+
+    Args:
+        rows: All rows of the archive, checked.
+        run: Id of the exported run.
+        file: Name of the archive, for the mark.
+        reuse: Keep the keys by which later runs find results. Otherwise results get keys of their own.
+    """
+    result = {table: list(items) for table, items in rows.items() if table not in _LEFT_OUT}
+    result["run"] = [_run(row, file, reuse) for row in rows.get("run", [])]
+    for table in ("pass_run", "evaluation"):  # results of other runs that this one used came in with it, too
+        result[table] = [{**row, "run": row.get("run") or run} for row in rows.get(table, [])]
+    if reuse:
+        return result
+    result["trial"] = [_with_keys(row, ("pass_runs", "evaluations"), _own_keys) for row in rows.get("trial", [])]
+    for table, column in (
+        ("run", "identity"),
+        ("pass_run", "key"),
+        ("evaluation", "key"),
+        ("metric_value", "evaluation"),
+    ):
+        result[table] = [_with_keys(row, (column,), _own_key) for row in result.get(table, [])]
+    return result
+
+
+def _run(row: Row, file: str, reuse: bool) -> Row:
+    settings = codec.loads(row["settings"])
+    settings.pop("request", None)
+    environment = dict(settings.get("replay_environment") or {})
+    environment.pop(_SCRIPT, None)
+    if isinstance(environment.get("calibration"), dict):
+        environment["calibration"] = {k: v for k, v in environment["calibration"].items() if k != _SCRIPT}
+    settings["replay_environment"] = environment
+    settings[IMPORTED] = {"file": codec.text(file), "reuse": reuse}
+    marked = {**row, "settings": codec.dumps(settings), "sweep": None}
+    if row["status"] not in ("finished", "failed"):
+        error = codec.dumps({"error": f"it was {row['status']} when it was exported"})
+        marked |= {"status": "failed", "result": error}
+    return marked
+
+
+def _with_keys(row: Row, columns: tuple[str, ...], change: Callable[[str], str]) -> Row:
+    changed: dict[str, Any] = {column: change(row[column]) for column in columns}
+    return {**row, **changed}
+
+
+def _own_key(key: str) -> str:
+    return hashlib.sha256(f"{IMPORTED} {key}".encode()).hexdigest()
+
+
+def _own_keys(keys: str) -> str:
+    return codec.dumps([_own_key(key) for key in codec.loads(keys)])

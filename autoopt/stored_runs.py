@@ -1,0 +1,194 @@
+"""Runs as Python programs and notebooks use them: the result of a run with its trials, tables, charts and report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autoopt.errors import InputError
+from autoopt.metrics import Estimate
+from autoopt.report.charts import trade_off, trade_offs
+from autoopt.report.figures import first_objective
+from autoopt.report.html import paragraphs, table_html
+from autoopt.report.run import run_tables
+from autoopt.report.runs import RunRow, runs_table
+from autoopt.report.table import plain
+from autoopt.report.verdict import verdict
+from autoopt.results import RunResult, Trial, values_of
+from autoopt.settings import settings
+from autoopt.space import Point
+from autoopt.store import RunRecord, Store, open_store
+from autoopt.store.finished import finished_trials, has_result, result_of
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)
+class Run(RunResult):
+    """The result of a run, with what the store knows about it."""
+
+    home: Path | None = field(default=None, repr=False, compare=False)
+    """Folder of the store; None for AUTOOPT_HOME."""
+    db_url: str | None = field(default=None, repr=False, compare=False)
+
+    @staticmethod
+    def of(result: RunResult, home: Path | None = None, db_url: str | None = None) -> Run:
+        """Add the place of the store to a result."""
+        values = {item.name: getattr(result, item.name) for item in fields(RunResult)}
+        return Run(**values, home=home, db_url=db_url)
+
+    def completed_trials(self) -> list[Trial]:
+        """The finished trials by number; for a run over several targets, those of each target in turn."""
+        with _open(self.home, self.db_url) as store:
+            runs = [target.result.run for target in self.targets] or [self.run]
+            return [trial for run in runs for trial in finished_trials(store, run)]
+
+    def trials_frame(self) -> pd.DataFrame:
+        """The finished trials as a table: number, chain, outcome, metrics, ratios with bounds, parameters."""
+        rows = []
+        for trial in self.completed_trials():
+            result = trial.result
+            row: dict[str, object] = {"trial": trial.number, "chain": trial.chain, "outcome": str(result.outcome)}
+            row |= {"feasible": trial.feasible, **_figures(values_of(result.metrics), result.ratios, result.point)}
+            rows.append({**row, "seconds": result.seconds, "message": result.explanation})
+        return _frame(rows)
+
+    def pareto_frame(self) -> pd.DataFrame:
+        """The source, the best model and the rest of the Pareto front as a table, as in `trials_frame`."""
+        rows = []
+        for model in self.models:
+            kind = "front"
+            if model.is_source:
+                kind = "source"
+            elif self.best is not None and model.candidate.key == self.best.candidate.key:
+                kind = "best"
+            figures = _figures(model.metrics, model.ratios, model.point)
+            rows.append({"model": kind, "chain": model.chain, **figures, "artifact": model.artifact})
+        return _frame(rows)
+
+    def plot_pareto(self, metric: str | None = None) -> alt.LayerChart:
+        """Chart the first objective against `metric`; by default against the metric that matters next.
+
+        Raises:
+            InputError: Altair is not installed, or no trial has both metrics.
+        """
+        trials = self.completed_trials()
+        chart = trade_off(self, trials, metric) if metric else next(iter(trade_offs(self, trials).values()), None)
+        if chart is None:
+            objective = first_objective(self).metric
+            raise InputError(f"no trial has {objective} and {metric or 'another metric'}", where=f"run {self.run}")
+        return chart
+
+    def report(self, file: str | Path) -> Path:
+        """Write the HTML page of the run, as `autoopt report` does; return its path."""
+        from autoopt.engine.tools.run_report import run_report
+
+        with _open(self.home, self.db_url) as store:
+            page = run_report(store, store.runs.get(self.run), self)
+        try:
+            Path(file).write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write the report ({error.strerror})", where=str(file)) from error
+        return Path(file)
+
+    def __repr__(self) -> str:
+        return f"Run({self.run!r}, {verdict(self)!r})"
+
+    def _repr_html_(self) -> str:
+        """The answer and the tables, for notebooks."""
+        return "\n".join([paragraphs([verdict(self)]), *map(table_html, run_tables(self))])
+
+
+class RunList(tuple[RunRow, ...]):
+    """Runs, newest first; a table in notebooks."""
+
+    def __repr__(self) -> str:
+        return plain(runs_table(self)) if self else "no runs"
+
+    def _repr_html_(self) -> str:
+        return table_html(runs_table(self)) or "<p>no runs</p>"
+
+
+def runs(limit: int = 20, *, home: Path | None = None) -> RunList:
+    """List the newest runs of the store, as `autoopt runs` does.
+
+    Args:
+        limit: maximum number of runs.
+        home: folder of the store; AUTOOPT_HOME by default.
+    """
+    with _open(home) as store:
+        records = [record for record in store.runs.all() if record.parent is None][:limit]
+        return RunList(run_row(store, record) for record in records)
+
+
+def load_run(run: str = "latest", *, home: Path | None = None) -> Run:
+    """Read a run from the store; one that has not finished has the best of its trials so far.
+
+    Args:
+        run: a run's id, the beginning of one, or `latest`.
+        home: folder of the store; AUTOOPT_HOME by default.
+
+    Raises:
+        InputError: there is no such run, or it has no trial yet.
+    """
+    with _open(home) as store:
+        return Run.of(result_of(store.runs.get(run)), home)
+
+
+def run_row(store: Store, run: RunRecord) -> RunRow:
+    """A run as lists show it."""
+    names = run.settings or {}
+    name = names.get("model")
+    if not name:
+        model = store.models.get(run.model)
+        name = run.model
+        if model is not None:
+            name = model.name
+    result = None
+    if has_result(run):
+        with suppress(InputError):  # one that cannot be read hides no other run
+            result = result_of(run)
+    return RunRow(run.id, names.get("dag", ""), name, run.shown_status, run.created, result, run.imported)
+
+
+@contextmanager
+def _open(home: Path | None, db_url: str | None = None) -> Iterator[Store]:
+    """Open a store that exists.
+
+    Raises:
+        InputError: there is no store.
+    """
+    home, db_url = home or settings().home, db_url or settings().db_url
+    if db_url is None and not (home / "autoopt.db").exists():
+        raise InputError("no store here", where=str(home), remedy="autoopt.run creates one; set AUTOOPT_HOME or home=")
+    with open_store(db_url, home) as store:
+        yield store
+
+
+def _figures(metrics: Mapping[str, float], ratios: Mapping[str, Estimate], point: Point) -> dict[str, object]:
+    """Columns `latency_p50`, `latency_p50_ratio` with `_low` and `_high`, and `node.parameter`."""
+    columns: dict[str, object] = dict(metrics)
+    for name, ratio in ratios.items():
+        columns |= {f"{name}_ratio": ratio.value, f"{name}_ratio_low": ratio.low, f"{name}_ratio_high": ratio.high}
+    for node, params in point.items():
+        columns |= {f"{node}.{name}": value for name, value in params.items()}
+    return columns
+
+
+def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:
+    """A pandas table.
+
+    Raises:
+        InputError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        remedy = "pip install 'autoopt[notebook]'"
+        raise InputError("data frames need pandas, which is not installed", remedy=remedy) from None
+    return pd.DataFrame(rows)

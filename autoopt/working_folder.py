@@ -1,0 +1,65 @@
+"""Working folders: the temporary files of a process in one place, which a later process clears if this one is killed.
+
+A working folder names its owner in a file. Owners in another container or on another machine count as alive.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from autoopt.owner import is_known_dead, this_process
+
+PREFIX = "autoopt-work-"
+OWNER_FILE = "owner"
+STORE_WORK = "work"
+"""Name of the folder below the home of a store that holds the working folders of runs."""
+
+
+def make_working_folder(parent: Path) -> Path:
+    """Make a folder below `parent` for this process, and remove those of processes that have ended."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for folder in abandoned_folders(parent):
+        shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    (folder / OWNER_FILE).write_text(this_process())
+    return folder
+
+
+def working_folders(parent: Path) -> list[Path]:
+    """The working folders below `parent`, whoever owns them."""
+    return sorted(parent.glob(f"{PREFIX}*"))
+
+
+def abandoned_folders(parent: Path) -> list[Path]:
+    """The working folders below `parent` of this user's processes that are known to have ended."""
+    abandoned: list[Path] = []
+    for folder in working_folders(parent):
+        with suppress(OSError):  # it is being made or removed, or belongs to another user
+            owner = (folder / OWNER_FILE).read_text()
+            if folder.stat().st_uid == os.getuid() and is_known_dead(owner):
+                abandoned.append(folder)
+    return abandoned
+
+
+def temporary_folder() -> Path:
+    """The working folder of this process in the system's folder for temporary files, made at the first call."""
+    return _temporary_folder(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _temporary_folder(pid: int) -> Path:
+    """The folder of process `pid`: a fork makes one of its own."""
+    return make_working_folder(Path(tempfile.gettempdir()))
+
+
+def remove_temporary_folder() -> None:
+    """Remove the folder that `temporary_folder` has made for this process, if it has."""
+    if _temporary_folder.cache_info().currsize:
+        folder = temporary_folder()
+        _temporary_folder.cache_clear()
+        shutil.rmtree(folder, ignore_errors=True)

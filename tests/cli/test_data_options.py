@@ -1,0 +1,55 @@
+"""Options of the command line that say how to read data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoopt.cli.data_options import DataOptions
+from autoopt.errors import InputError
+
+
+def test_without_options_the_path_stays_as_it_is() -> None:
+    assert DataOptions().apply("x.npz") == "x.npz"
+    assert DataOptions().apply(None) is None
+
+
+def test_columns_of_tables_and_arrays() -> None:
+    options = DataOptions(label="price", inputs="a, b")
+    assert options.apply("x.csv") == {"path": "x.csv", "label_col": "price", "input_cols": ["a", "b"]}
+
+
+def test_a_folder_is_one_of_images(tmp_path: Path) -> None:
+    options = DataOptions(image_size="224x192", scale=1.0, mean="0.5", std="1,2,3", layout="NHWC")
+    params = {"size": [224, 192], "scale": 1.0, "mean": [0.5], "std": [1.0, 2.0, 3.0], "layout": "NHWC"}
+    assert options.apply(str(tmp_path)) == {
+        "path": str(tmp_path),
+        "load_dataset": {"type": "images", "params": params},
+    }
+    assert DataOptions(image_size="64").apply(str(tmp_path))["load_dataset"]["params"] == {"size": [64, 64]}  # type: ignore[index]
+
+
+def test_values_of_arrays_are_scaled_as_those_of_images() -> None:
+    config: Any = DataOptions(scale=0.5, mean="1", std="2").apply("x.npz")
+    params = config["pre_process"]["params"]
+    for value in (0.0, 3.0):
+        assert (value - params["mean"][0]) / params["std"][0] == (value * 0.5 - 1) / 2
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "said"),
+    [
+        (DataOptions(label="y"), None, "--label: needs --data"),
+        (DataOptions(image_size="3x4"), None, "--image-size: needs --data"),
+        (DataOptions(layout="NHWC"), "x.npz", "--layout: applies to a folder of images"),
+        (DataOptions(image_size="big"), ".", "--image-size: must be HEIGHTxWIDTH, not 'big'; write 224x224"),
+        (DataOptions(mean="a"), "x.npz", "--mean: must be numbers, not 'a'"),
+        (DataOptions(scale=0.0), "x.npz", "--scale: must not be 0"),
+    ],
+)
+def test_mistakes_name_the_option(options: DataOptions, path: str | None, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        options.apply(path)
+    assert str(refused.value).startswith(said)

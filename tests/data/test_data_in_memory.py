@@ -1,0 +1,38 @@
+"""Data in memory as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from autoopt.data.in_memory import data_file
+from autoopt.errors import InputError
+
+
+def test_arrays_become_one_file_for_equal_content(tmp_path: Path) -> None:
+    arrays = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "labels": np.array(["a", "b"])}
+    file = data_file(arrays, tmp_path)
+    assert file == data_file({name: value.copy() for name, value in arrays.items()}, tmp_path)
+    with np.load(str(file)) as read:
+        for name, value in arrays.items():
+            assert (read[name] == value).all()
+
+
+def test_a_data_frame_becomes_a_table_without_its_index(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [0.1, 2.0], "label": [0, 1]}, index=[5, 6])
+    file = data_file(frame, tmp_path)
+    assert Path(str(file)).read_text() == "a,label\n0.1,0\n2.0,1\n"
+
+
+def test_paths_and_configurations_stay(tmp_path: Path) -> None:
+    for data in ("d.npz", Path("d.csv"), {"path": "d.npz"}, {}):
+        assert data_file(data, tmp_path) == data
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_of_python_objects_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="array 'x'"):
+        data_file({"x": np.array([object()])}, tmp_path)

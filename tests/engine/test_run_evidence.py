@@ -1,0 +1,83 @@
+"""Everything measured of a run's candidates, pooled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simulation import SOURCE, Simulation, write_model
+
+from autoopt.engine.run.evidence import Evidence, judge_again, pooled_value, pooled_values
+from autoopt.engine.work.evaluations import Measurements
+from autoopt.engine.work.rounds import Rounds
+from autoopt.metrics import Constraint, Estimate
+from autoopt.model.candidate import Candidate
+
+
+@pytest.fixture
+def simulation(tmp_path: Path) -> Simulation:
+    return Simulation(tmp_path, constraints=(Constraint("latency_p50", max_ratio=0.6),))
+
+
+def measured(simulation: Simulation, latency: float, rounds: int) -> tuple[Evidence, str]:
+    """Evidence on one candidate of this latency; the source takes 10 ms."""
+    file = simulation.folder / str(latency) / "model.onnx"
+    if not file.exists():
+        write_model({**SOURCE, "latency": latency}, file.parent)
+    candidate = Candidate(simulation.store.artifacts.put(file.parent))
+    evidence = Evidence(Rounds(simulation.context(), ("latency_p50", "throughput")))
+    evidence.load([candidate])
+    for _ in range(rounds):
+        assert evidence.measure([candidate], {})
+    return evidence, candidate.key
+
+
+def test_more_rounds_make_a_ratio_more_certain(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=1)
+    once = evidence.estimate(key, "latency_p50")
+    again, _ = measured(simulation, 5.0, rounds=4)
+    often = again.estimate(key, "latency_p50")
+    assert once.value == pytest.approx(0.5)
+    assert often.value == pytest.approx(0.5)
+    assert often.high - often.low < 0.5 * (once.high - once.low)
+    assert again.rounds_of(key) == 5  # the store had the first one
+
+
+def test_a_cautious_ratio_is_the_worse_one(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=2)
+    assert 0.5 < evidence.cautious_ratio(key, "latency_p50", maximize=False) < 0.52
+    assert 1.92 < evidence.cautious_ratio(key, "throughput", maximize=True) < 2.0
+
+
+def test_the_probability_of_a_gain(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=3)
+    assert evidence.gain_probability(key, "latency_p50", maximize=False) > 0.999
+    assert evidence.gain_probability(key, "latency_p50", maximize=False, beyond=0.8) < 0.05
+    assert evidence.gain_probability(key, "throughput", maximize=True) > 0.999
+    slower, slower_key = measured(simulation, 12.0, rounds=3)
+    assert slower.gain_probability(slower_key, "latency_p50", maximize=False) < 0.001
+
+
+def test_pooled_latencies_replace_those_of_the_trial_and_are_judged(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 8.0, rounds=2)
+    lucky = Measurements(
+        metrics={"latency_p50": Estimate.exact(5.0), "size": Estimate.exact(900.0)},
+        ratios={"latency_p50": Estimate(0.5, 0.49, 0.51)},
+        keys=["trial"],
+    )
+    again = judge_again(simulation.goal, lucky, evidence.measurements(key))
+    assert again.metrics["latency_p50"].value == pytest.approx(8.0)
+    assert again.metrics["size"] == Estimate.exact(900.0)
+    assert again.violation == pytest.approx(0.2, abs=0.01)
+    assert again.keys[0] == "trial"
+    assert len(again.keys) == 3
+
+
+def test_equal_values_stay_as_they_are_and_others_are_pooled() -> None:
+    exact = Estimate.exact(3.0)
+    assert pooled_value([exact, exact]) == exact
+    assert pooled_value([Estimate.exact(0.0), Estimate.exact(1.0)]) == Estimate.exact(0.0)
+    pooled = pooled_value([Estimate(1.0, 0.9, 1.1), Estimate(1.2, 1.1, 1.3)])
+    assert pooled.low < 1.0 < pooled.value < 1.2 < pooled.high
+    assert pooled_values([{"a": exact, "b": exact}, {"a": exact}]) == {"a": exact}
+    assert pooled_values([]) == {}

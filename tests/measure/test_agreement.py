@@ -1,0 +1,109 @@
+"""Agreement of two models' outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_output_kinds import EXAMPLES, ITEMS, KINDS, ctc_path, rows, yolo
+
+from autoopt.measure.constraints import share_resolution
+from autoopt.measure.quality.agreement import compare_parts, estimate
+from autoopt.measure.quality.output_kinds import parts_of
+from autoopt.metrics import Estimate
+
+RNG = np.random.default_rng(1)
+ALL = np.arange(ITEMS)
+
+
+def agreement(candidate: list[object], source: list[object], name: str = "output") -> float:
+    """The agreement of one output."""
+    parts = parts_of([source], [name], [None])
+    (result,) = compare_parts(parts, [candidate], [source])
+    return result.over(np.arange(len(source)))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_output_agrees_with_itself(name: str) -> None:
+    values = [EXAMPLES[name]() for _ in range(ITEMS)]
+    assert agreement(values, values) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind not in ("ids", "boxes")])
+def test_broken_outputs_do_not_agree(name: str) -> None:
+    values = [EXAMPLES[name]() for _ in range(ITEMS)]
+    assert agreement([np.full_like(value, np.nan) for value in values], values) == 0.0
+    assert agreement([np.zeros((3, 7)) for _ in values], values) == 0.0
+
+
+def test_classes_agree_by_their_highest_score_whatever_the_distance() -> None:
+    source = [np.eye(4)[[number % 4]] * 9 - 3 for number in range(ITEMS)]
+    assert agreement([value * 0.1 for value in source], source) == 1.0
+    candidate = [source[0], *[value[:, ::-1] for value in source[1:3]], *source[3:]]
+    assert agreement(candidate, source) == pytest.approx(1 - 2 / ITEMS)
+
+
+def test_one_wrong_symbol_makes_a_wrong_sequence() -> None:
+    source = [ctc_path() for _ in range(ITEMS)]
+    candidate = [value.copy() for value in source]
+    candidate[0][9] = np.roll(candidate[0][9], 1)
+    assert agreement(candidate, source) == pytest.approx(1 - 1 / ITEMS)
+    moved = [np.insert(value, 0, value[0], axis=0)[:20] for value in source]
+    assert agreement(moved, source) == 1.0
+
+
+def test_boxes_agree_where_they_show_the_same_object() -> None:
+    source = [yolo() for _ in range(ITEMS)]
+    nudged = [value + np.array([1, 1, 0, 0, 0, 0])[None, :, None] for value in source]
+    assert agreement(nudged, source) == 1.0
+    far = [value + np.array([500, 0, 0, 0, 0, 0])[None, :, None] for value in source]
+    assert agreement(far, source) == 0.0
+
+
+def test_a_score_near_the_limit_does_not_lose_its_box_and_a_lost_one_costs_its_share() -> None:
+    source = [rows() for _ in range(ITEMS)]
+    lower = [value * np.array([1, 1, 1, 1, 0.5, 1]) for value in source]
+    assert agreement(lower, source) == 1.0
+    lost = [value * np.array([1, 1, 1, 1, 0.1 if number < 3 else 1, 1]) for number, value in enumerate(source)]
+    hits = ITEMS - 3
+    assert agreement(lost, source) == pytest.approx(2 * hits / (hits + ITEMS))
+
+
+def test_keypoints_agree_within_a_twentieth_of_the_figure() -> None:
+    source = [np.array([[0, 0], [60, 0], [60, 80], [0, 80], [30, 40]], float) for _ in range(ITEMS)]
+    for step, expected in ((4.9, 1.0), (5.1, 0.0)):
+        assert agreement([value + [step, 0] for value in source], source, "keypoints") == expected
+
+
+def test_events_agree_by_the_f1_of_the_positive_ones() -> None:
+    source = [np.array([0.95, 0.99, 0.05, 0.01])] * ITEMS
+    candidate = [np.array([0.6, 0.4, 0.05, 0.01])] * ITEMS
+    assert agreement(candidate, source) == pytest.approx(2 / 3)
+
+
+def test_embeddings_agree_by_the_order_of_their_neighbours() -> None:
+    source = [EXAMPLES["embedding"]() for _ in range(ITEMS)]
+    turn = np.linalg.qr(RNG.normal(size=(64, 64)))[0]
+    assert agreement([value @ turn for value in source], source) == pytest.approx(1.0)
+    assert agreement([EXAMPLES["embedding"]() for _ in source], source) < 0.5
+
+
+def test_values_agree_by_their_distance() -> None:
+    source = [EXAMPLES["image"]() for _ in range(ITEMS)]
+    assert agreement([value * 0.97 for value in source], source) == pytest.approx(0.97)
+    assert agreement([value * -5 for value in source], source) == 0.0
+
+
+def test_one_sensitive_output_of_twelve_costs_its_share() -> None:
+    source = [[RNG.normal(0, 0.1, (1, 3)) for _ in range(ITEMS)] for _ in range(12)]
+    candidate = [[value * 0.99 for value in values] for values in source]
+    candidate[7] = [value * 0.9 for value in source[7]]
+    names = [str(number) for number in range(12)]
+    agreements = compare_parts(parts_of(source, names, [None] * 12), candidate, source)
+    assert estimate(agreements, ITEMS).value == pytest.approx((11 * 0.99 + 0.9) / 12)
+
+
+def test_decisions_that_did_not_change_may_change_on_the_next_item() -> None:
+    source = [[np.eye(4)[[number % 4]] * 9 - 3 for number in range(ITEMS)]]
+    agreements = compare_parts(parts_of(source, ["output"], [None]), source, source)
+    assert estimate(agreements, ITEMS) == Estimate(1.0, 1 - share_resolution(ITEMS), 1.0)
+    assert estimate(agreements, ITEMS, same=True) == Estimate.exact(1.0)

@@ -1,0 +1,177 @@
+"""The ratio of one candidate to the source, from pairs of blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fake_machine import Machine
+from measure_helpers import compared, measured
+
+from autoopt.measure.latency.comparison import BEYOND, BEYOND_FEW, Comparison, shared_variance
+from autoopt.measure.latency.pairs import Pair
+from autoopt.measure.latency.subjects import Subject
+
+
+def comparison_of(pairs: list[Pair], replicas: int = 8) -> Comparison:
+    subject = Subject(Machine().model(1))
+    return Comparison(subject, subject, replicas, pairs=pairs)
+
+
+def interrupted(count: int, biased: int, disturbed: float) -> list[Pair]:
+    """Pairs of 8 replicas; the first `biased` of each are slower for the candidate, because others had the core."""
+    rng = np.random.default_rng(0)
+    pairs = []
+    for number in range(count):
+        for replica in range(8):
+            slower, share = (0.1, disturbed) if number < biased else (0.0, 0.0)
+            pairs.append(Pair(replica, float(np.exp(rng.normal(slower, 0.002))), 1.0, share))
+    return pairs
+
+
+def test_a_spread_between_sessions_widens_the_interval(machine: Machine) -> None:
+    settings = {"fixed": True, "seconds": 2.0}
+    calm = compared(machine.model(100), machine.model(100), **settings).estimate()
+    spread = machine.model(100, session_spread=0.03)
+    wild = compared(spread, spread, **settings).estimate()
+    assert wild.high - wild.low > 3 * (calm.high - calm.low)
+    assert wild.low <= 1.0 <= wild.high
+
+
+def test_intervals_cover_one_for_equal_models_whose_sessions_differ() -> None:
+    covered = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        pairs = [Pair(k, float(np.exp(rng.normal(0, 0.001) + bias))) for k, bias in enumerate(rng.normal(0, 0.02, 8))]
+        estimate = comparison_of(pairs * 10).estimate()
+        covered += estimate.low <= 1.0 <= estimate.high
+    assert covered >= 54
+
+
+@pytest.mark.parametrize(("replicas", "beyond"), [(8, BEYOND), (2, BEYOND_FEW)])
+def test_equal_pairs_leave_the_difference_between_processes(replicas: int, beyond: float) -> None:
+    pairs = [Pair(number % replicas, 0.5) for number in range(4 * replicas)]
+    estimate = comparison_of(pairs, replicas).estimate()
+    assert estimate.value == pytest.approx(0.5)
+    assert np.log(estimate.high / estimate.value) == pytest.approx(beyond)
+
+
+def test_one_pair_gives_an_interval_of_a_factor_of_two() -> None:
+    estimate = comparison_of([Pair(0, 0.5)], 1).estimate()
+    assert (estimate.low, estimate.value, estimate.high) == pytest.approx((0.25, 0.5, 1.0))
+
+
+def test_pairs_that_others_interrupted_are_set_aside() -> None:
+    comparison = comparison_of(interrupted(10, 6, 0.4))
+    assert comparison.estimate().value == pytest.approx(1.0, abs=0.003)
+    assert len(comparison.selected_pairs()) == 32
+
+
+def test_slow_spells_that_hit_one_model_harder_are_set_aside() -> None:
+    pairs = interrupted(10, 0, 0.0)
+    slow = pairs[:40] + [pair._replace(candidate=pair.candidate * 1.55, source=1.18) for pair in pairs[40:]]
+    assert comparison_of(slow).estimate().value == pytest.approx(1.0, abs=0.003)
+
+
+def test_where_all_were_interrupted_the_calmest_quarter_counts() -> None:
+    pairs = [pair._replace(disturbed=max(pair.disturbed, 0.1)) for pair in interrupted(8, 6, 0.4)]
+    comparison = comparison_of(pairs)
+    assert len(comparison.selected_pairs()) == 16
+    assert comparison.estimate().value == pytest.approx(1.0, abs=0.003)
+    assert comparison.disturbed
+
+
+def test_replicas_without_a_calm_pair_do_not_count_where_others_are_enough() -> None:
+    bad = [Pair(0, 1.5, 1.0, 0.5) for _ in range(4)]
+    comparison = comparison_of([pair for pair in interrupted(4, 0, 0.0) if pair.replica] + bad)
+    assert {pair.replica for pair in comparison.selected_pairs()} == set(range(1, 8))
+
+
+def logs_of(seed: int, *, between: float, within: float, rounds: int = 10) -> list[Pair]:
+    rng = np.random.default_rng(seed)
+    bias = rng.normal(0, between, 8)
+    return [Pair(k, float(np.exp(bias[k] + rng.normal(0, within)))) for _ in range(rounds) for k in range(8)]
+
+
+def test_a_spread_between_sessions_remains_and_noise_does_not() -> None:
+    assert comparison_of(logs_of(0, between=0.05, within=0.002)).remaining_width(10) > 0.95
+    noise = [comparison_of(logs_of(seed, between=0, within=0.05)).remaining_width(10) for seed in range(50)]
+    assert np.median(noise) < 0.8
+
+
+def test_nothing_is_foretold_of_too_few_pairs() -> None:
+    assert comparison_of([Pair(k, 1.0) for k in range(8)]).remaining_width(10) == 0.0
+    assert comparison_of([Pair(k, 1.0) for k in range(8)] * 3).remaining_width(10) == 1.0
+
+
+def test_a_machine_that_changes_its_pace_is_disturbed() -> None:
+    steady = [Pair(k % 8, 0.5, 1.0) for k in range(80)]
+    drifting = [pair._replace(source=1 + number / 300) for number, pair in enumerate(steady)]
+    assert not comparison_of(steady).disturbed
+    assert comparison_of(drifting).disturbed
+
+
+def rivals(seed: int, *, source_spread: float, noise: float, replicas: int = 8, rounds: int = 10) -> list[Comparison]:
+    """Three candidates whose pairs share the source's sessions and its noise."""
+    rng = np.random.default_rng(seed)
+    bias = rng.normal(0, source_spread, replicas)
+    comparisons = [comparison_of([], replicas) for _ in range(3)]
+    for number in range(rounds * replicas):
+        replica = number % replicas
+        source = float(np.exp(bias[replica] + rng.normal(0, noise)))
+        for comparison in comparisons:
+            comparison.pairs.append(Pair(replica, float(np.exp(rng.normal(0, 0.002))), source))
+    return comparisons
+
+
+@pytest.mark.parametrize(
+    ("source_spread", "noise", "replicas", "expected"),
+    [
+        (0.03, 0.002, 8, 0.03**2 / 8),  # the source's sessions
+        (0.0, 0.03, 2, 0.03**2 / 20),  # the noise of its blocks
+    ],
+)
+def test_the_shared_variance_is_that_of_the_sources_mean(
+    source_spread: float, noise: float, replicas: int, expected: float
+) -> None:
+    variances = []
+    for seed in range(100):
+        comparisons = rivals(seed, source_spread=source_spread, noise=noise, replicas=replicas)
+        variances.append(shared_variance(comparisons))
+    assert 0.6 * expected < np.mean(variances) < 1.4 * expected
+
+
+def test_independent_candidates_share_little() -> None:
+    separate = [comparison_of(logs_of(seed, between=0.01, within=0.01)) for seed in range(3)]
+    assert shared_variance(separate) < 0.3 * 0.01**2 / 8
+
+
+def test_one_disturbed_round_does_not_decide_what_is_shared() -> None:
+    comparisons = rivals(0, source_spread=0.0, noise=0.002, replicas=2)
+    before = shared_variance(comparisons)
+    for comparison in comparisons:
+        comparison.pairs[3] = comparison.pairs[3]._replace(source=3.0)
+    assert shared_variance(comparisons) < 3 * before
+
+
+def test_one_candidate_shares_nothing(machine: Machine) -> None:
+    assert shared_variance(measured([machine.model(100)], machine.model(100), seconds=0.5).comparisons) == 0.0
+
+
+def test_equal_times_share_nothing(machine: Machine) -> None:
+    models = [machine.model(100, noise=0)] * 2
+    assert shared_variance(measured(models, machine.model(100, noise=0), seconds=0.5).comparisons) == 0.0
+
+
+def test_the_summary_lists_all_pairs_by_column(machine: Machine) -> None:
+    comparison = compared(machine.model(1000, noise=0), machine.model(2000, noise=0), seconds=0.5)
+    blocks = comparison.summary()["blocks"]
+    count = len(comparison.pairs)
+    assert blocks == {
+        "replica": [pair.replica for pair in comparison.pairs],
+        "candidate": [1_000_000] * count,
+        "source": [2_000_000] * count,
+        "disturbed": [0.0] * count,
+    }
+    alone = compared(machine.model(1000, noise=0), None, seconds=0.5).summary()
+    assert set(alone["blocks"]) == {"replica", "candidate", "disturbed"}
+    assert (alone["source_repeats"], alone["calm"], alone["set_aside"]) == (0, 1.0, 0)

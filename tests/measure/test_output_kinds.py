@@ -1,0 +1,114 @@
+"""The kinds of outputs, told from names, shapes and values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autoopt.measure.quality.output_kinds import parts_of, points_of
+
+RNG = np.random.default_rng(0)
+ITEMS = 12
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def ctc_path() -> np.ndarray:
+    path = np.zeros(20, int)
+    path[[3, 4, 9, 15]] = RNG.integers(1, 6, 4)
+    return np.eye(6)[path] * 8 - 4
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector)
+
+
+def yolo() -> np.ndarray:
+    table = np.zeros((40, 6))
+    table[:, :4] = RNG.uniform(10, 60, (40, 4))
+    table[3, 4] = 0.9
+    return table.T[None]
+
+
+def rows() -> np.ndarray:
+    return np.array([[1, 2, 30, 40, 0.9, 2], [5, 5, 20, 20, 0.4, 0]], float)
+
+
+EXAMPLES = {
+    "ids": lambda: np.array([RNG.integers(0, 5)]),
+    "text": lambda: np.array(["a"], object),
+    "probabilities": lambda: softmax(RNG.normal(0, 3, (1, 10))),
+    "logits": lambda: RNG.normal(0, 6, (1, 10)),
+    "token scores": lambda: RNG.normal(0, 6, (1, 30, 9)),
+    "ctc": ctc_path,
+    "ctc, classes first": lambda: ctc_path().T[None],
+    "speech": lambda: np.repeat(RNG.integers(0, 2, 10), 5) * 0.96 + 0.02,
+    "one probability": lambda: RNG.uniform(0, 1, (1, 1)),
+    "embedding": lambda: unit(RNG.normal(size=(1, 64))),
+    "image": lambda: RNG.uniform(0, 1, (1, 1, 12, 12)),
+    "number": lambda: RNG.uniform(20, 300, (1, 1)),
+    "landmarks": lambda: RNG.uniform(0, 200, (1, 17, 3)),
+    "yolo": yolo,
+    "box rows": rows,
+}
+KINDS = {
+    "ids": "ids",
+    "text": "ids",
+    "probabilities": "classes",
+    "logits": "classes",
+    "token scores": "classes",
+    "ctc": "sequence",
+    "ctc, classes first": "sequence",
+    "speech": "events",
+    "one probability": "events",
+    "embedding": "embedding",
+    "image": "values",
+    "number": "values",
+    "landmarks": "keypoints",
+    "yolo": "boxes",
+    "box rows": "boxes",
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_output_is_taken_for_what_its_values_look_like(name: str) -> None:
+    values = [EXAMPLES[name]() for _ in range(ITEMS)]
+    (part,) = parts_of([values], ["output"], [None])
+    assert part.kind == KINDS[name]
+
+
+def test_ctc_knows_its_axis_and_blank() -> None:
+    (part,) = parts_of([[ctc_path().T[None] for _ in range(ITEMS)]], ["output"], [None])
+    assert (part.axis, part.blank) == (1, 0)
+    (part,) = parts_of([[ctc_path()[:, ::-1] for _ in range(ITEMS)]], ["output"], [None])
+    assert (part.axis, part.blank) == (1, 5)
+
+
+def test_a_name_tells_keypoints_in_one_row() -> None:
+    values = [RNG.normal(0, 60, (1, 63)) for _ in range(ITEMS)]
+    (part,) = parts_of([values], ["landmarks_xyz"], [None])
+    assert part.kind == "keypoints"
+    assert points_of(values[0]).tolist() == values[0].reshape(21, 3)[:, :2].tolist()
+
+
+@pytest.mark.parametrize("with_classes", [False, True])
+def test_outputs_of_a_detector_belong_together(with_classes: bool) -> None:
+    boxes = [RNG.uniform(0, 1, (1, 30, 4)) for _ in range(ITEMS)]
+    if with_classes:
+        others = [[RNG.uniform(0, 1, (1, 30)) for _ in boxes], [RNG.integers(0, 3, (1, 30)) for _ in boxes]]
+    else:
+        others = [[RNG.uniform(0, 1, (1, 30, 5)) for _ in boxes]]
+    mask = [RNG.uniform(0, 1, (1, 1, 8, 8)) for _ in boxes]
+    outputs = [mask, boxes, *others]
+    detector, other = parts_of(outputs, ["m", "a", "b", "c"][: len(outputs)], [None] * len(outputs))
+    assert (detector.kind, set(detector.outputs)) == ("boxes", set(range(1, len(outputs))))
+    assert (other.kind, other.outputs) == ("values", (0,))
+
+
+def test_a_detector_that_finds_nothing_is_compared_by_its_values() -> None:
+    silent = [yolo() * np.array([1, 1, 1, 1, 0, 0])[:, None] for _ in range(ITEMS)]
+    (part,) = parts_of([silent], ["output"], [None])
+    assert part.kind == "values"

@@ -1,0 +1,63 @@
+"""The fidelity meter on real models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builders
+import numpy as np
+import pytest
+from onnx import helper
+
+from autoopt.measure import worker
+from autoopt.model import io
+
+STEPS, CLASSES = 12, 5
+
+
+def model(folder: Path, weights: np.ndarray) -> str:
+    """`x` [n, classes, steps] -> scores `y` = weights * x and `z` = x + 1, shaped like `x` as a state is."""
+    nodes = [helper.make_node("Mul", ["x", "w"], ["y"]), helper.make_node("Add", ["x", "one"], ["z"])]
+    shape = ["n", CLASSES, STEPS]
+    outputs = [builders.tensor(name, shape) for name in "yz"]
+    constants = {"w": weights.astype(np.float32), "one": np.ones(1, np.float32)}
+    return str(io.save(builders.model(nodes, [builders.tensor("x", shape)], outputs, constants), folder))
+
+
+@pytest.fixture
+def payload(tmp_path: Path) -> dict[str, object]:
+    """A request that compares a candidate which never sees the last class with its source."""
+    rng = np.random.default_rng(0)
+    path = np.where(rng.random((40, STEPS)) < 0.5, 0, rng.integers(0, CLASSES, (40, STEPS)))
+    scores = (np.eye(CLASSES)[path] * 9 - 3).transpose(0, 2, 1).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=scores)
+    blind = np.ones((CLASSES, 1))
+    blind[-1] = -1
+    return {
+        "candidate": {"path": model(tmp_path / "candidate", blind)},
+        "source": {"path": model(tmp_path / "source", np.ones((CLASSES, 1)))},
+        "metrics": ["agreement", "top1_agreement", "kl", "cosine", "relative_l2"],
+        "data": {"path": str(tmp_path / "data.npz")},
+    }
+
+
+def test_classes_are_compared_along_their_axis(payload: dict[str, object], tmp_path: Path) -> None:
+    reply = worker.fidelity(payload)
+    path = np.load(tmp_path / "data.npz")["x"].argmax(axis=1)
+    assert reply["metrics"]["top1_agreement"]["value"] == pytest.approx(np.mean(path != CLASSES - 1))
+    assert reply["details"]["kinds"] == {"y": "sequence", "z": "values"}
+    whole = np.mean(np.all(path != CLASSES - 1, axis=1))
+    assert reply["details"]["outputs"]["y"]["agreement"]["value"] == pytest.approx(whole)
+    assert reply["metrics"]["agreement"]["value"] == pytest.approx((whole + 1) / 2)
+
+
+def test_the_source_agrees_with_itself_for_certain(payload: dict[str, object]) -> None:
+    reply = worker.fidelity({**payload, "candidate": payload["source"]})
+    assert reply["metrics"]["agreement"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+
+
+def test_more_items_are_used_where_the_model_is_fast(payload: dict[str, object], tmp_path: Path) -> None:
+    x = np.load(tmp_path / "data.npz")["x"]
+    np.savez(tmp_path / "data.npz", x=np.tile(x, (10, 1, 1)))
+    assert worker.fidelity(payload)["details"]["items"] == 256
+    assert worker.fidelity({**payload, "settings": {"samples": 50}})["details"]["items"] == 50

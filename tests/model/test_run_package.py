@@ -1,0 +1,79 @@
+"""run.py of an exported package: the sentence that compares what it sees with what was recorded.
+
+`tests/engine/test_run_export.py` runs it on real models.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoopt.model.run_package import Recorded, find_source, judge, read_inputs, time_alone
+from autoopt.model.session_file import session_document
+
+RATIO = {"value": 0.5, "low": 0.48, "high": 0.52}
+
+
+@pytest.mark.parametrize(
+    ("factors", "end", "shows"),
+    [
+        ([2.0, 2.1, 1.9], "the same gain.", True),
+        ([1.8, 1.8], "the same gain.", True),
+        ([3.0, 3.1], "a larger gain.", True),
+        ([1.3, 1.3], "a smaller gain.", False),
+        ([0.9, 1.0], "no such gain on this machine.", False),
+    ],
+)
+def test_the_gain_here_is_compared_with_the_recorded_one(factors: list[float], end: str, shows: bool) -> None:
+    sentence, found = judge(factors, RATIO)
+    assert sentence.endswith(end)
+    assert "autoopt measured 2.00x faster (1.92 to 2.08)" in sentence
+    assert found is shows
+
+
+def test_a_slower_model_is_called_slower() -> None:
+    assert judge([0.5], RATIO)[0].startswith("Here 2.00x slower (0.50 to 0.50 in 1 sessions)")
+
+
+def test_without_a_recorded_latency_only_the_gain_here_is_said() -> None:
+    assert judge([2.0], Recorded({"ratios": {}}, {}).ratio) == (
+        "Here 2.00x faster (2.00 to 2.00 in 1 sessions); no latency was recorded.",
+        True,
+    )
+
+
+def test_the_source_itself_has_nothing_to_be_compared_with() -> None:
+    assert find_source({"chain": "source"}, None) == (None, "This is the source model itself: nothing was faster.")
+
+
+def test_a_given_source_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="no such file"):
+        find_source({"chain": "fold"}, tmp_path / "none.onnx")
+
+
+def test_texts_are_read_as_objects(tmp_path: Path) -> None:
+    np.savez(tmp_path / "inputs.npz", words=np.array(["a", "b"]), x=np.ones(2))
+    feed = read_inputs(tmp_path / "inputs.npz")
+    assert (feed["words"].dtype.kind, feed["x"].dtype.kind) == ("O", "f")
+    (tmp_path / "bad.npz").write_bytes(b"")
+    with pytest.raises(SystemExit, match=r"bad\.npz: cannot be read"):
+        read_inputs(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize("io_binding", [False, True])
+def test_a_model_is_timed_in_the_session_of_its_document(model_path: Path, io_binding: bool) -> None:
+    document: dict[str, Any] = json.loads(json.dumps(session_document({"io_binding": io_binding})))
+    blocks = time_alone(model_path, document, {"x": np.ones((2, 3), np.float32)}, 0.001)
+    assert blocks
+    assert min(blocks) > 0
+
+
+def test_a_provider_that_is_not_installed_is_named(model_path: Path) -> None:
+    document: dict[str, Any] = json.loads(json.dumps(session_document({})))
+    document["inference_session"]["providers"] = ["NoSuchExecutionProvider"]
+    with pytest.raises(SystemExit, match="NoSuchExecutionProvider is not in the installed onnxruntime"):
+        time_alone(model_path, document, {}, 0.001)

@@ -1,0 +1,126 @@
+"""Rewriting passes that promise equal results keep them, whatever the constants are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from micro_models import made
+
+from autoopt.model.session import make_session
+from autoopt.passes.base import Pass
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize, OnnxSlim, RewriteRules, Simplify
+from autoopt.passes.fusion.weight_folding import MatMulAddGemm
+from autoopt.passes.rewrites.local_rewrites import LocalRewrites
+
+VALUES: Final = np.array([-3, -1, -1e-3, 0, 1e-20, 1e-10, 1e-3, 0.5, 1, 2, 5, 1e4], np.float32)
+ALL_RULES: Final = ["noop", "bn", "clip", "pad", "reshape", "bias", "matmul"]
+PASSES: Final[dict[str, Pass]] = {
+    "rewrite_rules": RewriteRules(rules=ALL_RULES),
+    "onnxscript_optimize": OnnxScriptOptimize(),
+    "simplify": Simplify(engine="onnxscript"),
+    "onnxslim": OnnxSlim(),
+    "onnxoptimizer": OnnxOptimizer(),
+    "local_rewrites": LocalRewrites(),
+}
+ONE_INPUT: Final = "g (float[N] x) => (float[N] y)"
+
+
+def outputs_of(model: onnx.ModelProto, x: Any, folder: Any) -> Any:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    return make_session(path, {"graph_optimization_level": "disable"}).run(None, {"x": x})[0]
+
+
+def assert_equal_results(model: onnx.ModelProto, x: Any, folder: Any, names: Any = tuple(PASSES)) -> None:
+    before = outputs_of(model, x, folder)
+    for name in names:
+        after = outputs_of(PASSES[name](model), x, folder)
+        np.testing.assert_allclose(after, before, rtol=2e-6, atol=1e-30, err_msg=name)
+
+
+NEAR_NEUTRAL: Final = {
+    "Log": "r = Relu (x)\n a = Add (r, c)\n y = Log (a)",
+    "Log of the reversed sum": "r = Relu (x)\n a = Add (c, r)\n y = Log (a)",
+    "Reciprocal": "r = Relu (x)\n a = Sub (r, c)\n y = Reciprocal (a)",
+    "product": "r = Mul (x, c)\n y = Sub (r, x)",
+    "quotient": "r = Div (x, c)\n y = Sub (r, x)",
+}
+
+
+@pytest.mark.parametrize("text", NEAR_NEUTRAL.values(), ids=list(NEAR_NEUTRAL))
+def test_a_constant_close_to_a_neutral_one_is_kept(text: str, tmp_path: Any) -> None:
+    for constant in (1e-10, 1 + 2e-7):
+        model = made(f"{ONE_INPUT} {{ {text} }}", c=np.float32(constant))
+        assert_equal_results(model, VALUES, tmp_path, ["rewrite_rules", "onnxscript_optimize", "simplify"])
+
+
+CHAINS: Final = {
+    "Clip Clip": "r = Clip (x, a, b)\n y = Clip (r, c, d)",
+    "Relu Clip": "r = Relu (x)\n y = Clip (r, a, b)",
+    "Clip Relu": "r = Clip (x, a, b)\n y = Relu (r)",
+    "Min Max": "r = Max (x, a)\n y = Min (r, b)",
+    "Max Min": "r = Min (x, a)\n y = Max (r, b)",
+    "Add Sub": "r = Add (x, a)\n y = Sub (r, b)",
+    "Mul Div": "r = Mul (x, a)\n y = Div (r, b)",
+    "Add Log": "r = Abs (x)\n s = Add (r, d)\n y = Log (s)",
+    "Pow": "y = Pow (x, b)",
+}
+CONSTANTS: Final = (0.0, 1.0, -1.0, 1e-10, 1e-30, 1 + 1e-6, 1 - 1e-7, 2.0, 3.0, 1e30, -2.0)
+
+
+@given(st.sampled_from(sorted(CHAINS)), st.tuples(*[st.sampled_from(CONSTANTS)] * 4), st.sampled_from(sorted(PASSES)))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_results_stay_equal_with_any_constants(
+    tmp_path_factory: Any, chain: str, constants: tuple[float, float, float, float], name: str
+) -> None:
+    values = dict(zip("abcd", np.array(constants, np.float32), strict=True))
+    used = {key: value for key, value in values.items() if f"{key})" in CHAINS[chain] or f"{key}," in CHAINS[chain]}
+    with np.errstate(all="ignore"):
+        model = made(f"{ONE_INPUT} {{ {CHAINS[chain]} }}", **used)
+        assert_equal_results(model, VALUES, tmp_path_factory.getbasetemp(), [name])
+
+
+def test_clips_whose_intervals_do_not_overlap_are_kept(tmp_path: Any) -> None:
+    bounds = {name: np.float32(value) for name, value in zip("abcd", (0, 1, 2, 3), strict=True)}
+    assert_equal_results(made(f"{ONE_INPUT} {{ {CHAINS['Clip Clip']} }}", **bounds), VALUES, tmp_path)
+    below = {"a": np.float32(-3), "b": np.float32(-1)}
+    assert_equal_results(made(f"{ONE_INPUT} {{ {CHAINS['Clip Relu']} }}", **below), VALUES, tmp_path)
+
+
+def test_a_bound_that_adds_a_dimension_keeps_it(tmp_path: Any) -> None:
+    text = f"g (float[N] x) => (float[1, N] y) {{ {CHAINS['Min Max']} }}"
+    assert_equal_results(made(text, a=np.array([[0]], np.float32), b=np.float32(1)), VALUES, tmp_path)
+
+
+def test_updates_that_are_added_are_no_replacement(tmp_path: Any) -> None:
+    model = made(
+        'g (float[3] x) => (float[3] y) { y = ScatterND <reduction = "add"> (x, i, u) }',
+        i=np.array([[0], [1], [2]]),
+        u=np.ones(3, np.float32),
+    )
+    assert_equal_results(model, VALUES[:3], tmp_path)
+
+
+def test_a_reshape_that_copies_a_dimension_is_kept(tmp_path: Any) -> None:
+    model = made(
+        "g (float[2, 6] x) => (float[A, B] y) { r = Reshape (x, s)\n y = Reshape (r, t) }",
+        s=np.array([3, 4]),
+        t=np.array([0, -1]),
+    )
+    assert_equal_results(model, VALUES.reshape(2, 6), tmp_path)
+
+
+def test_a_product_that_is_broadcast_does_not_become_a_gemm(tmp_path: Any) -> None:
+    model = made(
+        "g (float[1, 4] x) => (float[2, 3] y) { h = MatMul (x, w)\n y = Add (h, b) }",
+        w=np.ones((4, 3), np.float32),
+        b=np.arange(6, dtype=np.float32).reshape(2, 3),
+    )
+    after = MatMulAddGemm(direction="gemm")(model)
+    x = VALUES[:4].reshape(1, 4)
+    np.testing.assert_array_equal(outputs_of(after, x, tmp_path), outputs_of(model, x, tmp_path))

@@ -1,0 +1,38 @@
+"""The quantization error of each layer by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from micro_models import made, normal
+
+from autoopt.passes.base import PassContext
+from autoopt.passes.quantize.activation_ranges import calibrate
+from autoopt.passes.quantize.layer_errors import layer_ratios
+from autoopt.target import Accelerator
+
+
+def model(outlier: float) -> onnx.ModelProto:
+    weight = normal(16, 16)
+    weight[0, 0] = outlier
+    made_model = made(
+        "g (float[1, 16] x) => (float[1, 16] y) { [first] a = MatMul (x, v)\n [second] y = MatMul (a, w) }",
+        v=normal(16, 16, seed=1),
+        w=weight,
+    )
+    return onnx.shape_inference.infer_shapes(made_model)
+
+
+@pytest.mark.parametrize("outlier", [1.0, 1000.0])
+def test_a_layer_with_an_outlier_among_its_weights_has_a_lower_ratio(tmp_path: Path, outlier: float) -> None:
+    rng = np.random.default_rng(0)
+    feeds = [{"x": rng.standard_normal((1, 16)).astype(np.float32)} for _ in range(4)]
+    proto = model(outlier)
+    context = PassContext(tmp_path / "model.onnx", tmp_path, Accelerator(), calibration=lambda: iter(feeds))
+    ranges = calibrate(proto, context, "MinMax", ["MatMul"], {"moving_average": False})
+    ratios = layer_ratios(proto, list(proto.graph.node), ranges, feeds, tmp_path)
+    assert 30 < ratios["first"] < 60
+    assert (ratios["second"] < ratios["first"] - 10) == (outlier > 1), ratios

@@ -1,0 +1,83 @@
+"""The page of a run in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+from autoopt.metrics import Estimate
+from autoopt.report.run_page import html_report
+from autoopt.results import RunResult, Trial
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.skip("there is no chromium with chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for option in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(option)
+    window = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield window
+    window.quit()
+
+
+@pytest.fixture
+def shown(chromium: webdriver.Chrome, result: RunResult, trials: list[Trial], tmp_path: Path) -> webdriver.Chrome:
+    """The browser with the page of a run whose last trial is not on the front."""
+    ratios = {name: Estimate.exact(0.6) for name in trials[2].result.ratios}
+    other = replace(trials[2].result, ratios=ratios)
+    page = tmp_path / "report.html"
+    page.write_text(html_report(result, [*trials, Trial(3, "graph", other)]), encoding="utf-8")
+    chromium.get(page.as_uri())
+    return chromium
+
+
+def set_width(browser: webdriver.Chrome, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_its_width(shown: webdriver.Chrome, width: int) -> None:
+    set_width(shown, width)
+    assert shown.execute_script("return document.documentElement.scrollWidth") <= width
+    visible = [svg for svg in shown.find_elements(By.CSS_SELECTOR, "figure svg") if svg.is_displayed()]
+    figures = shown.find_elements(By.CSS_SELECTOR, "figure")
+    assert len(visible) == len(figures) > 0
+
+
+def test_a_point_shows_its_trial_and_leads_to_it(shown: webdriver.Chrome) -> None:
+    set_width(shown, 1280)
+    point = shown.find_element(By.CSS_SELECTOR, 'svg.wide a[*|href="#trial-3"] path')
+    ActionChains(shown).scroll_to_element(point).move_to_element(point).perform()
+    assert shown.find_element(By.ID, "tip").text.startswith("trial 3: graph")
+    point.click()
+    assert shown.current_url.endswith("#trial-3")
+
+
+def test_trials_are_sorted_and_filtered(shown: webdriver.Chrome) -> None:
+    set_width(shown, 1280)
+
+    def numbers() -> list[str]:
+        rows = shown.find_elements(By.CSS_SELECTOR, "#all-trials tbody tr")
+        return [row.find_element(By.TAG_NAME, "td").text for row in rows if row.is_displayed()]
+
+    head = shown.find_element(By.CSS_SELECTOR, "#all-trials th")
+    head.click()
+    assert numbers() == ["0", "1", "2", "3"]
+    head.click()
+    assert numbers() == ["3", "2", "1", "0"]
+    shown.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("fold static ok")
+    assert numbers() == ["2"]

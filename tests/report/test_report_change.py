@@ -1,0 +1,52 @@
+"""Changes in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoopt.metrics import Estimate
+from autoopt.report.change import change_text, quality_change, ratio_change
+from autoopt.results import ModelResult
+
+
+@pytest.mark.parametrize(
+    ("metric", "ratio", "text"),
+    [
+        ("latency_p50", Estimate(0.63, 0.61, 0.66), "1.6x faster (1.5 to 1.6)"),
+        ("latency_p50", Estimate(0.95, 0.93, 0.98), "1.05x faster (1.02 to 1.08)"),
+        ("latency_p50", Estimate(0.05, 0.04, 0.06), "20x faster (17 to 25)"),
+        ("latency_p50", Estimate(2.0, 1.8, 2.2), "2.0x slower (1.8 to 2.2)"),
+        ("latency_p50", Estimate(0.98, 0.96, 1.01), "same speed within the noise (0.99x to 1.04x)"),
+        ("latency_p50", Estimate(0.4, 0.2, 0.9), "1.1x to 5.0x faster"),
+        ("throughput", Estimate(1.6, 1.5, 1.7), "1.6x higher throughput (1.5 to 1.7)"),
+        ("throughput", Estimate(0.5, 0.45, 0.55), "2.0x lower throughput (1.8 to 2.2)"),
+        ("size", Estimate.exact(0.288), "3.5x smaller"),
+        ("size", Estimate.exact(0.96), "4 % smaller"),
+        ("size", Estimate.exact(1.05), "5 % larger"),
+        ("size", Estimate.exact(1.004), "same size"),
+        ("peak_memory", Estimate(0.5, 0.4, 0.6), "2.0x less memory (1.7 to 2.5)"),
+    ],
+)
+def test_ratios_become_factors_and_percentages(metric: str, ratio: Estimate, text: str) -> None:
+    assert ratio_change(metric, ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "text"),
+    [
+        ("accuracy", 0.751, 0.752, "accuracy 75.2 % (was 75.1 %)"),
+        ("accuracy", 0.7511, 0.7514, "accuracy 75.14 % (was 75.11 %)"),
+        ("mse", 0.125, 0.123, "mse 0.1230 (was 0.1250)"),
+        ("top1_agreement", 1.0, 0.992, "top1 agreement with your model 99.2 %"),
+        ("accuracy", None, 0.5, "accuracy 50.0 %"),
+    ],
+)
+def test_quality_is_shown_before_and_after(metric: str, before: float | None, after: float, text: str) -> None:
+    assert quality_change(metric, before, after) == text
+
+
+def test_only_what_was_measured_is_said() -> None:
+    model = ModelResult(ratios={"latency_p90": Estimate(0.5, 0.45, 0.55)}, metrics={"accuracy": 0.5})
+    assert change_text("latency_p90", model, {}) == "latency_p90 2.0x faster (1.8 to 2.2)"
+    assert change_text("accuracy", model, {"accuracy": 0.5}) == "accuracy 50.0 % (was 50.0 %)"
+    assert change_text("size", model, {}) == change_text("f1", model, {}) == ""

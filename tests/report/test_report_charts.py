@@ -1,0 +1,101 @@
+"""The charts of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import altair as alt
+import pytest
+from page_checks import datasets
+
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.report.charts import (
+    best_so_far,
+    constraint_bound,
+    effects_chart,
+    measurements_chart,
+    trade_off,
+    trade_offs,
+)
+from autoopt.report.effects import Effect
+from autoopt.report.run_facts import Measurement
+from autoopt.results import RunResult, Trial
+
+LATENCY = Objective("latency_p50", "minimize")
+
+
+def rows_of(chart: alt.LayerChart | None) -> list[dict[str, Any]]:
+    """All rows of a chart that have a description."""
+    return [row for rows in datasets(chart) for row in rows if "text" in row]
+
+
+def test_the_source_and_the_best_model_stand_out(result: RunResult, trials: list[Trial]) -> None:
+    rows = rows_of(trade_off(result, trials, "size", links=True))
+    assert [row["kind"] for row in rows][-1] == "best"
+    assert {row["kind"] for row in rows} >= {"source", "best", "Pareto front"}
+    best = rows[-1]
+    assert (best["x"], best["low"], best["high"], best["y"]) == (0.3, 0.29, 0.31, 0.302)
+
+
+def test_a_point_links_to_its_trial_only_if_asked(result: RunResult, trials: list[Trial]) -> None:
+    linked = rows_of(trade_off(result, trials, "size", links=True))
+    assert "#trial-1" in {row.get("href") for row in linked}
+    assert not any("href" in row for row in rows_of(trade_off(result, trials, "size")))
+
+
+def test_an_outlier_is_drawn_at_the_edge(result: RunResult, trials: list[Trial]) -> None:
+    slow = replace(trials[2].result, ratios={**trials[2].result.ratios, "latency_p50": Estimate.exact(50.0)})
+    rows = rows_of(trade_off(result, [*trials, Trial(9, "slow", slow)], "size"))
+    outlier = next(row for row in rows if "slow" in row["text"])
+    assert outlier["x"] < 2
+    assert outlier["text"].endswith("50.000x, size 0.302x (beyond the edge)")
+
+
+def test_a_metric_that_no_trial_has_is_not_drawn(result: RunResult, trials: list[Trial]) -> None:
+    assert trade_off(result, trials, "peak_memory") is None
+    assert trade_off(RunResult("r", ""), [], "size") is None
+    assert best_so_far(trials[:1], LATENCY) is None
+
+
+def test_quality_comes_before_the_size(result: RunResult, trials: list[Trial]) -> None:
+    assert list(trade_offs(result, trials)) == ["accuracy", "size"]
+
+
+def test_the_best_so_far_counts_only_feasible_trials(trials: list[Trial]) -> None:
+    chart = best_so_far(trials, LATENCY)
+    steps = [rows for rows in datasets(chart) if "text" not in rows[0]]
+    assert steps == [[{"x": 2, "y": 0.3}]]
+    assert [row["kind"] for row in rows_of(chart)] == ["breaks a constraint", "meets the constraints"]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "bound"),
+    [
+        (Constraint("accuracy", max_drop=0.01), 0.985),
+        (Constraint("accuracy", min_ratio=0.5), 0.4975),
+        (Constraint("accuracy", min=0.9), 0.9),
+        (Constraint("size", max_ratio=0.5), 0.5),
+        (Constraint("size", max=204391), 0.5),
+        (Constraint("peak_memory", max=5.0), None),
+    ],
+)
+def test_a_constraint_is_a_line_on_the_scale_of_the_figures(
+    result: RunResult, constraint: Constraint, bound: float | None
+) -> None:
+    assert constraint_bound(replace(result, constraints=(constraint,)), constraint.metric) == pytest.approx(bound)
+    assert constraint_bound(result, constraint.metric) is None
+
+
+def test_measurements_say_whether_the_machine_was_busy() -> None:
+    measurements = [Measurement(Estimate(0.5, 0.4, 0.6), False), Measurement(Estimate(0.5, 0.01, 9.0), True)]
+    rows = rows_of(measurements_chart(measurements, Estimate(0.5, 0.45, 0.55)))
+    assert [row["state"] for row in rows] == ["the machine was quiet", "the machine was busy"]
+    assert rows[1]["high"] < 1, "a wide interval does not hide the others"
+    assert measurements_chart([], Estimate.exact(1.0)) is None
+
+
+def test_only_effects_that_explain_something_are_drawn() -> None:
+    rows = rows_of(effects_chart([Effect("quant", 0.5, ()), Effect("fold", 0.0, ())]))
+    assert [row["text"] for row in rows] == ["quant explains 50% of the variation"]
+    assert effects_chart([Effect("fold", 0.0, ())]) is None

@@ -1,0 +1,96 @@
+"""The HTML page of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from page_checks import is_balanced, needs_nothing_else
+
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.report import html
+from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
+from autoopt.report.run_page import SECTIONS, html_report, operator_changes, trials_table
+from autoopt.results import RunResult, TargetResult, Trial
+
+STEP = {"pass": "<static>", "input": "b" * 64, "output": "a" * 64, "params": {"per_channel": True}, "seconds": 1.5}
+FACTS = RunFacts(
+    name="cnn <x>",
+    model="models/cnn.onnx",
+    evaluation="data.npz",
+    environment={"cpu": {"model": "Fast CPU", "cores": 4}, "os": "Linux", "libraries": {"onnxruntime": "1.31"}},
+    command="autoopt run models/cnn.onnx",
+    lineage={"artifact": "a" * 64, "source": "b" * 64, "steps": [STEP]},
+    models={"b" * 64: ModelFacts(4000, {"Conv": 3, "Relu": 2}), "a" * 64: ModelFacts(1200, {"Conv": 3, "Clip": 1})},
+    measurements=[Measurement(Estimate(0.3, 0.2, 0.4), busy) for busy in (True, False)],
+)
+GOAL = {
+    "objectives": (Objective("latency_p50", "minimize"),),
+    "constraints": (Constraint("accuracy", max_drop=0.01),),
+}
+
+
+def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials: list[Trial]) -> None:
+    text = html_report(replace(result, **GOAL), trials, FACTS)
+    assert is_balanced(text)
+    assert needs_nothing_else(text)
+    places = [text.index(f'<h2 id="{name}">{title}</h2>') for name, title in SECTIONS.items()]
+    assert places == sorted(places)
+    assert text.index('class="headline"') < places[0]
+    for expected in (
+        "cnn &lt;x&gt;",
+        "accuracy may get worse by at most 0.01",
+        "Fast CPU, 4 cores, Linux",
+        "no &lt;Conv&gt; &amp; co",
+        "-2 Relu, +1 Clip",
+        "autoopt run models/cnn.onnx",
+        'href="#trial-1"',
+    ):
+        assert expected in text
+    assert text.count('role="img"') == 2 * 4, "two trade-offs, the best so far, measurements; wide and narrow"
+
+
+def test_without_the_extra_the_page_has_its_tables(
+    result: RunResult, trials: list[Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "can_draw", lambda: False)
+    text = html_report(result, trials, FACTS)
+    assert "<svg" not in text
+    assert is_balanced(text)
+    assert "fold -&gt; static" in text
+
+
+def test_a_run_without_trials_has_no_section_on_them(result: RunResult) -> None:
+    text = html_report(result)
+    assert "fold -&gt; static" in text
+    assert 'id="trials"' not in text
+    assert 'id="failures"' not in text
+
+
+def test_without_a_best_model_the_page_says_so(result: RunResult, trials: list[Trial]) -> None:
+    text = html_report(replace(result, best=None, pareto=()), trials[:1])
+    assert "No model meets the constraints." in text
+    assert 'class="tile"' not in text
+
+
+def test_several_targets_have_a_section_each(result: RunResult, trials: list[Trial]) -> None:
+    targets = tuple(TargetResult(name, {"threads": 1}, result, name) for name in ("one", "<two>"))
+    text = html_report(replace(result, targets=targets), (), RunFacts(target_trials={"one": trials}))
+    assert is_balanced(text)
+    assert '<h2 id="target-1">Target one</h2>' in text
+    assert '<h2 id="target-2">Target &lt;two&gt;</h2>' in text
+    assert text.count("<h3>Trials") == 1
+
+
+def test_the_trials_table_distinguishes_failed_from_infeasible_trials(result: RunResult, trials: list[Trial]) -> None:
+    assert [row[1] for row in trials_table(trials, result).rows] == ["refused", "breaks a constraint", "ok"]
+
+
+def test_the_trials_table_begins_with_the_objectives(result: RunResult, trials: list[Trial]) -> None:
+    fast = replace(result, objectives=(Objective("latency_p90", "minimize"),))
+    assert trials_table(trials, fast).columns[2:5] == ("latency_p90 ratio", "size ratio", "accuracy")
+
+
+def test_operators_that_stay_are_no_change() -> None:
+    assert operator_changes({"Conv": 2}, {"Conv": 2}) == ""
+    assert operator_changes({}, {"Conv": 2}) == "+2 Conv"

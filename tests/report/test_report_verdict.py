@@ -1,0 +1,82 @@
+"""The answer of a run in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoopt.report.verdict import answer, deciding_action, gains, verdict
+from autoopt.results import RunResult
+
+SOURCE = {"chain": "source"}
+
+
+def test_a_better_model_is_described_by_what_changed(data: dict[str, Any]) -> None:
+    result = RunResult.from_json(data)
+    assert answer(result) == "better"
+    assert verdict(result) == "3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %)."
+
+
+def test_no_better_model_is_an_answer_too(data: dict[str, Any]) -> None:
+    kept = RunResult.from_json({**data, "best": {**data["best"], **SOURCE}})
+    assert answer(kept) == "not better"
+    assert verdict(kept) == "Not faster: no candidate was measurably better, so your model stays."
+
+
+def test_the_word_is_that_of_the_objective(data: dict[str, Any]) -> None:
+    for metric, word in (("size", "smaller"), ("throughput", "higher throughput"), ("accuracy", "better")):
+        objectives = [{"metric": metric, "goal": "minimize"}]
+        kept = RunResult.from_json({**data, "best": {**data["best"], **SOURCE}, "objectives": objectives})
+        assert verdict(kept).startswith(f"Not {word}: ")
+
+
+def test_an_open_question_comes_with_what_would_decide_it(data: dict[str, Any]) -> None:
+    reason = "no candidate's gain on the source model is certain"
+    quiet = RunResult.from_json({**data, "best": {**data["best"], **SOURCE}, "undecided": reason})
+    assert answer(quiet) == "undecided"
+    assert verdict(quiet) == (
+        "Undecided whether a candidate is faster; keeping your model."
+        " To decide, run the same command again: it measures on."
+    )
+    measured = {"rounds": 3, "disturbed_rounds": 2}
+    busy = RunResult.from_json({**data, "best": {**data["best"], "measured": measured}, "undecided": "two are close"})
+    assert deciding_action(busy) == ("To decide, run the same command with --remeasure undecided on a quieter machine.")
+    assert verdict(busy).endswith(f". Undecided: two are close. {deciding_action(busy)}")
+
+
+def test_a_limit_that_the_data_cannot_confirm_asks_for_more_data(data: dict[str, Any]) -> None:
+    best = {**data["best"], "flags": ["accuracy max_drop 0.01 is not certain: drop 0.002 (95 %: -0.01 to 0.02)"]}
+    text = verdict(RunResult.from_json({**data, "best": best}))
+    assert text.endswith("Not certain yet: the limit of accuracy; more evaluation data would decide.")
+
+
+def test_identical_outputs_are_said(data: dict[str, Any]) -> None:
+    result = RunResult.from_json({**data, "best": {**data["best"], "measured": {"identical_outputs": True}}})
+    assert result.best is not None
+    assert gains(result, result.best)[-2:] == ["accuracy 99.5 %", "identical outputs"]
+
+
+def test_without_a_model_that_meets_the_constraints_it_says_so(data: dict[str, Any]) -> None:
+    result = RunResult.from_json({**data, "best": None})
+    assert (answer(result), verdict(result)) == ("none", "No model meets the constraints.")
+
+
+def test_an_unfinished_run_answers_for_its_trials_so_far(data: dict[str, Any]) -> None:
+    for status in ("running", "cancelled", "interrupted"):
+        text = verdict(RunResult.from_json({**data, "status": status}))
+        assert text == "So far: 3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %)."
+    none = RunResult.from_json({**data, "status": "running", "best": None})
+    assert verdict(none) == "So far: no model meets the constraints."
+    kept = RunResult.from_json({**data, "status": "running", "best": {**data["best"], **SOURCE}})
+    assert verdict(kept) == "So far: no candidate is measurably better than your model."
+
+
+def test_a_run_without_time_to_measure_is_undecided(data: dict[str, Any]) -> None:
+    trials = {"total": 2, "ok": 0, "timeout": 2}
+    best = {**data["best"], **SOURCE}
+    stopped = "stopped at the time limit (--minutes)"
+    result = RunResult.from_json({**data, "best": best, "trials": trials, "stopped": stopped})
+    assert answer(result) == "undecided"
+    assert verdict(result) == (
+        "Undecided: the time was up before a candidate was measured; keeping your model."
+        " To decide, allow more time (--minutes)."
+    )

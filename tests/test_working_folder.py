@@ -1,0 +1,92 @@
+"""Working folders: one per process, cleared by a later process, and never taken from the living."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from autoopt.owner import this_process
+from autoopt.working_folder import (
+    OWNER_FILE,
+    abandoned_folders,
+    make_working_folder,
+    remove_temporary_folder,
+    temporary_folder,
+    working_folders,
+)
+
+NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+MAKE = """
+import sys
+from pathlib import Path
+from autoopt.working_folder import make_working_folder
+print(make_working_folder(Path(sys.argv[1])), flush=True)
+sys.stdin.readline()
+"""
+
+
+def folder_of(owner: str, parent: Path) -> Path:
+    folder = make_working_folder(parent)
+    (folder / OWNER_FILE).write_text(owner)
+    return folder
+
+
+def ended() -> str:
+    """A process with our id that was started with the machine."""
+    return this_process().rpartition("/")[0] + "/1"
+
+
+def test_folders_of_ended_processes_are_removed(tmp_path: Path) -> None:
+    dead = folder_of(ended(), tmp_path)
+    (dead / "model.onnx").write_bytes(b"x")
+    assert abandoned_folders(tmp_path) == [dead]
+    ours = make_working_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == [ours]
+    assert abandoned_folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("owner", ["", "elsewhere.12345678/boot/1/1/1"])
+def test_folders_of_unknown_owners_stay(owner: str, tmp_path: Path) -> None:
+    unknown = folder_of(owner, tmp_path)
+    make_working_folder(tmp_path)
+    assert unknown.is_dir()
+
+
+def test_a_folder_that_is_just_being_made_stays(tmp_path: Path) -> None:
+    new = make_working_folder(tmp_path)
+    (new / OWNER_FILE).unlink()
+    make_working_folder(tmp_path)
+    assert new.is_dir()
+
+
+def test_processes_of_two_containers_leave_each_others_folders(tmp_path: Path) -> None:
+    """In pid namespaces of their own, with a folder in common: each sees the other's process ids as ended."""
+    if os.geteuid() != 0 or subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode != 0:
+        pytest.skip("namespaces need root and util-linux")
+    command = [*NAMESPACE, sys.executable, "-c", MAKE, str(tmp_path)]
+    containers: list[subprocess.Popen[str]] = []
+    for _ in range(2):
+        container = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        containers.append(container)
+        assert container.stdout is not None
+        container.stdout.readline()
+    make_working_folder(tmp_path)
+    left = working_folders(tmp_path)
+    for container in containers:
+        container.communicate("\n", timeout=30)
+    assert len(left) == 3
+
+
+def test_a_process_has_one_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove_temporary_folder()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = temporary_folder()
+    assert folder.parent == tmp_path
+    assert temporary_folder() == folder
+    remove_temporary_folder()
+    assert list(tmp_path.iterdir()) == []
