@@ -40,7 +40,7 @@ class Browser:
             return text in self._driver.find_element(By.TAG_NAME, "body").text
         return False
 
-    def wait_for(self, text: str, seconds: float = 60) -> None:
+    def wait_for(self, text: str, seconds: float = 180) -> None:
         eventually(lambda: self.shows(text), seconds)
 
     def press(self, text: str) -> None:

@@ -104,11 +104,11 @@ class Serving:
         under = {"flow_runs": {"parent_flow_run_id": {"any_": [flow_run]}}, "sort": "START_TIME_ASC"}
         return self.find("flow_runs", **under)
 
-    def ended(self, flow_run: str, seconds: float = 120) -> Json:
+    def ended(self, flow_run: str, seconds: float = 300) -> Json:
         """The flow run once it has ended."""
         return eventually(lambda: self._if_ended(flow_run), seconds)
 
-    def completed(self, flow_run: str, seconds: float = 120) -> Json:
+    def completed(self, flow_run: str, seconds: float = 300) -> Json:
         """The flow run once it has ended, which must be as completed; a failure shows its message and its log."""
         row = self.ended(flow_run, seconds)
         if row["state_type"] != "COMPLETED":
@@ -130,7 +130,7 @@ class Serving:
         return document
 
 
-def eventually(what: Callable[[], Any], seconds: float = 60) -> Any:
+def eventually(what: Callable[[], Any], seconds: float = 240) -> Any:
     """What `what` gives once it is something; the bound only ends a test that would hang."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -165,9 +165,10 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
         process.send_signal(signal.SIGINT)
         process.wait(90)
         left = [p for p in {*family, *belonging(folder)} if alive(p)]
+        commands = [p.cmdline() for p in left]
         for one in left:
             one.kill()
-        assert not left, f"left behind: {left}"
+        assert not left, f"left behind: {commands}"
 
 
 def belonging(folder: Path, word: str = "") -> list[psutil.Process]:

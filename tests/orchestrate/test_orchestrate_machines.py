@@ -151,16 +151,16 @@ def test_chains_run_where_their_label_is(tmp_path: Path, bucket: int, database: 
 
         asked = {"dag": str(dags / "here.yaml"), "model": str(tmp_path / "cnn/model.onnx")}
         run = server.start("optimize_model/cuda", **asked)
-        eventually(lambda: (dags / "seen" / "two").exists(), 240)
+        eventually(lambda: (dags / "seen" / "two").exists())
         (dags / "here.yaml").write_text("changed while one chain goes on and before the other begins")
-        server.completed(run, 240)
+        server.completed(run)
         assert [c["work_queue_name"] for c in server.children_of(run)] == ["cuda", "cuda"]
         assert {p.name for p in (dags / "seen").iterdir()} == {"two"}  # machine one had nothing else to do
 
         (dags / "seen" / "two").unlink()
         asked = {"dag": str(dags / "both.yaml"), "model": str(tmp_path / "mlp/model.onnx")}
         run = server.start("optimize_model/cpu", **asked)
-        server.completed(run, 240)
+        server.completed(run)
         assert {p.name for p in (dags / "seen").iterdir()} == {"one", "two"}
         assert {c["work_queue_name"] for c in server.children_of(run)} == {"cpu"}
     with open_store(database.url, tmp_path / "reader") as store:

@@ -63,14 +63,16 @@ FOREVER = "multiprocessing.connection:wait"
 RUNTIME = "autoopt.model.worker:runtime"
 
 
-def test_a_deployed_run_goes_on_while_the_server_is_restarted(tmp_path: Path) -> None:
+def test_a_deployed_run_goes_on_while_the_server_is_restarted(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     write(mlp(), tmp_path / "mlp")
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "dag.yaml").write_text(DAG)
     (tmp_path / "hold1").touch()
     (tmp_path / "hold3").touch()
-    port, kept = free_port(), tmp_path / "server"
-    kept.mkdir()
+    port = free_port()
+    kept = tmp_path_factory.mktemp("server")  # outside of the folder whose processes end with `serve`
     with ExitStack() as first, ExitStack() as second:
         env = first.enter_context(bare_server(kept, port))
         with serving(tmp_path, PREFECT_API_URL=env["PREFECT_API_URL"]) as found:
@@ -102,7 +104,7 @@ def test_chains_that_wait_make_room_for_others(tmp_path: Path) -> None:
     with serving(tmp_path, "--limit", "1") as served:
         asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
         run = served.start("optimize_model/autoopt", **asked)
-        served.completed(run, 240)
+        served.completed(run)
         assert served.autoopt("best")["trials"]["ok"] == 2
         first, second = served.children_of(run)
         assert {first["name"], second["name"]} == {"a", "b"}
