@@ -42,6 +42,14 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
             help="Run user scripts and interpreters only from this folder; may be repeated [default: none].",
         ),
     ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Prefect's database: a PostgreSQL URL, 'postgresql' to start one, or 'sqlite' "
+            "[default: postgresql if it is installed].",
+        ),
+    ] = None,
     no_password: Annotated[
         bool,
         typer.Option("--no-password", help="Let every user and program of this machine use the server; loopback only."),
@@ -60,7 +68,9 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
     home = settings().home
     if scripts:
         os.environ[SCRIPT_FOLDERS] = os.pathsep.join(str(folder.resolve()) for folder in scripts)
-    with Supervisor(home, host, port, typer.echo, queues=queues, password=not no_password) as supervisor:
+    with Supervisor(
+        home, host, port, typer.echo, queues=queues, password=not no_password, database=database
+    ) as supervisor:
         supervisor.server()
         names = deploy_all(queues)
         if zoo is not None:

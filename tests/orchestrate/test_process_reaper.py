@@ -66,13 +66,13 @@ def test_a_group_that_has_ended_is_no_error() -> None:
 
 def test_the_reaper_ends_what_is_registered_when_its_input_closes(family: tuple[Started, int]) -> None:
     process, child = family
-    reap([f"{process.pid} first\n", f"{2**22 + 1} last\n"])
+    reap([f"{process.pid} 0\n", f"{2**22 + 1} 1\n"])
     assert all_gone([process.pid, child])
 
 
 def test_the_reaper_ends_nothing_after_a_release(family: tuple[Started, int]) -> None:
     process, _ = family
-    reap([f"{process.pid} first\n", DONE])
+    reap([f"{process.pid} 0\n", DONE])
     assert process.poll() is None
 
 
@@ -101,6 +101,6 @@ def test_a_killed_owner_leaves_nothing_behind(family: tuple[Started, int]) -> No
 def test_a_released_reaper_ends(family: tuple[Started, int]) -> None:
     process, _ = family
     reaper = ProcessReaper()
-    reaper.register(process.pid, last=True)
+    reaper.register(process.pid, rank=1)
     reaper.release()
     assert process.poll() is None

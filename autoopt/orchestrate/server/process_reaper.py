@@ -14,7 +14,6 @@ import psutil
 GRACE_SECONDS = 15.0
 """Time for processes to end by themselves before they are killed."""
 DONE = "done\n"
-FIRST, LAST = "first", "last"
 
 
 def end_groups(groups: Sequence[int]) -> None:
@@ -53,12 +52,9 @@ class ProcessReaper:
             start_new_session=True,
         )
 
-    def register(self, group: int, last: bool = False) -> None:
-        """Add a process group; `last`: to be ended after the others."""
-        when = FIRST
-        if last:
-            when = LAST
-        self._send(f"{group} {when}\n")
+    def register(self, group: int, rank: int = 0) -> None:
+        """Add a process group, to be ended after those of a lower rank."""
+        self._send(f"{group} {rank}\n")
 
     def release(self) -> None:
         """End the reaper: there is nothing left to end."""
@@ -77,15 +73,15 @@ class ProcessReaper:
 
 def reap(lines: Iterable[str]) -> None:
     """In the reaper: read registrations until the other end is closed, then end the processes that still run."""
-    registered: dict[str, list[psutil.Process]] = {FIRST: [], LAST: []}
+    leaders: dict[int, list[psutil.Process]] = {}
     for line in lines:
         if line == DONE:
             return
-        number, when = line.split()
+        number, rank = map(int, line.split())
         with suppress(psutil.NoSuchProcess):
-            registered[when].append(psutil.Process(int(number)))
-    for leaders in registered.values():
-        end_groups([leader.pid for leader in leaders if leader.is_running()])
+            leaders.setdefault(rank, []).append(psutil.Process(number))
+    for _, group in sorted(leaders.items()):
+        end_groups([leader.pid for leader in group if leader.is_running()])
 
 
 if __name__ == "__main__":

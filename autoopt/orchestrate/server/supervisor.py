@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from autoopt.errors import InputError, SystemFailure
-from autoopt.orchestrate.server import heartbeats
+from autoopt.orchestrate.server import heartbeats, postgres
 from autoopt.orchestrate.server.access import (
     PASSWORD_FILE,
     is_loopback,
@@ -37,12 +37,16 @@ from autoopt.orchestrate.server.connection import (
     without_userinfo,
     write_note,
 )
+from autoopt.orchestrate.server.database import CONNECTION_URL, FORMER_CONNECTION_URL, Database, choose_database
+from autoopt.orchestrate.server.postgres import LocalPostgres
 from autoopt.orchestrate.server.process_reaper import ProcessReaper, end_groups
 
 _SERVER_PASSWORD = "PREFECT_SERVER_API_AUTH_STRING"
 _CLIENT_PASSWORD = "PREFECT_API_AUTH_STRING"
 START_SECONDS = 120.0
-SERVER_NAME = "server"
+SERVER_NAME, DATABASE_NAME = "server", "postgres"
+ENDED_LAST: Final = {SERVER_NAME: 1, DATABASE_NAME: 2}
+"""Order of the ends: workers report to the server until they end, and the server writes to its database."""
 MAX_RESTARTS = 5
 """A worker that ends is started again at most this often within an hour."""
 RESTART_WINDOW_SECONDS = 3600
@@ -79,6 +83,9 @@ class Supervisor:
     """The only work queues of the workers; empty for all."""
     password: bool = True
     """False: the server asks for none; only on a loopback address."""
+    database: str | None = None
+    """Prefect's database, see `choose_database`."""
+    _postgres: LocalPostgres | None = None
     _limits: dict[str, int | None] = field(default_factory=dict)
     _ends: dict[str, list[float]] = field(default_factory=dict)
     """When each worker ended within the last hour."""
@@ -102,10 +109,13 @@ class Supervisor:
         note = read_note(self.home)
         if note is not None and note.pid == os.getpid():
             (self.home / NOTE).unlink()
-        workers = [child.pid for name, child in self._children.items() if name != SERVER_NAME]
+        workers = [child.pid for name, child in self._children.items() if name not in ENDED_LAST]
         end_groups(workers)
-        if SERVER_NAME in self._children:  # last, because workers report to it until they end
-            end_groups([self._children[SERVER_NAME].pid])
+        for name in ENDED_LAST:
+            if name in self._children:
+                end_groups([self._children[name].pid])
+        if self._postgres is not None:
+            self._postgres.clean_up()
         if self._reaper is not None:
             self._reaper.release()
         for number, handler in self._handlers.items():
@@ -116,14 +126,17 @@ class Supervisor:
 
         Raises:
             InputError: the port is taken, the address is reachable by others and no password is wanted, the password is
-                wrong, or another `autoopt serve` uses the same home.
-            SystemFailure: the server does not start.
+                wrong, the database is none for Prefect, or another `autoopt serve` uses the same home.
+            SystemFailure: the server or its database does not start.
         """
         external = os.environ.get("PREFECT_API_URL")
         note = read_note(self.home)
         if note is not None and note.pid == os.getpid():  # a container that was restarted has the same process id
             note = None
         if external:
+            if self.database is not None:
+                message = "the server in PREFECT_API_URL has a database of its own"
+                raise InputError(message, where="--database", remedy="omit this option, or unset PREFECT_API_URL")
             self.api = external
             self._wait()
             check_password(external)
@@ -140,7 +153,11 @@ class Supervisor:
         made = self.password and not os.environ.get(_SERVER_PASSWORD)
         origin = self._set_password()
         write_note(self.home, self.api, made_password=made)
-        self._start_server()
+        database = choose_database(self.home, self.database)
+        if database.postgres is not None:
+            self._start_postgres(database.postgres)
+        self._start_server(database)
+        self.say(database.description)
         self.say(origin)
         return self.api
 
@@ -162,7 +179,17 @@ class Supervisor:
         os.environ[_SERVER_PASSWORD] = os.environ[_CLIENT_PASSWORD] = made
         return origin
 
-    def _start_server(self) -> None:
+    def _start_postgres(self, server: LocalPostgres) -> None:
+        self._postgres = server
+        self._launch(DATABASE_NAME, server.command(), postgres.environment(), server.account)
+        child = self._children[DATABASE_NAME]
+        deadline = time.monotonic() + START_SECONDS
+        while not server.is_ready():
+            if child.poll() is not None or time.monotonic() > deadline:
+                raise SystemFailure("PostgreSQL does not start", where=str(self.log(DATABASE_NAME)))
+            time.sleep(0.1)
+
+    def _start_server(self, database: Database) -> None:
         os.environ["PREFECT_API_URL"] = self.api
         pages = self.api.removesuffix("/api")
         os.environ.setdefault("PREFECT_SERVER_UI_API_URL", self.api)
@@ -174,6 +201,8 @@ class Supervisor:
             current = os.environ.get(name)
             if current is None or current == DEFAULTS.get(name):
                 env[name] = value
+        if database.url:
+            env[CONNECTION_URL] = database.url
         self._start(SERVER_NAME, command, env)
         self._wait()
         check_password(self.api)
@@ -208,7 +237,7 @@ class Supervisor:
                 now = time.monotonic()
                 recent = [ended for ended in self._ends.get(name, ()) if now - ended < RESTART_WINDOW_SECONDS]
                 self._ends[name] = [*recent, now]
-                if name == SERVER_NAME or len(self._ends[name]) > MAX_RESTARTS:
+                if name in ENDED_LAST or len(self._ends[name]) > MAX_RESTARTS:
                     message = f"the {name} ended with exit code {child.returncode}"
                     raise SystemFailure(message, where=str(self.log(name)))
                 self.say(f"the worker for pool {name} ended with exit code {child.returncode}; restarting it")
@@ -216,19 +245,29 @@ class Supervisor:
             time.sleep(0.5)
 
     def _start(self, name: str, command: list[str], env: dict[str, str]) -> None:
+        """Start a Python module with the variables of this process and `env`; an empty value removes one."""
+        # Only the server needs the URL of its database, which may hold a password.
+        merged = {**os.environ, CONNECTION_URL: "", FORMER_CONNECTION_URL: "", **env}
+        environment = {variable: value for variable, value in merged.items() if value}
+        self._launch(name, [sys.executable, "-m", *command], environment)
+
+    def _launch(self, name: str, command: list[str], environment: dict[str, str], account: str | None = None) -> None:
+        """Start a process, as another system user if `account` names one."""
         if self._reaper is None:
             self._reaper = ProcessReaper()
-        environment = {variable: value for variable, value in {**os.environ, **env}.items() if value}
         with self.log(name).open("ab") as log:
             self._children[name] = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C reaches only this process, which ends the others in order
+                user=account,
+                group=account,
+                extra_groups=postgres.no_groups(account),
             )
-        self._reaper.register(self._children[name].pid, last=name == SERVER_NAME)
+        self._reaper.register(self._children[name].pid, ENDED_LAST.get(name, 0))
 
     def _check_address(self) -> None:
         if not self.password and not is_loopback(self.host):

@@ -1,0 +1,91 @@
+"""Prefect's database under `autoopt serve`: a named one, a PostgreSQL server started for it, or SQLite.
+
+Under load SQLite makes Prefect's server answer late and drop events, so it comes last.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.server.postgres import LocalPostgres, PostgresUnavailable, local_postgres
+from autoopt.settings import without_password
+
+CONNECTION_URL = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
+"""Prefect's setting; the server alone gets it, because the URL may hold a password."""
+FORMER_CONNECTION_URL = "PREFECT_API_DATABASE_CONNECTION_URL"
+"""The name of the setting in earlier versions of Prefect, which still reads it."""
+POSTGRESQL, SQLITE = "postgresql", "sqlite"
+SQLITE_FILE = "prefect.db"
+WARNING = "warning: Prefect's database is SQLite ({reason}); under load it answers late and loses events"
+
+
+@dataclass(frozen=True)
+class Database:
+    """The database of a Prefect server."""
+
+    description: str
+    """One line for the user."""
+    url: str = ""
+    """SQLAlchemy URL; empty for Prefect's own SQLite file."""
+    postgres: LocalPostgres | None = None
+    """The server to start before Prefect's."""
+
+
+def choose_database(home: Path, choice: str | None) -> Database:
+    """Choose Prefect's database.
+
+    Args:
+        home: the home, which holds the data of a PostgreSQL server that is started.
+        choice: a URL, `postgresql` to start a server or fail, `sqlite`, or None: the URL in Prefect's own setting, else
+            SQLite if this home already has such a database, else PostgreSQL if it can be started, else SQLite.
+
+    Raises:
+        InputError: the choice is none of these.
+        SystemFailure: PostgreSQL was asked for and cannot be started, or the home's data need another version.
+    """
+    variable = CONNECTION_URL
+    if os.environ.get(FORMER_CONNECTION_URL) and not os.environ.get(CONNECTION_URL):
+        variable = FORMER_CONNECTION_URL
+    named = os.environ.get(variable)
+    if choice is None and named:
+        return Database(
+            f"Prefect's database: {without_password(named)} (from {variable})", _with_driver(named, variable)
+        )
+    if choice == SQLITE:
+        return Database(WARNING.format(reason="as chosen"))
+    if choice is not None and choice != POSTGRESQL:
+        url = _with_driver(choice, "--database")
+        return Database(f"Prefect's database: {without_password(choice)}", url)
+    if choice is None and _sqlite_file(home).exists():
+        return Database(WARNING.format(reason="as before; --database postgresql begins an empty one"))
+    try:
+        postgres = local_postgres(home)
+    except PostgresUnavailable as error:
+        if choice == POSTGRESQL:
+            raise SystemFailure(str(error), where="--database", remedy="install postgresql, or name a URL") from None
+        return Database(WARNING.format(reason=str(error)))
+    description = f"Prefect's database: PostgreSQL {postgres.version}, started for it, data in {postgres.folder}"
+    return Database(description, postgres.url, postgres)
+
+
+def _sqlite_file(home: Path) -> Path:
+    return Path(os.environ.get("PREFECT_HOME") or home / "prefect") / SQLITE_FILE
+
+
+def _with_driver(url: str, where: str) -> str:
+    """The URL with the asynchronous driver that Prefect needs.
+
+    Raises:
+        InputError: it is not the URL of a PostgreSQL or SQLite database.
+    """
+    scheme, separator, rest = url.partition("://")
+    if separator and re.fullmatch(r"postgres(ql)?(\+\w+)?", scheme):
+        return f"postgresql+asyncpg://{rest}"
+    if separator and re.fullmatch(r"sqlite(\+\w+)?", scheme):
+        return f"sqlite+aiosqlite://{rest}"
+    remedy = "give postgresql://user:password@host/database, postgresql or sqlite"
+    raise InputError(f"{without_password(url)!r} is no database for Prefect", where=where, remedy=remedy)

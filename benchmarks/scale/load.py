@@ -1,0 +1,194 @@
+"""Load on Prefect's server and database: many small model runs at once under `autoopt serve`.
+
+    python -m benchmarks.scale.load [--models 20] [--trials 8] [--database postgresql|sqlite|URL]
+
+Each model has four chains whose passes only sleep, so 20 models are 100 flow runs. Prints what the server did with
+them: errors in its log, flow runs that ended without their event, alarms of the automation for dead flow runs,
+tracebacks about missing results in the logs of flow runs, and the slowest of the reads that a page makes, one a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.scale.sleepers import SCRIPT, dag, model
+
+Row = dict[str, Any]
+ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+PAGE = 200
+EVENT_SECONDS = 60.0
+"""The server records events with a delay; those that have not arrived so long after the last flow run count as lost."""
+
+
+@dataclass
+class Reader:
+    """Reads the list of flow runs once a second, as a page does; keeps the slowest read and the failures."""
+
+    client: httpx.Client
+    slowest: float = 0.0
+    failures: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._read, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def _read(self) -> None:
+        while not self._stop.wait(1.0):
+            began = time.monotonic()
+            try:
+                self.client.post("/flow_runs/filter", json={"limit": PAGE}).raise_for_status()
+            except httpx.HTTPError:
+                self.failures += 1
+            self.slowest = max(self.slowest, time.monotonic() - began)
+
+
+@contextmanager
+def serve(folder: Path, database: str | None, places: int) -> Iterator[httpx.Client]:
+    """Run `autoopt serve` with its home in `folder`; yield a client of its API."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "AUTOOPT_"))}
+    own = {"AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_GATE": str(folder), "AUTOOPT_SCRIPTS": str(folder)}
+    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port), "--limit", str(places)]
+    if database:
+        command += ["--database", database]
+    process = subprocess.Popen(command, cwd=folder, env={**inherited, **own}, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        for line in process.stdout:
+            if "database" in line:
+                print(line.strip(), flush=True)
+            if line.startswith("ready"):
+                break
+        user, _, password = (folder / "home" / "prefect-password").read_text().strip().partition(":")
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=180) as client:
+            yield client
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(90)
+
+
+def start_models(client: httpx.Client, folder: Path, models: int, trials: int) -> None:
+    """Start a run for each of `models` models that differ in their parameter names only."""
+    deployment = client.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
+    for number in range(models):
+        path = model(folder / f"model{number}.onnx")
+        pipeline = {**dag(folder, trials, 0.1 + number * 1e-4), "name": f"sleepers{number}"}
+        parameters = {"dag": pipeline, "model": str(path), "workers": 2}
+        client.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters}).raise_for_status()
+
+
+def all_rows(client: httpx.Client, path: str, body: Row) -> list[Row]:
+    """Read all pages of a filter."""
+    rows: list[Row] = []
+    while True:
+        answer = client.post(path, json={**body, "limit": PAGE, "offset": len(rows)}).raise_for_status().json()
+        rows += answer
+        if len(answer) < PAGE:
+            return rows
+
+
+def wait_for_models(client: httpx.Client) -> list[Row]:
+    """All flow runs, once those of models have ended; a request that fails is repeated."""
+    while True:
+        time.sleep(2)
+        try:
+            rows = all_rows(client, "/flow_runs/filter", {})
+        except httpx.HTTPError:
+            continue
+        if all(row["state_type"] in ENDED for row in rows):
+            return rows
+
+
+def events_named(client: httpx.Client, prefixes: list[str]) -> list[Row]:
+    """Events whose names begin with one of `prefixes`, of the last day."""
+    body = {"filter": {"event": {"prefix": prefixes}}, "limit": 50}
+    answer = client.post("/events/filter", json=body).raise_for_status().json()
+    rows: list[Row] = answer["events"]
+    while answer.get("next_page"):
+        answer = client.get(answer["next_page"]).raise_for_status().json()
+        rows += answer["events"]
+    return rows
+
+
+def without_event(client: httpx.Client, ended: set[str]) -> int:
+    """Number of ended flow runs whose terminal event has not arrived in time."""
+    names = [f"prefect.flow-run.{state.capitalize()}" for state in ENDED]
+    deadline = time.monotonic() + EVENT_SECONDS
+    while True:
+        told = {row["resource"]["prefect.resource.id"] for row in events_named(client, names)}
+        missing = len(ended - told)
+        if not missing or time.monotonic() > deadline:
+            return missing
+        time.sleep(3)
+
+
+def measure(folder: Path, options: argparse.Namespace) -> str:
+    """Run the load once; returns the line of counts."""
+    (folder / "sleepers_script.py").write_text(SCRIPT)
+    began = time.monotonic()
+    with serve(folder, options.database, options.places) as client:
+        reader = Reader(client)
+        with reader.reading():
+            start_models(client, folder, options.models, options.trials)
+            rows = wait_for_models(client)
+        seconds = time.monotonic() - began
+        states: dict[str, int] = {}
+        for row in rows:
+            states[row["state_type"]] = states.get(row["state_type"], 0) + 1
+        lost = without_event(client, {f"prefect.flow-run.{row['id']}" for row in rows})
+        alarms = events_named(client, ["prefect.automation.action.triggered"])
+        logs = all_rows(client, "/logs/filter", {})
+        missing_results = sum("MissingResult" in row["message"] for row in logs)
+    log = (folder / "home" / "logs" / "server.log").read_text()
+    errors = len(re.findall(r"\bERROR\b", log))
+    counts = [
+        f"{len(rows)} flow runs in {seconds:.0f} s ({states}): {errors} errors in the server's log",
+        f"{lost} of {len(rows)} ended without their event",
+        f"{len(alarms)} alarms for dead flow runs",
+        f"{missing_results} MissingResult",
+        f"slowest read {reader.slowest:.1f} s",
+        f"{reader.failures} reads failed",
+    ]
+    return ", ".join(counts)
+
+
+def main() -> None:
+    """Measure and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=8, help="trials of each model, a multiple of 4")
+    parser.add_argument("--places", type=int, default=8, help="chains that may have a process at once")
+    parser.add_argument("--database")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)  # root's PostgreSQL runs as another user
+        print(measure(Path(name), options), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Prefect's database: named ones, PostgreSQL where it can be started, SQLite with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.server import database, postgres
+from autoopt.orchestrate.server.database import CONNECTION_URL, FORMER_CONNECTION_URL, choose_database
+
+
+@pytest.fixture(autouse=True)
+def no_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without PostgreSQL, and an environment that names no database."""
+    for name in (CONNECTION_URL, FORMER_CONNECTION_URL, "PREFECT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(postgres, "_programs", lambda version: None)
+
+
+@pytest.mark.parametrize(
+    ("url", "used"),
+    [
+        ("postgresql://me:canary@db/prefect", "postgresql+asyncpg://me:canary@db/prefect"),
+        ("postgres://db/prefect", "postgresql+asyncpg://db/prefect"),
+        ("postgresql+psycopg://db/prefect", "postgresql+asyncpg://db/prefect"),
+        ("sqlite:////tmp/prefect.db", "sqlite+aiosqlite:////tmp/prefect.db"),
+    ],
+)
+def test_a_named_database_is_used_with_the_driver_that_prefect_needs(
+    url: str, used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = choose_database(tmp_path, url)
+    assert chosen.url == used
+    assert "canary" not in chosen.description
+    for name in (CONNECTION_URL, FORMER_CONNECTION_URL):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, url)
+            chosen = choose_database(tmp_path, None)
+        assert chosen.url == used
+        assert chosen.description.endswith(f"(from {name})")
+        assert "canary" not in chosen.description
+
+
+@pytest.mark.parametrize("url", ["mysql://me:canary@db/prefect", "prefect.db", "me:canary@db"])
+def test_another_database_is_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--database: .* is no database for Prefect; give postgresql://") as caught:
+        choose_database(tmp_path, url)
+    assert "canary" not in str(caught.value)
+
+
+def test_sqlite_is_a_warning_with_the_reason(tmp_path: Path) -> None:
+    reasons = {
+        "sqlite": "as chosen",
+        None: "no PostgreSQL is installed",
+    }
+    for choice, reason in reasons.items():
+        chosen = choose_database(tmp_path, choice)
+        assert not chosen.url
+        assert chosen.description == database.WARNING.format(reason=reason)
+    with pytest.raises(SystemFailure, match="--database: no PostgreSQL is installed; install postgresql, or name a"):
+        choose_database(tmp_path, "postgresql")
+
+
+def test_a_home_keeps_the_sqlite_database_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prefect").mkdir()
+    (tmp_path / "prefect" / "prefect.db").touch()
+    assert "as before; --database postgresql begins an empty one" in choose_database(tmp_path, None).description
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "elsewhere"))
+    assert "no PostgreSQL is installed" in choose_database(tmp_path, None).description
