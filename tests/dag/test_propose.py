@@ -23,7 +23,8 @@ from autoopt.spec import load_dag
 from autoopt.spec.proposal_options import PRECISIONS, ProposalOptions
 
 ORDER = (
-    *("name_fix", "ir_upgrade", "opset_conversion", "specialize_inputs", "fix_input_shape", "remove_unused"),
+    *("name_fix", "ir_upgrade", "opset_conversion", "inline_functions", "specialize_inputs", "fix_input_shape"),
+    "remove_unused",
     *("common_subexpression_elimination", "simplify", "constant_folding", "batchnorm_folding", "pad_folding"),
     *("transformer_fusion", "float16", "mixed_float16", "dynamic_quantization", "static_quantization"),
     *(

@@ -259,6 +259,38 @@ def branches() -> ModelProto:
     )
 
 
+def branches_of_outer_weights() -> ModelProto:
+    return made(
+        """g (float[2, 16] x, bool flag) => (float[2, 16] y)
+        { y = If (flag) <
+            then_branch = a () => (float[2, 16] p) { p = Gemm <transB = 1> (x, w, b) },
+            else_branch = c () => (float[2, 16] q) { m = MatMul (x, w)\n q = Add (m, b) } > }""",
+        w=normal(16, 16),
+        b=normal(16),
+    )
+
+
+def recurrent_branches() -> ModelProto:
+    return made(
+        """g (float[5, 1, 4] x, bool flag) => (float[5, 1, 1, 8] y)
+        { y = If (flag) <
+            then_branch = a () => (float[5, 1, 1, 8] p) { p = LSTM <hidden_size = 8> (x, w, r) },
+            else_branch = b () => (float[5, 1, 1, 8] q) { q = LSTM <hidden_size = 8> (x, v, r) } > }""",
+        w=normal(1, 32, 4),
+        v=normal(1, 32, 4, seed=1),
+        r=normal(1, 32, 8),
+    )
+
+
+def scanned() -> ModelProto:
+    return made(
+        """g (float[5, 1, 32] x, float[1, 32] first) => (float[5, 1, 32] y)
+        { last, y = Scan <num_scan_inputs = 1, body = b (float[1, 32] h, float[1, 32] e) => (float[1, 32] n,
+            float[1, 32] o) { m = MatMul (h, w)\n s = Add (m, e)\n n = Tanh (s)\n o = Identity (n) }> (first, x) }""",
+        w=normal(32, 32) / 8,
+    )
+
+
 @micro
 def erf_gelu() -> ModelProto:
     return made(

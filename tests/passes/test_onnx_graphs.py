@@ -152,3 +152,13 @@ def test_models_near_the_limit_of_protobuf_are_large(monkeypatch: pytest.MonkeyP
     assert not graphs.is_large(model)
     monkeypatch.setattr(graphs, "EXTERNAL_DATA_BYTES", model.ByteSize() - 1)
     assert graphs.is_large(model)
+
+
+def test_a_value_that_only_a_body_reads_comes_before_the_node_of_the_body() -> None:
+    model = made(
+        """g (float[2] x, bool c) => (float[2] y)
+        { y = If (c) <then_branch = a () => (float[2] p) { p = Neg (h) }, else_branch = b () => (float[2] q)
+            { q = Relu (x) }>\n h = Abs (x) }"""
+    )
+    assert not graphs.is_sorted(model.graph)
+    assert [node.op_type for node in graphs.sort_nodes(model).graph.node] == ["Abs", "If"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from bench import ops, saved, step
-from micro_models import MODELS, made, normal
+from micro_models import MODELS, branches_of_outer_weights, made, normal, recurrent_branches, scanned
 from onnx import TensorProto, helper, numpy_helper
 
+from autoopt.passes.onnx_tools.graphs import walk_nodes
 from autoopt.passes.runner import run
 
 
@@ -22,16 +24,16 @@ def test_op_types_limit_the_quantization(tmp_path: Path) -> None:
     assert "ConvInteger" not in ops(saved(result))
 
 
-@pytest.mark.parametrize("name", ["trees", "svm", "tfidf", "branches", "relu_only"])
+@pytest.mark.parametrize("name", ["trees", "svm", "tfidf", "relu_only"])
 @pytest.mark.parametrize(
     "quantization", ["dynamic_quantization", "static_quantization", "weight_only_quantization", "bnb4_quantization"]
 )
 def test_models_without_quantizable_weights_are_unchanged(tmp_path: Path, name: str, quantization: str) -> None:
     if name == "relu_only" and quantization == "static_quantization":
         pytest.skip("a Relu has a quantized form")
-    data = quantization == "static_quantization" and name not in ("tfidf", "branches")
+    data = quantization == "static_quantization" and name != "tfidf"
     if quantization == "static_quantization" and not data:
-        pytest.skip("no synthetic calibration file of texts and scalars")
+        pytest.skip("no synthetic calibration file of texts")
     assert step(tmp_path, MODELS[name](), quantization, data)["outcome"] == "unchanged"
 
 
@@ -41,6 +43,23 @@ def test_weights_of_local_functions_are_quantized(tmp_path: Path, quantization: 
     result = step(tmp_path, model, quantization, quantization == "static_quantization")
     assert result["outcome"] == "ok"
     assert not saved(result).functions
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("create", [MODELS["branches"], branches_of_outer_weights, recurrent_branches, scanned])
+def test_weights_in_bodies_are_quantized(
+    tmp_path: Path, create: Callable[[], onnx.ModelProto], per_channel: bool
+) -> None:
+    result = step(tmp_path, create(), "dynamic_quantization", per_channel=per_channel)
+    assert (result["outcome"], result["attempts"]) == ("ok", [])
+    quantized = saved(result)
+    inner = {node.op_type for node in walk_nodes(quantized.graph)} - set(ops(quantized))
+    assert inner & {"MatMulInteger", "DynamicQuantizeLSTM"}
+    assert not inner & {"MatMul", "Gemm", "LSTM"}
+
+
+def test_bodies_stay_in_float_on_request(tmp_path: Path) -> None:
+    assert step(tmp_path, scanned(), "dynamic_quantization", bodies=False)["outcome"] == "unchanged"
 
 
 def in_function(model: onnx.ModelProto) -> onnx.ModelProto:

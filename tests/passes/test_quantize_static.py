@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from bench import cosine, outputs, saved, step
-from micro_models import MODELS
+from bench import cosine, ops, outputs, saved, step
+from micro_models import MODELS, made, normal
 
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 from autoopt.registry import PassInfo, registry
@@ -117,3 +118,17 @@ def test_settings_without_effect_are_refused(tmp_path: Path, params: dict[str, A
     result = step(tmp_path, MODELS["gemm_mlp"](), "static_quantization", True, **params)
     assert result["outcome"] == "refused"
     assert reason in result["message"]
+
+
+def test_recurrent_layers_are_quantized_at_run_time_on_request(tmp_path: Path) -> None:
+    model = made(
+        "g (float[5, 1, 8] x) => (float[5, 1, 16] y)"
+        "{ h, last = LSTM <hidden_size = 16> (x, w, r)\n s = Squeeze (h, one)\n y = MatMul (s, v) }",
+        w=normal(1, 64, 8),
+        r=normal(1, 64, 16),
+        v=normal(16, 16),
+        one=np.array([1]),
+    )
+    result = step(tmp_path, model, "static_quantization", True, dynamic_ops=["LSTM"])
+    assert {"DynamicQuantizeLSTM", "QuantizeLinear"} <= set(ops(saved(result))), result["message"]
+    assert "LSTM" in ops(saved(step(tmp_path / "plain", model, "static_quantization", True)))

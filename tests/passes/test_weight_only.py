@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from bench import cosine, outputs, saved, step
-from micro_models import MODELS, made, normal
+from micro_models import MODELS, branches_of_outer_weights, made, normal, scanned
 
 from autoopt.passes.base import Refused, Retry
+from autoopt.passes.onnx_tools.graphs import walk_nodes
 from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
@@ -25,6 +28,7 @@ from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
         ({"algorithm": "rtn"}, 0.97),
         ({"algorithm": "rtn", "is_symmetric": False}, 0.97),
         ({"algorithm": "k_quant"}, 0.97),
+        ({"algorithm": "k_quant", "bits": 8}, 0.999),
         ({"quant_format": "QDQ"}, 0.97),
         ({"quant_format": "QDQ", "channel_wise": True}, 0.97),
     ],
@@ -104,3 +108,26 @@ def test_weights_of_gemm_are_quantized(tmp_path: Path, name: str) -> None:
     assert op_types[0].startswith("MatMul")
     assert op_types[0] != "MatMul"
     assert op_types[1:] == ["Add"]
+
+
+@pytest.mark.parametrize("name", ["weight_only_quantization", "bnb4_quantization"])
+@pytest.mark.parametrize("create", [branches_of_outer_weights, scanned])
+def test_weights_in_bodies_are_quantized(tmp_path: Path, name: str, create: Callable[[], onnx.ModelProto]) -> None:
+    quantized = saved(step(tmp_path, create(), name, block_size=16))
+    inner = {node.op_type for node in walk_nodes(quantized.graph)}
+    assert inner & {"MatMulNBits", "MatMulBnb4"}
+    assert not inner & {"MatMul", "Gemm"}
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_tables_of_gather_are_quantized_on_request(tmp_path: Path, bits: int) -> None:
+    model = made(
+        "g (int64[2] i) => (float[2, 64] y) { e = Gather (t, i)\n y = MatMul (e, w) }",
+        t=normal(512, 64),
+        w=normal(64, 64),
+    )
+    whole = step(tmp_path / "a", model, "weight_only_quantization", bits=bits)
+    both = step(tmp_path / "b", model, "weight_only_quantization", bits=bits, embeddings=True)
+    assert both["bytes"] < whole["bytes"] / 2
+    feeds = {"i": np.array([3, 500])}
+    assert cosine(outputs(model, tmp_path, feeds)[0], outputs(saved(both), tmp_path, feeds)[0]) > 0.97

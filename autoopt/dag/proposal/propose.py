@@ -16,11 +16,12 @@ from autoopt.dag.compiler.plan import Decision, Plan
 from autoopt.dag.compiler.pruning import Facts, Reason, check_runtime, first_reason
 from autoopt.dag.compiler.requirements import Infos
 from autoopt.dag.graph.priors import Prior
+from autoopt.dag.proposal.adapted import adapted_templates
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions
 from autoopt.dag.proposal.effort import effort_for
 from autoopt.dag.proposal.exclusions import ProposalInputs, excluded_chains, ruled_out, value_cuts
-from autoopt.dag.proposal.precisions import CUDA, ProviderProfile, provider_profile
-from autoopt.dag.proposal.templates import CUDA_SESSION, TEMPLATES, Template, threaded_session
+from autoopt.dag.proposal.precisions import ProviderProfile, provider_profile
+from autoopt.dag.proposal.templates import Template
 from autoopt.dag.proposal.warm_start import Example, learned_priors
 from autoopt.json_codec import JsonValue
 from autoopt.space import Value, same
@@ -64,14 +65,7 @@ def propose(
     target = options.target()
     profile = provider_profile(target.execution_provider)
     layout = _layout(options, inputs, target, profile)
-    nodes = {node: TEMPLATES[node] for stage in layout for node in stage.nodes}
-    if inputs.narrowing:
-        contract: dict[str, Value] = {"values": inputs.narrowing.values, "shapes": inputs.narrowing.shapes}
-        nodes["specialize"] = replace(TEMPLATES["specialize"], fixed=contract)
-    if target.execution_provider == CUDA:
-        nodes["session"] = CUDA_SESSION
-    elif target.thread_choices:
-        nodes["session"] = threaded_session(target.accelerator().thread_values)
+    nodes = adapted_templates([node for stage in layout for node in stage.nodes], inputs, target)
     cuts = list(value_cuts(nodes, profile.fixed, inputs, target, options.level))
     rulings = {node: ruled_out(node, inputs, target) or _without_values(node, nodes, cuts) for node in nodes}
     facts = replace(
@@ -149,6 +143,8 @@ def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
         stages.append(_Stage(("ir",)))
     if 0 < model.opsets.get("", 0) < LOWEST_OPSET:
         stages.append(_Stage(("opset",), skip=True))
+    if model.functions:
+        stages.append(_Stage(("inline",)))
     if inputs.narrowing:
         stages.append(_Stage(("specialize",), skip=True))
     if inputs.needs_static_shapes(target):

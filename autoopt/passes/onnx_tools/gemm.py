@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.onnx_tools.graphs import is_standard, replace_items, unused_name, walk_nodes
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
 def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
-    """Replace each Gemm of the main graph by MatMul and Add, in place; the MatMul takes the node's name.
+    """Replace each Gemm by MatMul and Add, in place, also in bodies; the MatMul takes the node's name.
 
     Only those whose second input is fixed, so that its transposition and scale cost nothing at run time.
 
@@ -24,32 +25,47 @@ def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
     Returns:
         The number of nodes that were replaced.
     """
-    splitter = _Splitter(model)
-    nodes: list[NodeProto] = []
+    names: set[str] = set()
+    for graph in walk_graphs(model.graph):
+        names.update(value.name for value in (*graph.input, *graph.initializer))
+        for node in graph.node:
+            names.update(node.output)
     replaced = 0
-    for node in model.graph.node:
-        is_gemm = node.op_type == "Gemm" and is_standard(node) and node.name not in excluded
-        if is_gemm and splitter.is_fixed(node.input[1]):
-            nodes += splitter.split(node)
-            replaced += 1
-        else:
-            nodes.append(node)
-    if replaced:
-        replace_items(model.graph.node, nodes)
-        splitter.remove_unused_weights()
+    for graph in list(walk_graphs(model.graph)):
+        splitter = _Splitter(graph, model.graph, names)
+        nodes: list[NodeProto] = []
+        count = 0
+        for node in graph.node:
+            is_gemm = node.op_type == "Gemm" and is_standard(node) and node.name not in excluded
+            if is_gemm and splitter.is_fixed(node.input[1]):
+                nodes += splitter.split(node)
+                count += 1
+            else:
+                nodes.append(node)
+        if count:
+            replace_items(graph.node, nodes)
+            splitter.remove_unused_weights()
+        replaced += count
     return replaced
 
 
 class _Splitter:
-    """Writes the nodes that replace a Gemm, and adds their weights to the model."""
+    """Writes the nodes that replace a Gemm, and adds their weights to the graph.
 
-    def __init__(self, model: ModelProto) -> None:
-        self._graph = model.graph
-        self._tensors: dict[str, TensorProto] = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._inputs = {value.name for value in model.graph.input}
-        self._names = {*self._tensors, *self._inputs}
-        for node in model.graph.node:
-            self._names.update(node.output)
+    Args:
+        graph: the graph to change.
+        main: the main graph, whose weights the nodes of bodies may read.
+        names: the names of all values; new ones are added.
+    """
+
+    def __init__(self, graph: GraphProto, main: GraphProto, names: set[str]) -> None:
+        self._graph = graph
+        self._main = main
+        self._tensors: dict[str, TensorProto] = {}
+        for owner in (main, graph):
+            self._tensors.update({tensor.name: tensor for tensor in owner.initializer})
+        self._inputs = {value.name for value in (*main.input, *graph.input)}
+        self._names = names
         self._replaced: set[str] = set()
 
     def is_fixed(self, name: str) -> bool:
@@ -126,7 +142,9 @@ class _Splitter:
 
     def remove_unused_weights(self) -> None:
         """Remove the weights that other ones replaced and no node reads."""
-        read = {name for node in walk_nodes(self._graph) for name in node.input}
-        read |= {value.name for value in self._graph.output}
+        read = {name for node in walk_nodes(self._main) for name in node.input}
+        for graph in walk_graphs(self._main):
+            read.update(value.name for value in graph.output)
         unused = self._replaced - read
-        replace_items(self._graph.initializer, [t for t in self._graph.initializer if t.name not in unused])
+        for graph in (self._graph, self._main):
+            replace_items(graph.initializer, [t for t in graph.initializer if t.name not in unused])

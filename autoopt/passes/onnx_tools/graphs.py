@@ -137,14 +137,23 @@ def drop_metadata(model: ModelProto, *keys: str) -> ModelProto:
 
 
 def is_sorted(graph: GraphProto) -> bool:
-    """Tell if every node of the main graph follows the nodes it reads from."""
+    """Tell if every node of the graph follows the nodes that it and its bodies read from."""
     outputs = {name for node in graph.node for name in node.output if name}
     available: set[str] = set()
     for node in graph.node:
-        if any(name in outputs and name not in available for name in node.input):
+        if any(name in outputs and name not in available for name in _read_names(node)):
             return False
         available.update(node.output)
     return True
+
+
+def _read_names(node: NodeProto) -> Iterator[str]:
+    """The names that a node and the nodes of its bodies read."""
+    yield from node.input
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            for inner in walk_nodes(body):
+                yield from inner.input
 
 
 def sort_nodes(model: ModelProto) -> ModelProto:

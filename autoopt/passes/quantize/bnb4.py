@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass
+from autoopt.passes.onnx_tools.bodies import lift_body_constants
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 class Bnb4Quantization(Pass):
     """Quantizes weights of MatMul and Gemm to 4-bit floats (FP4 or NF4) in blocks; computes in float (MatMulBnb4)."""
 
-    version = 2
+    version = 3
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider")
@@ -36,9 +38,10 @@ class Bnb4Quantization(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
+        model = lift_body_constants(model)
         name_nodes(model)
         split_gemms(model, self.nodes_to_exclude)
-        if all(node.name in self.nodes_to_exclude for node in weighted_matmuls(model)):
+        if all(node.name in self.nodes_to_exclude for node in weighted_matmuls(model, list(walk_graphs(model.graph)))):
             return None
         before = op_counts(model)
         with quiet():

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.passes.base import Pass
+from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import constant_names, drop_weight_types, is_large, op_counts
+from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_body_constants, weighted_nodes
+from autoopt.passes.onnx_tools.gemm import split_gemms
+from autoopt.passes.onnx_tools.graphs import (
+    constant_names,
+    drop_weight_types,
+    has_subgraphs,
+    is_large,
+    op_counts,
+    sort_nodes,
+)
 from autoopt.passes.onnx_tools.libraries import quiet
-from autoopt.passes.onnx_tools.opsets import at_least_opset
+from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.ort_quantizer import accept_quantized
 from autoopt.registry import ParameterInfo
@@ -28,11 +37,11 @@ class DynamicQuantization(Pass):
     """Quantizes weights to 8-bit integers, and activations at run time. Needs no data.
 
     Good for MatMul, LSTM and Attention. Integer convolutions are mostly slower than float ones on CPUs, so Conv is left
-    out by default; one of the searched values includes it. Local functions are inlined first. Trees, SVMs, TF-IDF and
-    weights inside `If` bodies stay unchanged.
+    out by default; one of the searched values includes it. Local functions are inlined first; the bodies of If, Loop
+    and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 2
+    version = 3
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -54,14 +63,14 @@ class DynamicQuantization(Pass):
     ] = FAST_OPS
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
     matmul_const_b_only: Annotated[bool, "only MatMul with a constant second input"] = True
+    bodies: Annotated[bool, "also quantize the bodies of If, Loop and Scan"] = True
 
     @classmethod
     def offer(cls, parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo | None:
         return offer_for_cpu(parameter, accelerator)
 
-    def run(self, model: ModelProto) -> ModelProto | None:
+    def run(self, model: ModelProto) -> ModelProto | Retry | None:
         import onnx.inliner
-        from onnxruntime.quantization import QuantType, quantize_dynamic
 
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
@@ -72,33 +81,55 @@ class DynamicQuantization(Pass):
         if self.per_channel:
             opset = 13  # DequantizeLinear has an axis from opset 13 on
         prepared = at_least_opset(model, opset)
+        with_bodies = self.bodies and has_subgraphs(prepared)
+        if with_bodies:
+            prepared = lift_body_constants(prepared)
+            copy_weights_into_bodies(prepared, ["LSTM"])
+            split_gemms(prepared, self.nodes_to_exclude)
+        try:
+            quantized = self._quantize(prepared, with_bodies)
+        except Exception as error:  # onnxruntime raises AttributeError and others on bodies that it cannot quantize
+            if not with_bodies:
+                raise
+            return Retry(f"the bodies of If, Loop and Scan stay in float: {error!r}", {"bodies": False})
+        import_domain(quantized, "com.microsoft")
+        quantized = sort_nodes(quantized)  # the quantizer adds nodes that bodies read behind those
+        return accept_quantized(before, quantized)
+
+    def _quantize(self, model: ModelProto, with_bodies: bool) -> ModelProto:
+        import onnx
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
         # onnxruntime splits a Gemm into a MatMul with a name of its own and an Add.
-        gemms = {node.name for node in prepared.graph.node if node.op_type == "Gemm"}
+        gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}
         excluded = [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
-        drop_weight_types(prepared)
+        drop_weight_types(model)
         target = self.context.work / "dynamic.onnx"
         with quiet():
             quantize_dynamic(
-                prepared,
+                model,
                 target,
                 op_types_to_quantize=sorted(self.op_types) or None,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 weight_type=QuantType[self.weight_type],
                 nodes_to_exclude=excluded,
-                use_external_data_format=is_large(prepared),
+                use_external_data_format=is_large(model),
                 # The type of values that onnx's inference does not reach, such as outputs of fused operators.
                 extra_options={
                     "MatMulConstBOnly": self.matmul_const_b_only,
                     "DefaultTensorType": onnx.TensorProto.FLOAT,
+                    "EnableSubgraph": with_bodies,
                 },
             )
-        return accept_quantized(before, onnx.load(target))
+        return onnx.load(target)
 
     def _has_quantizable_weights(self, model: ModelProto) -> bool:
         op_types = set(self.op_types or DYNAMIC_OPS)
         op_types.discard("Transpose")  # has no weights; onnxruntime quantizes it only between integer operators
         if "MatMul" in op_types:
             op_types.add("Gemm")
+        if self.bodies:
+            return any(True for _ in weighted_nodes(model, op_types))
         constants = constant_names(model)
         return any(node.op_type in op_types and constants.intersection(node.input) for node in model.graph.node)

@@ -74,6 +74,10 @@ class Static(Pass):
     ] = []
     nodes_to_exclude: Annotated[list[str], "nodes to keep in float32, by name; layer_sensitivity ranks them"] = []
     samples: Annotated[int, "maximum number of calibration items; 0: all"] = 0
+    dynamic_ops: Annotated[
+        list[Literal["LSTM", "Attention"]],
+        "operator types without a static form to quantize at run time; only for the CPU provider",
+    ] = []
 
     def types(self) -> QuantizedTypes:
         """Format and types of the result."""
@@ -98,6 +102,8 @@ class Static(Pass):
                 excluded = sorted({*self.nodes_to_exclude, *failing})
                 return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
             quantized = self.quantize(prepared, ranges.path)
+            if self.dynamic_ops:
+                quantized = self._quantize_at_run_time(quantized)
         return accept_quantized(before, quantized)
 
     def _check_settings(self) -> None:
@@ -155,6 +161,16 @@ class Static(Pass):
             calibration_cache_path=ranges,
         )
         return onnx.load(target)
+
+    def _quantize_at_run_time(self, model: ModelProto) -> ModelProto:
+        from autoopt.passes.quantize.dynamic import DynamicQuantization
+
+        dynamic = DynamicQuantization(op_types=list(self.dynamic_ops), per_channel=True)
+        dynamic.context = self.context
+        quantized = dynamic.run(model)
+        if quantized is None or isinstance(quantized, Retry):
+            return model
+        return quantized
 
     def quantized_op_types(self) -> list[str]:
         """Operator types to quantize. Sorted, because the order of the library's own set changes between processes."""

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_QUANTIZATIONS
+from autoopt.passes.onnx_tools.bodies import lift_body_constants
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
@@ -16,7 +18,7 @@ from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional, ConditionalDefault
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 BLOCK_SIZES: Final = (256, 128, 64, 32, 16)
 WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS)
@@ -26,11 +28,12 @@ WEIGHT_CONFLICTS: Final = (*RUNTIME_BOUND, *WEIGHT_QUANTIZATIONS, *QUANTIZATIONS
 class WeightOnlyQuantization(Pass):
     """Quantizes weights of MatMul and Gemm to 2, 4 or 8 bits in blocks (MatMulNBits); computes in float.
 
-    Only where the second input is constant. Gemm becomes MatMul and Add. If the block size does not divide
-    the inner dimension, the pass runs again with a smaller one, then without the operators that none divides.
+    Only where the second input is constant, also in bodies of If, Loop and Scan. Gemm becomes MatMul and Add. If the
+    block size does not divide the inner dimension, the pass runs again with a smaller one, then without the operators
+    that none divides.
     """
 
-    version = 2
+    version = 3
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")
@@ -45,8 +48,8 @@ class WeightOnlyQuantization(Pass):
     ] = "default"
     bits: Annotated[
         Literal[2, 4, 8],
-        Conditional("algorithm", {"default": Categorical(4, 8)}, default=IGNORED),
-        "bits per weight; only default with QOperator, otherwise always 4",
+        Conditional("algorithm", {"default": Categorical(4, 8), "k_quant": Categorical(4, 8)}, default=IGNORED),
+        "bits per weight; 8 with algorithms default and k_quant, 2 with default; always 4 with the others and with QDQ",
     ] = 4
     block_size: Annotated[Literal[16, 32, 64, 128, 256], Categorical(32, 64, 128), "weights that share a scale"] = 32
     is_symmetric: Annotated[
@@ -63,17 +66,29 @@ class WeightOnlyQuantization(Pass):
         Literal["QOperator", "QDQ"], "QDQ: DequantizeLinear and MatMul; only with algorithm default"
     ] = "QOperator"
     channel_wise: Annotated[bool, "one scale per output channel instead of blocks; only QDQ"] = False
+    embeddings: Annotated[
+        bool, "also quantize the tables of Gather: in blocks with 4 bits (GatherBlockQuantized), whole with 8"
+    ] = False
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
     percdamp: Annotated[float, "dampening of the Hessian's diagonal; only gptq"] = 0.01
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         self._check_settings()
+        if model.functions:
+            import onnx.inliner
+
+            model = onnx.inliner.inline_local_functions(model)
+        model = lift_body_constants(model)
         name_nodes(model)
         split_gemms(model, self.nodes_to_exclude)
-        matmuls = [node for node in weighted_matmuls(model) if node.name not in self.nodes_to_exclude]
+        graphs = [model.graph]
+        if self.algorithm in ("default", "hqq"):  # the others know only the main graph
+            graphs = list(walk_graphs(model.graph))
+        matmuls = [node for node in weighted_matmuls(model, graphs) if node.name not in self.nodes_to_exclude]
         if not matmuls:
             return None
         as_qdq = self.quant_format == "QDQ"
+        with_tables = self.embeddings and self.bits == 4
         # MatMulNBits of the default algorithm pads incomplete blocks; everything else fails on them.
         if self.algorithm != "default" or as_qdq:
             retry = fit_blocks(model, matmuls, self._block_divisors(), self.nodes_to_exclude)
@@ -81,10 +96,12 @@ class WeightOnlyQuantization(Pass):
                 return retry
         before = op_counts(model)
         prepared = model
-        if as_qdq:
-            prepared = at_least_opset(model, 21)  # the first with blocks in DequantizeLinear
+        if as_qdq or with_tables:
+            prepared = at_least_opset(model, 21)  # the first with 4-bit types and with blocks in DequantizeLinear
         with quiet():
             quantized = self._quantize(prepared)
+            if self.embeddings and self.bits == 8:
+                quantized = self._quantize_tables(quantized)
         if not has_more_of(("MatMulNBits", "DequantizeLinear"), before, quantized):
             return None
         return quantized
@@ -94,7 +111,9 @@ class WeightOnlyQuantization(Pass):
 
         Some algorithms pack two zero points into a byte, which requires an even number of blocks.
         """
-        packs_pairs = self.algorithm == "k_quant" or (self.algorithm in ("rtn", "gptq") and not self.is_symmetric)
+        packs_pairs = (self.algorithm == "k_quant" and self.bits == 4) or (
+            self.algorithm in ("rtn", "gptq") and not self.is_symmetric
+        )
         factor = 1 + packs_pairs
         return {size: factor * size for size in BLOCK_SIZES if size <= self.block_size}
 
@@ -105,16 +124,31 @@ class WeightOnlyQuantization(Pass):
             raise Refused("channel_wise needs quant_format QDQ")
         if self.algorithm == "gptq" and self.is_symmetric:
             raise Refused("algorithm gptq with is_symmetric gives wrong weights in onnxruntime; omit it")
+        if self.embeddings and (self.algorithm != "default" or self.bits == 2 or self.quant_format == "QDQ"):
+            raise Refused("embeddings needs algorithm default, 4 or 8 bits and quant_format QOperator")
         if self.bits != 4:
-            if self.algorithm != "default":
-                raise Refused(f"algorithm {self.algorithm} supports only 4 bits, not {self.bits}")
+            if self.algorithm != "default" and (self.algorithm, self.bits) != ("k_quant", 8):
+                raise Refused(f"algorithm {self.algorithm} does not support {self.bits} bits")
             if self.quant_format == "QDQ":
                 raise Refused(f"quant_format QDQ supports only 4 bits, not {self.bits}")
+
+    def _quantize_tables(self, model: ModelProto) -> ModelProto:
+        from autoopt.passes.quantize.dynamic import DynamicQuantization
+
+        gather = DynamicQuantization(op_types=["Gather"])
+        gather.context = self.context
+        quantized = gather.run(model)
+        if quantized is None or isinstance(quantized, Retry):
+            return model
+        return quantized
 
     def _quantize(self, model: ModelProto) -> ModelProto:
         from onnxruntime.quantization import QuantFormat
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
+        op_types: tuple[str, ...] = ("MatMul",)
+        if self.embeddings and self.bits == 4:
+            op_types = ("MatMul", "Gather")
         quantizer = MatMulNBitsQuantizer(
             model,
             bits=self.bits,
@@ -123,9 +157,9 @@ class WeightOnlyQuantization(Pass):
             accuracy_level=self.accuracy_level or None,
             nodes_to_exclude=list(self.nodes_to_exclude),
             quant_format=QuantFormat[self.quant_format],
-            op_types_to_quantize=("MatMul",),
+            op_types_to_quantize=op_types,
             channel_wised_quantize=self.channel_wise,
-            algo_config=self._algorithm_config(),
+            algo_config=self._algorithm_config(model),
         )
         quantizer.process()
         quantized: ModelProto = quantizer.model.model
@@ -135,13 +169,17 @@ class WeightOnlyQuantization(Pass):
         import_domain(quantized, "com.microsoft")
         return quantized
 
-    def _algorithm_config(self) -> Any:  # noqa: ANN401  onnxruntime's configurations share no public class
+    def _algorithm_config(self, model: ModelProto) -> Any:  # noqa: ANN401  onnxruntime's configurations share no public class
         from onnxruntime.quantization import matmul_nbits_quantizer as library
 
         if self.algorithm == "rtn":
             return library.RTNWeightOnlyQuantConfig()
         if self.algorithm == "k_quant":
-            return library.KQuantWeightOnlyQuantConfig()
+            # The library takes the number of bits for each node only.
+            names = [node.name for node in weighted_matmuls(model, [model.graph])]
+            return library.KQuantWeightOnlyQuantConfig(
+                customized_weight_config={name: {"bits": self.bits} for name in names}
+            )
         if self.algorithm == "hqq":
             if find_spec("torch") is None:
                 raise Refused("algorithm hqq needs torch; pip install 'autoopt[torch]'")
@@ -154,14 +192,15 @@ class WeightOnlyQuantization(Pass):
         return None
 
 
-def weighted_matmuls(model: ModelProto) -> list[NodeProto]:
-    """Find MatMul nodes of the main graph whose second input is a two-dimensional initializer."""
-    matrices = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
-    return [
-        node
-        for node in model.graph.node
-        if node.op_type == "MatMul" and node.domain == "" and node.input[1] in matrices
-    ]
+def weighted_matmuls(model: ModelProto, graphs: Sequence[GraphProto]) -> list[NodeProto]:
+    """Find MatMul nodes of these graphs whose second input is a matrix among the weights, own or of the main graph."""
+    outer = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
+    matmuls: list[NodeProto] = []
+    for graph in graphs:
+        matrices = outer | {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
+        nodes = (node for node in graph.node if node.op_type == "MatMul" and node.domain == "")
+        matmuls += [node for node in nodes if node.input[1] in matrices]
+    return matmuls
 
 
 def fit_blocks(
@@ -178,7 +217,9 @@ def fit_blocks(
     Raises:
         Refused: no size fits any of them.
     """
-    inner = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if tensor.dims}
+    inner: dict[str, int] = {}
+    for graph in walk_graphs(model.graph):
+        inner.update({tensor.name: tensor.dims[0] for tensor in graph.initializer if tensor.dims})
 
     def fits(node: NodeProto, size: int) -> bool:
         return bool(inner[node.input[1]] % divisors[size] == 0)

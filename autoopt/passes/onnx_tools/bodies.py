@@ -1,0 +1,93 @@
+"""Weights in the bodies of If, Loop and Scan, brought to where libraries look for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from autoopt.model.tensors import walk_graphs
+from autoopt.passes.onnx_tools.graphs import has_subgraphs, unused_name, walk_nodes
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+
+def lift_body_constants(model: ModelProto) -> ModelProto:
+    """Store the Constant nodes of bodies as weights, and return the model; one without bodies is returned as is."""
+    if not has_subgraphs(model):
+        return model
+    import onnx_ir
+    from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+    lift = LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
+    return onnx_ir.to_proto(lift(onnx_ir.from_proto(model)).model)
+
+
+def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> None:
+    """Give bodies weights of their own for nodes of these types, in place of weights of the main graph."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    names = _value_names(model)
+    replaced: set[str] = set()
+    for body in _bodies(model):
+        for node in body.node:
+            if node.op_type in op_types:
+                replaced |= _copy_weights(node, body, weights, names)
+    read = {name for node in walk_nodes(model.graph) for name in node.input}
+    for name in replaced - read:
+        model.graph.initializer.remove(weights[name])
+
+
+def weighted_nodes(model: ModelProto, op_types: Collection[str]) -> Iterator[NodeProto]:
+    """Iterate over nodes of these types, those of bodies included, that read a fixed value."""
+    outer = _fixed_names(model.graph)
+    for graph in walk_graphs(model.graph):
+        fixed = outer | _fixed_names(graph)
+        for node in graph.node:
+            if node.op_type in op_types and fixed.intersection(node.input):
+                yield node
+
+
+def _bodies(model: ModelProto) -> Iterator[GraphProto]:
+    bodies = walk_graphs(model.graph)
+    next(bodies)
+    yield from bodies
+
+
+def _copy_weights(node: NodeProto, body: GraphProto, weights: Mapping[str, TensorProto], names: set[str]) -> set[str]:
+    """Let the node read copies of the `weights` that it reads; return the names of those."""
+    own = _value_names_of(body)
+    copied: set[str] = set()
+    for index, name in enumerate(node.input):
+        if name not in weights or name in own:
+            continue
+        copy = deepcopy(weights[name])
+        copy.name = unused_name(f"{name}_copy", names)
+        names.add(copy.name)
+        body.initializer.append(copy)
+        node.input[index] = copy.name
+        copied.add(name)
+    return copied
+
+
+def _fixed_names(graph: GraphProto) -> set[str]:
+    names = {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            names.update(node.output)
+    return names
+
+
+def _value_names(model: ModelProto) -> set[str]:
+    names: set[str] = set()
+    for graph in walk_graphs(model.graph):
+        names |= _value_names_of(graph)
+    return names
+
+
+def _value_names_of(graph: GraphProto) -> set[str]:
+    """The names of the values that a graph defines."""
+    names = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        names.update(node.output)
+    return names
