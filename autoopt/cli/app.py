@@ -100,6 +100,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "compare": Command(
         "autoopt.cli.runs", "compare", "Compare the best models of two runs.", ("autoopt compare 1f2e3d4c5b6a latest",)
     ),
+    "schema": Command(
+        "autoopt.cli.schema",
+        "schema",
+        "Print the JSON Schema of dag.yaml or zoo.yaml for editors.",
+        ("autoopt schema dag -o dag.schema.json",),
+    ),
     "store": Command("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),
     "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes.", ("autoopt doctor",)),
 }

@@ -20,7 +20,9 @@ from autoopt.cli.proposal_options import (
     Threads,
     make_proposal_options,
 )
+from autoopt.cli.schema import schema_text
 from autoopt.errors import InputError
+from autoopt.settings import settings
 
 if TYPE_CHECKING:
     from autoopt.dag.compiler.plan import Plan
@@ -56,7 +58,8 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     sources = {"evaluation": data, "calibration": calibration}
     paths = {name: _path_in_file(path) for name, path in sources.items() if path is not None}
     file = Path(f"{plan.name}.yaml")
-    _write(file, yaml_text(proposal, plan, _path_in_file(model), paths), force)
+    head = f"# yaml-language-server: $schema={_path_in_file(str(_write_schema()))}\n"
+    _write(file, head + yaml_text(proposal, plan, _path_in_file(model), paths), force)
     if as_json:
         print_json(_document(file, plan))
         return
@@ -66,6 +69,14 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
         typer.echo(f"learned: {reason}")
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
+
+
+def _write_schema() -> Path:
+    """Write the schema of dag.yaml beside the store, where editors find it; returns its path."""
+    file = settings().home / "dag.schema.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _write(file, schema_text(), force=True)
+    return file
 
 
 def _path_in_file(path: str) -> str:

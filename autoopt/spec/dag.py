@@ -30,7 +30,9 @@ class LimitsSpec(StrictModel):
     """Limits of one call in a worker."""
 
     pass_seconds: float = Field(default=600.0, gt=0)
+    """Time limit of one pass."""
     measure_seconds: float = Field(default=60.0, gt=0)
+    """Time limit of one measurement."""
     memory: int | None = Field(default=None, gt=0)
     """Bytes; half the machine's memory if it is not given."""
 
@@ -39,8 +41,9 @@ class DagSpec(FileModel):
     """A pass graph with targets, data, goal and search. `load_dag` makes it, with the line of each field."""
 
     name: Name
+    """Name of the DAG: letters, digits, `.`, `_`, `-`."""
     passes: dict[str, PassNode]
-    """By node id."""
+    """Nodes of the graph: node id -> pass and parameters."""
     chains: Chains | None = Field(default=None, strict=False)
     """Pass lists: exactly these chains."""
     stages: Stages | None = Field(default=None, strict=False)
@@ -48,22 +51,31 @@ class DagSpec(FileModel):
     edges: Chains | None = Field(default=None, strict=False)
     """Paths `a -> b -> c` whose steps are the edges of the graph."""
     target: TargetSpec | None = None
+    """Where candidates are measured; this machine's CPU by default."""
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)
+    """Several targets, instead of `target`."""
     host: HostSpec = HostSpec()
     """Host of the passes that name none of their own."""
     model: str | None = None
+    """The source model: a path, relative to this file, or a URL; `--model` overrides it."""
     data: DataSpec = DataSpec()
+    """Data for evaluation, calibration and latency."""
     user_script: str | None = None
+    """Python file that defines passes, metrics or data components."""
     objectives: Objectives = ()
-    """By priority; the lowest latency_p50 if none are given."""
+    """Metrics to optimize, by priority; the lowest latency_p50 if none are given."""
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
-    """None: not given, autoopt adds one on quality; empty: none at all."""
+    """Bounds that the best model must meet. If the field is missing, autoopt adds one on quality; `[]`: none at all."""
     search: SearchSpec = SearchSpec()
+    """Strategy, sampler and budget of the search."""
     evaluate: Literal["final", "intermediate"] = "final"
     """`intermediate`: metrics are recorded for the result of every pass."""
     prefer: tuple[PreferSpec, ...] = Field(default=(), strict=False)
+    """Chains or values to try first."""
     forbid: tuple[PriorSpec, ...] = Field(default=(), strict=False)
+    """Chains or values to leave out."""
     require: tuple[PriorSpec, ...] = Field(default=(), strict=False)
+    """Chains or values to keep to; all others are left out."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Chain (name `a -> b` or id) -> how promising it is; 1 is neutral."""
     level: int | None = Field(default=None, ge=0, le=3)
@@ -73,6 +85,7 @@ class DagSpec(FileModel):
     measurement: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of the meters."""
     limits: LimitsSpec = LimitsSpec()
+    """Time and memory of each call in a worker."""
 
     @field_validator("passes", mode="before")
     @classmethod

@@ -29,8 +29,11 @@ class DataSpec(StrictModel):
     configs: dict[str, str | dict[str, JsonValue]] = Field(default_factory=dict)
     """Data configs by name; the three below may name one."""
     evaluation: str | dict[str, JsonValue] | None = None
+    """Data for quality metrics, with labels or without; a path or a composed data config."""
     calibration: str | dict[str, JsonValue] | None = None
+    """Data that passes read, such as static quantization; the evaluation data if it is not given."""
     latency: str | dict[str, JsonValue] | None = None
+    """Data to measure latency on; the evaluation data if it is not given."""
 
     @field_validator("configs", mode="before")
     @classmethod

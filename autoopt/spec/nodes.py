@@ -56,12 +56,14 @@ class PassNode(StrictModel):
     short: ClassVar[str] = "pass"
 
     pass_name: str = Field(default="", alias="pass")
+    """Name of the pass (`autoopt passes list`); the node id if it is not given."""
     params: dict[str, JsonValue] | Literal["search", "default"] = Field(default_factory=dict)
-    """By name: a value, `{search: [...]}`, `{search: {low, high, step, count, log}}`, `search` or `default`;
+    """Parameters by name: a value, `{search: [...]}`, `{search: {low, high, step, count, log}}`, `search` or `default`;
     `search` for all: every parameter's own search values."""
     search: Params | None = None
     """Whether parameters that `params` does not name are searched; overrides the setting of the search."""
     host: HostSpec | None = None
+    """Where the pass runs; the DAG's host if it is not given."""
     objectives: Objectives | None = None
     """What a pass-by-pass search optimizes after this pass; the run's objectives if it is not given."""
 

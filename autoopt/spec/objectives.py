@@ -44,8 +44,11 @@ class ObjectiveSpec(StrictModel):
     short: ClassVar[str] = "metric"
 
     metric: MetricName
+    """A built-in metric, or one of the user script."""
     goal: Literal["minimize", "maximize"] | None = None
+    """The metric's own direction if it is not given."""
     weight: float = Field(default=1.0, gt=0)
+    """Weight among several objectives, for `choose: weights`."""
 
     def objective(self, direction: Direction = "maximize") -> Objective:
         """Return the objective; `direction` is that of a metric which a user script defines."""
@@ -68,12 +71,19 @@ class ConstraintSpec(StrictModel):
     """Bounds of a metric. Ratios are candidate / source; `max_drop` is absolute, in the direction of worse."""
 
     metric: MetricName
+    """A built-in metric, or one of the user script."""
     min: float | None = None
+    """Lowest value, in the unit of the metric."""
     max: float | None = None
+    """Highest value, in the unit of the metric."""
     min_ratio: float | None = Field(default=None, ge=0)
+    """Lowest candidate / source."""
     max_ratio: float | None = Field(default=None, ge=0)
+    """Highest candidate / source; 0.5 is half the size or time of the source."""
     max_drop: float | None = Field(default=None, ge=0)
+    """How much worse than the source, in the unit of the metric; 0.01 is one point of accuracy."""
     confidence: float | None = Field(default=None, gt=0, lt=1)
+    """Probability with which the bound must hold; if it is not given, the measured value decides."""
 
     @model_validator(mode="after")
     def _check_bounds(self) -> ConstraintSpec:

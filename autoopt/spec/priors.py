@@ -17,10 +17,13 @@ class PriorSpec(StrictModel):
     """
 
     chain: tuple[str, ...] | None = Field(default=None, strict=False)
+    """Exactly this chain: node ids, or `a -> b`."""
     nodes: tuple[str, ...] | None = Field(default=None, strict=False)
+    """Every chain that has all these nodes."""
     values: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Node id -> parameter -> value; all of them together."""
     reason: str = ""
+    """Shown in plans, next to what it excludes or favours."""
 
     @classmethod
     def expand(cls, value: object) -> object:

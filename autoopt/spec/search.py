@@ -35,7 +35,7 @@ class SearchFields(StrictModel):
     order: object = "joint"
     """`joint`, `pass-by-pass`, a chain of groups `[a, [b, c], {nested: [d, e]}]`, or `{nested: [a, [b, c]]}`."""
     allocation: AllocationName = "round_robin"
-    """How per-chain divides the trials among the chains."""
+    """How strategy per-chain divides the trials among the chains."""
     keep: int = Field(default=1, ge=1)
     """How many of the best partial chains a stage of the order passes to the next stage."""
     trials: int | None = Field(default=None, ge=1)
@@ -43,6 +43,7 @@ class SearchFields(StrictModel):
     minutes: float | None = Field(default=None, gt=0)
     """Time limit, which the engine enforces."""
     seed: int = Field(default=0, ge=0, lt=2**32)
+    """Seed of the sampler."""
     batch: int = Field(default=1, ge=1)
     """How many trials are under way at once; never fewer than there are workers."""
     with_replacement: bool = False

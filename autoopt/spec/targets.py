@@ -58,6 +58,7 @@ class HostSpec(StrictModel):
     short: ClassVar[str] = "type"
 
     type: HostType = "local"
+    """Another interpreter (`python_env`, `isolated_ort`), or a Prefect work pool (`docker`, `work_pool`)."""
     python: str = ""
     """`python_env`, `isolated_ort`: the interpreter."""
     image: str = ""
@@ -65,6 +66,7 @@ class HostSpec(StrictModel):
     work_pool: str = ""
     """`work_pool`: the Prefect work pool."""
     queue: str = ""
+    """`work_pool`: the queue in it."""
 
     @model_validator(mode="after")
     def _check_required(self) -> HostSpec:
@@ -88,8 +90,11 @@ class TargetSpec(StrictModel):
     short: ClassVar[str] = "device"
 
     name: Name = "local"
+    """Name among several targets."""
     device: Literal["cpu", "gpu", "npu"] = "cpu"
+    """Kind of device; follows from the execution provider if only that is given."""
     execution_provider: str = "CPUExecutionProvider"
+    """ONNX Runtime's name of the execution provider; follows from the device if only that is given."""
     threads: int | tuple[int, ...] = 1
     """Intra-op threads; 0, also written `all`, is the runtime's default. The numbers of a list are searched, and the
     source model runs with the runtime's default."""

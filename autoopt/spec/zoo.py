@@ -34,9 +34,13 @@ class ZooModel(StrictModel):
     name: Name | None = None
     """Name of a single model; the file's name by default."""
     tags: tuple[Name, ...] = Field(default=(), strict=False)
+    """Labels that `autoopt sweep --only` selects by."""
     data: DataSpec | None = None
+    """Data of these models instead of the zoo's."""
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
+    """Constraints of these models instead of the zoo's."""
     objectives: Objectives | None = None
+    """Objectives of these models instead of the zoo's."""
     dag: str | None = None
     """Another DAG than the zoo's."""
     search: dict[str, JsonValue] = Field(default_factory=dict)
@@ -64,11 +68,17 @@ class ZooSpec(FileModel):
     """The models of a sweep, and what they share. `load_zoo` makes it."""
 
     name: Name
+    """Name of the zoo: letters, digits, `.`, `_`, `-`."""
     models: tuple[ZooModel, ...] = Field(strict=False)
+    """Models, folders, globs, archives or URLs."""
     dag: str | None = None
+    """The dag.yaml of all models that name none; `--dag` overrides it."""
     data: DataSpec = DataSpec()
+    """Data for all models that name none of their own."""
     constraints: tuple[ConstraintSpec, ...] | None = Field(default=None, strict=False)
+    """Constraints for all models, instead of the DAG's."""
     objectives: Objectives | None = None
+    """Objectives for all models, instead of the DAG's."""
 
     @field_validator("models")
     @classmethod

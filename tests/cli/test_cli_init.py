@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from builders import cnn, mlp, model, tensor, write
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 
 from autoopt.settings import settings
 from autoopt.spec import load_dag
+from autoopt.spec.reader import read_document
 
 Call = Any
 
@@ -68,6 +70,9 @@ def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, c
     text = Path("net.yaml").read_text()
     assert "# int8 static, int8 selective not tried: tried from level 3 on" in text
     assert "#   without engine onnxsim: tried from level 3 on" in text
+    schema_file = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    assert schema_file == ".autoopt/dag.schema.json"
+    jsonschema.validate(read_document("net.yaml").value, json.loads(Path(schema_file).read_text()))
     spec = load_dag("net.yaml")
     assert (spec.model, spec.data.evaluation) == ("net/model.onnx", "items.npz")
     planned = json.loads(call("plan", "net.yaml", "--json").out)
