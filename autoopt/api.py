@@ -129,7 +129,7 @@ def run(
         fields["observer"] = CallbackObserver(listener)
     with ExitStack() as stack:
         if "observer" not in fields and in_notebook():
-            fields["observer"] = stack.enter_context(Progress(sys.stdout, live=True))
+            fields["observer"] = stack.enter_context(Progress(sys.stdout))
         request = replace(RunRequest(dag=graph, model=source, data=evaluation), **fields)
         return Run.of(execute(request, out=out, engine=engine), home, db_url)
 

@@ -29,8 +29,17 @@ class Observer:
     def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
         """Receive the metrics of the source model."""
 
-    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
-        """Start the search of a run, or of one target of a run; `trials` is the most that it will make."""
+    def on_search_start(
+        self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int, seconds: float
+    ) -> None:
+        """Start the search of a run, or of one target of a run.
+
+        Args:
+            objectives: The run's objectives.
+            constraints: The run's constraints.
+            trials: Number of trials that it will make at most, those made before a resume included.
+            seconds: Time after which no trial starts; infinite without a limit.
+        """
 
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
         """Start a trial; `chain` is the readable name."""
@@ -94,8 +103,11 @@ class CallbackObserver(Observer):
     def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
         self._function("baseline", metrics=metrics)
 
-    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
-        self._function("search_begins", objectives=objectives, constraints=constraints, trials=trials)
+    def on_search_start(
+        self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int, seconds: float
+    ) -> None:
+        values = {"objectives": objectives, "constraints": constraints, "trials": trials, "seconds": seconds}
+        self._function("search_begins", **values)
 
     def on_trial_start(self, number: int, chain: str, point: Point) -> None:
         self._function("trial_begins", number=number, chain=chain, point=point)

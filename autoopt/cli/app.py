@@ -110,6 +110,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes.", ("autoopt doctor",)),
 }
 """By name, in the order of the help page."""
+GLOBAL_FLAGS: Final = ("--verbose", "--debug", "--no-color")
+"""Flags accepted before and after the name of the command."""
 EXIT_INPUT, EXIT_SYSTEM, EXIT_PIPE = 2, 3, 141
 UsageError: Any = typer.BadParameter.__base__
 """The parser's base error, which typer does not export."""
@@ -196,7 +198,7 @@ def _show_version(requested: bool) -> None:
 
 def _global_options(
     version: bool = typer.Option(False, "--version", is_eager=True, callback=_show_version, help="Print the version."),
-    verbose: bool = typer.Option(False, "--verbose", help="Log what happens to standard error."),
+    verbose: bool = typer.Option(False, "--verbose", help="Log to standard error, and print all details of a result."),
     no_color: bool = typer.Option(False, "--no-color", help="Print without colors, as NO_COLOR=1 does."),
     debug: bool = typer.Option(False, "--debug", help="Log in detail, and show the traceback of an internal error."),
 ) -> None:
@@ -216,6 +218,7 @@ def _not_called() -> None:
 
 
 def _call(arguments: list[str]) -> int:
+    arguments = _with_global_flags_first(arguments)
     words = [argument for argument in arguments if not argument.startswith("-")]
     name = None
     if words and words[0] in COMMANDS:
@@ -225,6 +228,16 @@ def _call(arguments: list[str]) -> int:
     if isinstance(code, int):
         return code
     return 0
+
+
+def _with_global_flags_first(arguments: list[str]) -> list[str]:
+    """The arguments with the flags that every command has in the place where the parser wants them."""
+    end = len(arguments)
+    if "--" in arguments:
+        end = arguments.index("--")
+    flags = [argument for argument in arguments[:end] if argument in GLOBAL_FLAGS]
+    others = [argument for argument in arguments[:end] if argument not in GLOBAL_FLAGS]
+    return [*flags, *others, *arguments[end:]]
 
 
 def _silence_stdout() -> None:

@@ -109,6 +109,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
+    from autoopt.cli.logs import is_verbose
     from autoopt.report.progress import Progress
 
     fields = parse_assignments(search, "--search")
@@ -117,7 +118,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     reading = DataOptions(label, inputs, image_size, scale, mean, std, layout)
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     with document_stream(as_json) as stream:
-        with Progress(sys.stderr, quiet=quiet) as progress:
+        with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {model or dag}")
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
@@ -162,7 +163,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
 
     If there are several, they are listed. Exit code 1 if no model meets the constraints.
     """
-    from autoopt.api import resume as resume_runs
+    from autoopt.cli.logs import is_verbose
     from autoopt.cli.store_access import require_store
     from autoopt.report.progress import Progress
 
@@ -170,7 +171,11 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
     if run is None and not every:
         run = _only_candidate(show=not as_json)
     with document_stream(as_json) as stream:
-        with Progress(sys.stderr, quiet=quiet) as progress:
+        with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
+            progress.opening(f"resuming {run or 'interrupted runs'}")
+            # Imported only now, because it takes longer than the first line may.
+            from autoopt.api import resume as resume_runs
+
             results = resume_runs(run, out=out, engine=chosen_engine(engine), observer=progress, data_root=data_root)
         if as_json:
             print_json([result.to_json() for result in results], stream)

@@ -62,6 +62,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
                 raise InputError("needs a schedule", where=option, remedy="add --schedule '0 2 * * *'")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
+    from autoopt.cli.logs import is_verbose
     from autoopt.engine.sweeps.request import SweepRequest
     from autoopt.report.progress import Progress
 
@@ -80,7 +81,8 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     if schedule is not None:
         return _schedule(request, schedule, queue, timezone, as_json)
     with document_stream(as_json) as stream:
-        with Progress(sys.stderr, quiet=quiet) as progress:
+        with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
+            progress.opening(f"reading {zoo}")
             result = _run(replace(request, observer=progress), chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)

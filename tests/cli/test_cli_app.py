@@ -140,7 +140,14 @@ def test_examples_use_options_that_the_commands_have(call: Callable[..., Any]) -
             assert not word.startswith("-") or f"{word} " in options or f"{word}," in options, (command, word)
 
 
-def test_no_color_is_told_to_all_libraries(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arguments", [("--no-color", "runs"), ("runs", "--no-color")])
+def test_no_color_is_told_to_all_libraries(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
     monkeypatch.setenv("NO_COLOR", "")
-    call("--no-color", "runs")
+    call(*arguments)
     assert os.environ["NO_COLOR"] == "1"
+
+
+def test_a_word_after_two_dashes_is_no_flag(call: Callable[..., Any]) -> None:
+    assert "--verbose" in call("plan", "--", "--verbose").err

@@ -57,6 +57,7 @@ class Race:
     evidence: Evidence = field(init=False)
     undecided: str = ""
     """The reason why the race did not decide; empty if it did."""
+    _announced: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         if self.ranking.evidence is not None:
@@ -111,6 +112,9 @@ class Race:
         """Measure the candidates of these trials in turns; false if the time is over."""
         if self.ctx.attempt.remaining() <= 0:
             return False
+        if not self._announced:
+            self._announced = True
+            self.ctx.attempt.observer.on_phase("measuring the best candidates against each other")
         settings = round_settings(self.ctx.problem, len(trials), number)
         try:
             self.evidence.measure([_candidate(trial) for trial in trials], settings)

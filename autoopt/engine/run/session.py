@@ -159,8 +159,9 @@ class Session:
             stopped = self._take_over_trials(self.continues)
             return self.conclude(self.completed_trials(), stopped)
         problem, observer = self.ctx.problem, self.ctx.attempt.observer
-        trials_planned = self.search_config.trials or problem.plan.point_count
-        observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned)
+        trials_planned = min(self.search_config.trials or problem.plan.point_count, problem.plan.point_count)
+        seconds = self._search_deadline() - self.ctx.attempt.clock()
+        observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned, seconds)
         baseline = self.baseline()
         loop = SearchLoop(
             self.ctx, self.study, self.chains, baseline.metrics, self._search_deadline(), told=self._record_often

@@ -1,0 +1,151 @@
+"""The live view of a terminal, drawn with rich several times a second: bar, best model, best chains, workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from autoopt.errors import one_line
+from autoopt.outcome import Outcome
+from autoopt.report.displays import SPINNER, LiveState
+from autoopt.report.figures import trial_estimate, trial_title
+from autoopt.report.formatting import clock_text, plural
+from autoopt.report.search_progress import SearchProgress
+from autoopt.results import Trial
+
+DRAWINGS_PER_SECOND = 4
+BAR_WIDTH = 20
+SHOWN_CHAINS = 5
+"""Chains listed in the view; a terminal has 24 lines."""
+
+
+class LiveView:
+    """A display that redraws itself. The lines above it stay when it is closed, the view does not."""
+
+    def __init__(
+        self, stream: TextIO, state: LiveState, clock: Callable[[], float], console: Console | None = None
+    ) -> None:
+        """Start drawing.
+
+        Args:
+            stream: A terminal.
+            state: The facts to show.
+            clock: Seconds, as for the times in `state`.
+            console: Where to draw instead of on `stream`.
+        """
+        self._state, self._clock = state, clock
+        self._console = console or Console(file=stream, markup=False, highlight=False, emoji=False)
+        # rich's own thread would draw while another one prints, and count the lines of the view wrong.
+        self._live = Live(console=self._console, get_renderable=self.render, auto_refresh=False, transient=True)
+        self._drawing = threading.Lock()
+        self._closed = threading.Event()
+        self._clockwork = threading.Thread(target=self._draw_until_closed, name="live view", daemon=True)
+        self._live.start(refresh=True)
+        self._clockwork.start()
+
+    def write_line(self, text: str) -> None:
+        with self._drawing:
+            self._console.print(text, soft_wrap=True)
+
+    def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
+        style = "green" if gains else "dim"
+        text = Text(f"{time} {one_line(short_trial_line(trial, self._state.search))}", style=style)
+        with self._drawing:
+            self._console.print(text, no_wrap=True, overflow="ellipsis")
+
+    def update(self) -> None:
+        """The clock draws."""
+
+    def close(self) -> None:
+        self._closed.set()
+        self._clockwork.join()
+        self._live.stop()
+
+    def _draw_until_closed(self) -> None:
+        while not self._closed.wait(1 / DRAWINGS_PER_SECOND):
+            with self._drawing:
+                self._live.refresh()
+
+    def render(self) -> RenderableType:
+        """Build the view of this moment."""
+        now, width = self._clock(), self._console.width
+        spinner = SPINNER[int(now * DRAWINGS_PER_SECOND) % len(SPINNER)]
+        with self._state.lock:
+            if self._state.opening:
+                return Text(f"{spinner} {one_line(self._state.opening)}", no_wrap=True, overflow="ellipsis")
+            parts: list[RenderableType] = [Text()]
+            if self._state.model:
+                parts.append(Text(one_line(self._state.model), no_wrap=True, overflow="ellipsis"))
+            parts += _search_lines(self._state.search, now, width)
+            if self._state.stage:
+                parts.append(Text(one_line(self._state.stage), no_wrap=True, overflow="ellipsis"))
+            parts.append(_workers(self._state, now, spinner))
+        return Group(*parts)
+
+
+def _search_lines(search: SearchProgress, now: float, width: int) -> list[RenderableType]:
+    bar = Table.grid(padding=(0, 2))
+    total = max(search.planned, search.trials, 1)
+    texts = [search.count_text(), search.time_text(now), search.pace_text(now)]
+    bar.add_row(ProgressBar(total=total, completed=search.trials, width=BAR_WIDTH), *filter(None, texts))
+    lines: list[RenderableType] = [bar]
+    best = search.best_text()
+    if best:
+        lines.append(Text(f"best so far: {best}", style="bold", no_wrap=True, overflow="ellipsis"))
+    chains = search.best_chains()
+    if len(search.chains) > 1 and chains:
+        lines.append(_chains(search, width))
+    return lines
+
+
+def _chains(search: SearchProgress, width: int) -> Table:
+    """The best chains, each with its number of trials and its best value."""
+    chains = search.best_chains()
+    table = Table.grid(padding=(0, 2))
+    values = [search.value_text(chain.best) for chain in chains[:SHOWN_CHAINS] if chain.best is not None]
+    space = width - max(map(len, values)) - len("99 trials") - 6
+    for chain, value in zip(chains, values, strict=False):
+        table.add_row(f"  {tail(one_line(chain.name), space)}", plural(chain.trials, "trial"), value)
+    others = len(search.chains) - len(values)
+    if others:
+        table.add_row(Text(f"  and {plural(others, 'other chain')}", style="dim"))
+    return table
+
+
+def _workers(state: LiveState, now: float, spinner: str) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for number, work in sorted(state.works.items()):
+        text = Text(work.text, no_wrap=True, overflow="ellipsis")
+        table.add_row(f"{spinner} worker {number}", text, clock_text(now - work.since))
+    return table
+
+
+def tail(text: str, width: int) -> str:
+    """The end of a chain's name that fits, because chains differ at their ends."""
+    width = max(width, 10)
+    if len(text) <= width:
+        return text
+    return f"…{text[len(text) - width + 1 :]}"
+
+
+def short_trial_line(trial: Trial, search: SearchProgress) -> str:
+    """A trial for a narrow line, the result first: `trial 3: 1.6x faster (1.5 to 1.6): fold -> static`."""
+    result = trial.result
+    estimate = trial_estimate(result, search.metrics[0])
+    if result.outcome is not Outcome.OK:
+        text = f"{result.outcome}: {result.message}"
+    elif result.violation > 0:
+        text = next(iter(result.reasons), "breaks a constraint")
+    elif estimate is None:
+        text = "ok"
+    else:
+        text = search.value_text(estimate)
+    title = trial_title(trial).partition(": ")[2]
+    return f"trial {trial.number}: {text}: {title}"

@@ -1,0 +1,75 @@
+"""Displays of whole lines."""
+
+from __future__ import annotations
+
+import io
+
+from progress_cases import FASTER, latency, trial
+
+from autoopt.metrics import Estimate
+from autoopt.outcome import Outcome
+from autoopt.report.displays import Lines, LiveState, StatusLine, Work, trial_line
+from autoopt.report.search_progress import SearchProgress
+
+
+def line(*metrics: str, **values: object) -> str:
+    return trial_line(trial(**values), metrics or ("latency_p50",))
+
+
+def state() -> LiveState:
+    return LiveState(SearchProgress(("latency_p50",), "minimize", planned=6, began=0.0))
+
+
+def test_a_trial_is_one_line_with_its_figures() -> None:
+    metrics = {"accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)}
+    assert line(ratios=FASTER, metrics=metrics) == (
+        "trial 3: a -> b [b: x=1]: latency_p50 0.500x (0.400..0.600), size 0.250x, accuracy 0.9900"
+    )
+
+
+def test_objectives_and_constraints_come_first() -> None:
+    metrics = {"throughput": Estimate.exact(100), "accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)}
+    ratios = {**FASTER, "throughput": Estimate.exact(2.0)}
+    assert line("throughput", "accuracy", ratios=ratios, metrics=metrics).endswith(
+        ": throughput 2.000x, accuracy 0.9900, size 0.250x"
+    )
+
+
+def test_a_failed_trial_shows_its_message() -> None:
+    assert line(outcome=Outcome.REFUSED, message="b: K is odd").endswith(": refused, b: K is odd")
+
+
+def test_an_infeasible_trial_shows_the_broken_constraints() -> None:
+    assert line(violation=0.1, reasons=("accuracy drops",)).endswith("breaks: accuracy drops")
+
+
+def test_an_uncertain_constraint_is_shown_without_its_figures() -> None:
+    assert line(reasons=("accuracy is not certain: 0.01 left",)).endswith(": accuracy is not certain")
+
+
+def test_a_trial_without_work_is_called_reused() -> None:
+    assert line(executed=0).endswith("reused")
+
+
+def test_a_file_receives_whole_lines_only() -> None:
+    stream = io.StringIO()
+    display = Lines(stream, state())
+    display.write_line("hello")
+    display.update()
+    display.write_trial("[1 s]", trial(outcome=Outcome.CRASHED, message="signal 6\x1b[2J"), gains=False)
+    display.close()
+    assert stream.getvalue() == "hello\n[1 s] trial 3: a -> b [b: x=1]: crashed, signal 6\\x1b[2J\n"
+
+
+def test_a_notebook_shows_the_work_in_progress_and_is_left_clean() -> None:
+    stream, shown = io.StringIO(), state()
+    display = StatusLine(stream, shown, clock=lambda: 0.0)
+    shown.works[1] = Work("applying a -> b", since=0.0)
+    display.update()
+    assert stream.getvalue() == "| 0/6 trials · 0:00 · applying a -> b"
+    shown.search.add(trial(ratios=latency(0.5)))
+    shown.works.clear()
+    display.update()
+    assert stream.getvalue().endswith("| 1/6 trials · 2.0x faster (1.9 to 2.1) · 0:00, about 0:00 left · waiting")
+    display.close()
+    assert stream.getvalue().endswith(" \r")
