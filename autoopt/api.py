@@ -112,16 +112,8 @@ def run(
     """
     _check_names(options)
     home, db_url = options.get("home"), options.get("db_url")
-    fields: dict[str, Any] = dict(options)
-    search = {name: fields.pop(name) for name in SEARCH_OPTIONS if name in options}
-    goal = {name: fields.pop(name) for name in GOAL_OPTIONS if name in options}
-    if search:
-        fields["search"] = {**options.get("search", {}), **search}
-    if goal:
-        fields["goal"] = replace(options.get("goal", GoalOptions()), **goal)
     folder = home or settings().home
-    if "calibration" in options:
-        fields["calibration"] = data_file(options["calibration"], folder)
+    fields = _request_fields(options, folder)
     source = None if model is None else model_file(model, folder)
     evaluation = None if data is None else data_file(data, folder)
     graph = model_file(dag, folder) if isinstance(dag, Serializable) else dag
@@ -132,6 +124,20 @@ def run(
             fields["observer"] = stack.enter_context(Progress(sys.stdout))
         request = replace(RunRequest(dag=graph, model=source, data=evaluation), **fields)
         return Run.of(execute(request, out=out, engine=engine), home, db_url)
+
+
+def _request_fields(options: RunOptions, folder: Path) -> dict[str, Any]:
+    """The options as fields of a `RunRequest`; data in memory is written below `folder`."""
+    fields: dict[str, Any] = dict(options)
+    search = {name: fields.pop(name) for name in SEARCH_OPTIONS if name in options}
+    if search:
+        fields["search"] = {**options.get("search", {}), **search}
+    goal = {name: fields.pop(name) for name in GOAL_OPTIONS if name in options}
+    if goal:
+        fields["goal"] = replace(options.get("goal", GoalOptions()), **goal)
+    if "calibration" in options:
+        fields["calibration"] = data_file(options["calibration"], folder)
+    return fields
 
 
 def _check_names(options: Mapping[str, object]) -> None:

@@ -144,7 +144,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
         if as_json:
             print_json(result.to_json(), stream)
         else:
-            _show_result(result, out, told=progress.notes)
+            _show_result(result, out, shown_notes=progress.notes)
     return exit_code(bool(result.best))
 
 
@@ -199,10 +199,10 @@ def exit_code(success: bool) -> int:
     return int(not success)
 
 
-def _show_result(result: RunResult, out: Path, told: Sequence[str] = ()) -> None:
+def _show_result(result: RunResult, out: Path, shown_notes: Sequence[str] = ()) -> None:
     """Write the result as tables, the files that hold it, and the answer with what to do next.
 
-    Notes that progress has `told` are left out.
+    Notes in `shown_notes` are left out: the progress has shown them.
     """
     from autoopt.cli.logs import is_verbose
     from autoopt.report.run import write_run
@@ -215,7 +215,7 @@ def _show_result(result: RunResult, out: Path, told: Sequence[str] = ()) -> None
             step = f"Try it: python {out / 'run.py'}. {step}"
     names = [target.name for target in result.targets if target.result.best]
     files += [f"wrote {out / 'targets' / name}/: the best for {name}" for name in names]
-    write_run(result, sys.stdout, verbose=is_verbose(), files=files, next_step=step, told=told)
+    write_run(result, sys.stdout, verbose=is_verbose(), files=files, next_step=step, shown_notes=shown_notes)
 
 
 def _only_candidate(*, show: bool) -> str | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from autoopt.data.components import BUILT_IN, Kind
-from autoopt.errors import InputError, one_line
+from autoopt.errors import InputError, did_you_mean, one_line
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 
 if TYPE_CHECKING:
@@ -79,11 +79,10 @@ class DataConfig:
         for name, low in (("batch_size", 0), ("limit", 1), ("reset_every", 1)):
             value = getattr(self, name)
             if value is not None and value < low:
-                raise InputError(f"Input should be greater than or equal to {low}", where=f"data.{name}")
-        if self.sample_ratio <= 0:
-            raise InputError("Input should be greater than 0", where="data.sample_ratio")
-        if self.sample_ratio > 1:
-            raise InputError("Input should be less than or equal to 1", where="data.sample_ratio")
+                raise InputError(f"must be at least {low}, not {value}", where=f"data.{name}")
+        if not 0 < self.sample_ratio <= 1:
+            reason = f"must be above 0 and at most 1, not {self.sample_ratio:g}"
+            raise InputError(reason, where="data.sample_ratio")
         sources = [self.path, self.load_dataset, self.data_name]
         if sources == [None, None, None]:
             raise InputError("needs one of path, load_dataset, data_name", where="data")
@@ -192,11 +191,12 @@ def _validated(value: object) -> DataConfig:
         return _adapter().validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
-        message = first["msg"]
-        if first["type"] == "unexpected_keyword_argument":
-            message = "Extra inputs are not permitted"
         where = ".".join(["data", *map(str, first["loc"])])
-        raise InputError(one_line(message), where=where) from error
+        if first["type"] == "unexpected_keyword_argument":
+            known = [each.name for each in fields(DataConfig)]
+            remedy = did_you_mean(str(first["loc"][-1]), known) or f"known: {', '.join(known)}"
+            raise InputError("unknown field", where=where, remedy=remedy) from error
+        raise InputError(one_line(first["msg"]).replace("Input should be", "must be"), where=where) from error
 
 
 def _resolved_component(kind: Kind, component: ComponentConfig, root: str | Path) -> ComponentConfig:

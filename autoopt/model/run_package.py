@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class Recorded:
-    """What the recipe and session.json say: the sessions of both models, and the ratio that was measured."""
+    """The sessions of both models and the measured ratio, from recipe.json and session.json."""
 
     def __init__(self, recipe: Mapping[str, Any], session: Mapping[str, Any]) -> None:
         self.session = session

@@ -155,15 +155,20 @@ def measurements_chart(measurements: Sequence[Measurement], pooled: Estimate) ->
     require_altair()
     import altair as alt
 
-    rows = []
+    ends: list[float] = []
+    undisturbed_ends = [pooled.low, pooled.high]
+    for measurement in measurements:
+        ends += (measurement.ratio.low, measurement.ratio.high)
+        if not measurement.busy:
+            undisturbed_ends += (measurement.ratio.low, measurement.ratio.high)
+    y = _axis("ratio", undisturbed_ends, ends)
+    rows: list[dict[str, object]] = []
     for number, measurement in enumerate(measurements, start=1):
+        ratio = measurement.ratio
         state = ACTIVE if measurement.busy else IDLE
-        text = f"measurement {number}: {ratio_text(measurement.ratio)}, {state}"
-        rows.append({"number": number, "state": state, "text": text, **vars(measurement.ratio)})
-    ends = [end for row in (pooled, *(m.ratio for m in measurements if not m.busy)) for end in (row.low, row.high)]
-    y = _axis("ratio", ends, [end for m in measurements for end in (m.ratio.low, m.ratio.high)])
-    for row in rows:
-        row |= {name: y.clip(float(str(row[name]))) for name in ("value", "low", "high")}
+        text = f"measurement {number}: {ratio_text(ratio)}, {state}"
+        bounds = {"value": y.clip(ratio.value), "low": y.clip(ratio.low), "high": y.clip(ratio.high)}
+        rows.append({"number": number, "state": state, "text": text, **bounds})
     colours = alt.Scale(domain=[IDLE, ACTIVE], range=[FEASIBLE, FRONT])
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("number:O", title="measurement", axis=alt.Axis(labelAngle=0)),
@@ -214,18 +219,27 @@ def constraint_bound(result: RunResult, metric: str) -> float | None:
 
 def _bound(constraint: Constraint, source: float | None) -> float | None:
     """Ratios for metrics that are shown as such, else values of the metric."""
-    as_ratio = is_ratio_metric(constraint.metric)
     ratio = constraint.max_ratio if constraint.max_ratio is not None else constraint.min_ratio
-    value = constraint.max if constraint.max is not None else constraint.min
-    if ratio is not None and (as_ratio or source is not None):
-        return ratio if as_ratio else ratio * (source or 0.0)
+    if is_ratio_metric(constraint.metric):
+        if ratio is not None:
+            return ratio
+        value = _value_bound(constraint, source)
+        if value is None or not source:
+            return None
+        return value / source
+    if ratio is not None and source is not None:
+        return ratio * source
+    return _value_bound(constraint, source)
+
+
+def _value_bound(constraint: Constraint, source: float | None) -> float | None:
+    """The bound of a constraint on the metric's own value; None if it has none, or is about an unknown source."""
     if constraint.max_drop is not None and source is not None:
-        known = known_metric(constraint.metric)
-        minimize = known is not None and known.direction == "minimize"
-        value = source + constraint.max_drop if minimize else source - constraint.max_drop
-    if value is None or not as_ratio:
-        return value
-    return value / source if source else None
+        metric = known_metric(constraint.metric)
+        if metric is not None and metric.direction == "minimize":
+            return source + constraint.max_drop
+        return source - constraint.max_drop
+    return constraint.max if constraint.max is not None else constraint.min
 
 
 def _points(result: RunResult, trials: Sequence[Trial], metric: str) -> list[Point]:

@@ -48,11 +48,11 @@ def effects(trials: Iterable[Trial], objective: Objective) -> list[Effect]:
         estimate = trial_estimate(trial.result, objective.metric)
         if estimate is not None and math.isfinite(estimate.value):
             measured.append((trial, estimate.value))
-    found = []
+    strengths = []
     for factor, levels in _values_by_factor(measured).items():
         if len(levels) > 1:
-            found.append(_effect(factor, levels, objective))
-    return sorted(found, key=lambda effect: -effect.share)[:MOST]
+            strengths.append(_effect(factor, levels, objective))
+    return sorted(strengths, key=lambda effect: -effect.share)[:MOST]
 
 
 def chain_levels(trials: Iterable[Trial], objective: Objective) -> list[Level]:
@@ -81,8 +81,8 @@ def _values_by_factor(measured: Sequence[tuple[Trial, float]]) -> dict[str, dict
 
 def _effect(factor: str, values: Mapping[str, Sequence[float]], objective: Objective) -> Effect:
     groups = list(values.values())
-    if is_ratio_metric(objective.metric) and all(value > 0 for group in groups for value in group):
-        groups = [[math.log(value) for value in group] for group in groups]
+    if is_ratio_metric(objective.metric) and min(map(min, groups)) > 0:
+        groups = [list(map(math.log, group)) for group in groups]
     return Effect(factor, omega_squared(groups), tuple(_levels(values, objective)))
 
 

@@ -24,7 +24,7 @@ def write_run(
     verbose: bool = False,
     files: Sequence[str] = (),
     next_step: str = "",
-    told: Collection[str] = (),
+    shown_notes: Collection[str] = (),
 ) -> None:
     """Write the whole result for people, the answer last.
 
@@ -34,9 +34,9 @@ def write_run(
         verbose: Count the work that was done too.
         files: Lines about the files that were written.
         next_step: What to do with the answer.
-        told: Notes that were read during the run.
+        shown_notes: Notes that the progress has shown during the run.
     """
-    notes = tuple(note for note in result.notes if note not in told)
+    notes = tuple(note for note in result.notes if note not in shown_notes)
     for table in run_tables(result):
         write_table(table, stream)
     *lines, answer = summary(replace(result, notes=notes), verbose=verbose)

@@ -1,4 +1,4 @@
-"""What the store knows about a run beside its result: what a page shows in addition."""
+"""Facts about a run beside its result, which a page shows in addition."""
 
 from __future__ import annotations
 

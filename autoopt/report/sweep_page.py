@@ -40,7 +40,7 @@ class Night:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """What the store knows about a sweep beside its result."""
+    """Facts about a sweep beside its result."""
 
     chains: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """The best feasible ratio of each chain, by model and chain."""

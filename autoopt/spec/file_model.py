@@ -21,7 +21,6 @@ Written: TypeAlias = str | Path | Mapping[str, object] | Document
 """A YAML or JSON file, a mapping, or a document."""
 
 
-MISSING = object()
 MAX_ATTEMPTS = 30
 """Times that a file is validated to find all of its mistakes."""
 GRAPH = ("name", "passes", "chains", "stages", "edges", "models")
@@ -57,7 +56,7 @@ class FileModel(StrictModel):
 
     @classmethod
     def context(cls, value: Mapping[str, object]) -> object:
-        """What the validators of single fields need to know of the whole file."""
+        """Facts about the whole file that the validators of single fields need."""
         return None
 
     @classmethod
@@ -114,18 +113,23 @@ class FileModel(StrictModel):
 def _remove(value: dict[str, Json], problem: FieldError) -> bool:
     """Remove the wrong field, or its whole section if an item of a list is wrong; false if that cannot be."""
     place = problem.place
-    if not place or (place[0] in GRAPH and (len(place) == 1 or is_consequence(problem))):
+    if not place:
         return False
     if isinstance(place[-1], int) or is_consequence(problem):
-        if place[0] in GRAPH:
-            return False
         place = place[:1]
-    holder: Json = value
-    for part in place[:-1]:
-        if isinstance(holder, dict) and part in holder:
-            holder = holder[str(part)]
-        elif isinstance(holder, list) and isinstance(part, int) and part < len(holder):
-            holder = holder[part]
-        else:
-            return False
-    return isinstance(holder, dict) and holder.pop(str(place[-1]), MISSING) is not MISSING
+    if len(place) == 1 and place[0] in GRAPH:
+        return False
+    return _remove_at(value, place)
+
+
+def _remove_at(holder: Json, place: Place) -> bool:
+    """Remove the field at `place`; false if there is none."""
+    first, *rest = place
+    if isinstance(holder, dict) and first in holder:
+        if not rest:
+            del holder[str(first)]
+            return True
+        return _remove_at(holder[str(first)], tuple(rest))
+    if isinstance(holder, list) and isinstance(first, int) and first < len(holder) and rest:
+        return _remove_at(holder[first], tuple(rest))
+    return False

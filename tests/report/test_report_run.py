@@ -148,5 +148,5 @@ def test_the_best_lossy_model_of_a_run_without_data_is_shown_as_unverified(data:
 
 def test_notes_that_were_read_during_the_run_are_not_repeated(result: RunResult) -> None:
     stream = io.StringIO()
-    write_run(result, stream, told=["no quality constraint given"])
+    write_run(result, stream, shown_notes=["no quality constraint given"])
     assert "note:" not in stream.getvalue()

@@ -89,18 +89,23 @@ def _look_up(spec: DagSpec, node: str, infos: Infos) -> PassInfo:
 
 def _idle_sessions(spec: DagSpec, passes: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace]) -> list[str]:
     """The nodes that search session options in vain, because the size of the model is the only objective."""
-    if not spec.objectives or any(objective.metric != "size" for objective in spec.objectives):
+    if not _only_size_matters(spec):
         return []
-    for constraint in spec.constraints or ():
-        metric = known_metric(constraint.metric)
-        if metric is None or metric.kind in ("latency", "memory"):
-            return []
     nodes: list[str] = []
     for node, info in passes.items():
         search = spaces[node].search
         if info.session_only and search and search.keys() <= spaces[node].defaults.keys():
             nodes.append(node)
     return nodes
+
+
+def _only_size_matters(spec: DagSpec) -> bool:
+    """True if neither an objective nor a constraint depends on how the model runs."""
+    for constraint in spec.constraints or ():
+        metric = known_metric(constraint.metric)
+        if metric is None or metric.kind in ("latency", "memory"):
+            return False
+    return {objective.metric for objective in spec.objectives} == {"size"}
 
 
 def _verdicts(passes: Mapping[str, PassInfo], spaces: Mapping[str, NodeSpace], facts: Facts) -> dict[str, Reason]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from autoopt.data.digest import digest_path
 from autoopt.errors import ConfigError, InputError, joined
 from autoopt.registry import REQUIRED, ParameterInfo, PassInfo
-from autoopt.space import INVALID, Categorical, Conditional, NodeSpace, SearchParameter, Sentinel, Value, same
+from autoopt.space import INVALID, Categorical, Conditional, NodeSpace, SearchParameter, Sentinel, Value, value_key
 from autoopt.spec import DagSpec
 from autoopt.spec.nodes import Fixed, OwnDefault, OwnSearch, Searched, Setting
 from autoopt.spec.source import Place
@@ -145,8 +145,12 @@ def _with_values(own: Conditional, values: tuple[Value, ...]) -> Conditional:
     """`own` with the user's values in each branch: all of them if they are numbers, else those that the branch has."""
     numeric = any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in own.all_values())
 
-    def replaced(branch: SearchParameter) -> SearchParameter | Sentinel:
-        allowed = [v for v in values if numeric or any(same(v, offered) for offered in branch.values())]
+    if numeric:
+        return own.map(lambda branch: Categorical(values))
+
+    def restricted(branch: SearchParameter) -> SearchParameter | Sentinel:
+        offered = set(map(value_key, branch.values()))
+        allowed = [value for value in values if value_key(value) in offered]
         return Categorical(allowed) if allowed else INVALID
 
-    return own.map(replaced)
+    return own.map(restricted)

@@ -74,7 +74,7 @@ def _quality(inputs: ProposalInputs) -> str:
 def _without_data(
     options: ProposalOptions, methods: Mapping[str, Method], reasons: Mapping[str, Reason]
 ) -> Iterator[Decision]:
-    """How lossy precisions are judged without data, if any is tried."""
+    """The way to judge lossy precisions without data, if any is tried."""
     lossy: list[str] = []
     for precision, method in methods.items():
         if any(TEMPLATES[node].lossy and node not in reasons for node in method.nodes):

@@ -132,7 +132,7 @@ def _fitted(spec: ValueSpec, shape: tuple[Dim, ...], column: Column) -> _Input |
 
 
 def _both(one: _Input, other: _Input) -> _Input:
-    """What two data sets agree on."""
+    """The sizes and the value that two data sets agree on."""
     sizes = tuple(a if a == b else None for a, b in zip(one.sizes, other.sizes, strict=True))
     value = one.value if one.value == other.value else None
     return replace(one, sizes=sizes, batched=one.batched or other.batched, value=value)

@@ -52,24 +52,28 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     """
     specs, table_lengths = read_inputs(model)
     rng = np.random.default_rng(seed)
+    fixed_shapes, limits = shapes or {}, ranges or {}
     arrays: dict[str, list[Array]] = {}
     for spec in specs:
         if spec.optional:
             continue
         if spec.dtype is None or not spec.type.startswith("tensor("):
             raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
-        if shapes and spec.name in shapes:
-            shape = tuple(shapes[spec.name])
+        if spec.name in fixed_shapes:
+            shape = tuple(fixed_shapes[spec.name])
         else:
             shape = _shape(spec, dimensions or {}, open_size)
-        limits = (ranges or {}).get(spec.name)
-        constant = None if limits is not None else _constant(spec, shape)
+        if spec.name in limits:
+            arrays[spec.name] = [_values(rng, spec.dtype, shape, limits[spec.name]) for _ in range(items)]
+            continue
+        constant = _constant(spec, shape)
         if constant is not None:
             arrays[spec.name] = [constant] * items
             continue
-        if limits is None and spec.dtype.kind in "iu":
-            limits = [0, (table_lengths.get(spec.name) or 2) - 1]
-        arrays[spec.name] = [_values(rng, spec.dtype, shape, limits) for _ in range(items)]
+        default = None
+        if spec.dtype.kind in "iu":
+            default = [0, (table_lengths.get(spec.name) or 2) - 1]
+        arrays[spec.name] = [_values(rng, spec.dtype, shape, default) for _ in range(items)]
     return DataSet({}, None, arrays, name="synthetic")
 
 

@@ -80,17 +80,16 @@ class GoalOptions:
             request = replace(request, objectives=(Objective(MINIMIZED[self.minimize], "minimize"),))
         if self.metric is None and self.max_drop is None:
             return request
-        has_labels = data is not None and data.labels
-        name = self.metric or TASK_METRIC.get(str(data.label_kind) if data else "", "accuracy")
+        task_metric = _task_metric(data)
+        name = self.metric or task_metric or "accuracy"
         kind = get_metric(name, request.custom).kind
         if kind not in QUALITY:
             raise InputError(f"{name} is no metric of quality", where="--metric", remedy="see docs/quality.md")
-        if kind == "task" and not has_labels:
+        if kind == "task" and task_metric is None:
             option = "--metric" if self.metric else "--max-drop"
             remedy = "name the labels with --label, or limit agreement: --metric agreement"
             raise InputError("needs labels in the data", where=option, remedy=remedy)
-        written = request.constraints or ()
-        others = [each for each in written if get_metric(each.metric, request.custom).kind not in QUALITY]
+        others = [c for c in request.constraints or () if get_metric(c.metric, request.custom).kind not in QUALITY]
         return replace(request, constraints=[self._limit(name), *others])
 
     def _limit(self, name: str) -> Constraint:
@@ -102,9 +101,7 @@ class GoalOptions:
 def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal, list[str]]:
     """Fill in the defaults, which depend on the labels of the evaluation data. Also return notes on the defaults."""
     custom = request.custom
-    default_quality = AGREEMENT
-    if data is not None and data.labels:
-        default_quality = TASK_METRIC.get(str(data.label_kind), "accuracy")
+    default_quality = _task_metric(data) or AGREEMENT
     objectives = list(request.objectives) or [Objective(MEDIAN_LATENCY, "minimize")]
     constraints = list(request.constraints or ())
     notes: list[str] = []
@@ -136,6 +133,13 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
         custom=dict(custom),
     )
     return goal, notes
+
+
+def _task_metric(data: DataDescription | None) -> str | None:
+    """The default task metric for the labels of the data; None without labels."""
+    if data is None or not data.labels:
+        return None
+    return TASK_METRIC.get(str(data.label_kind), "accuracy")
 
 
 def _needs_quality_constraint(request: GoalRequest) -> bool:

@@ -1,4 +1,4 @@
-"""What the page of a sweep shows beside its result: the chains of each model, and the nights before."""
+"""Facts for the page of a sweep beside its result: the chains of each model, and the nights before."""
 
 from __future__ import annotations
 

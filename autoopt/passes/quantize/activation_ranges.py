@@ -42,7 +42,7 @@ MAX_ITEMS: Final = 256
 
 @dataclass
 class _Statistics:
-    """What calibration has found out about a model; every method and parameter takes its ranges from it."""
+    """The facts that calibration has found out about a model; every method and parameter takes its ranges from it."""
 
     op_types: list[str]
     extremes: dict[str, tuple[np.float32, np.float32]] = field(default_factory=dict)

@@ -81,7 +81,7 @@ class SpecializeInputs(Pass):
 
 @dataclass
 class _Seen:
-    """What all arrays of one input have in common so far."""
+    """The value and the sizes that all arrays of one input have in common so far."""
 
     first: np.ndarray
     sizes: list[int | None]

@@ -34,16 +34,27 @@ class SqlClaims(ClaimStore):
         redo: bool = False,
     ) -> Claim:
         claimant = owner or self._owner
-        lease = self._database.now + seconds
+        values: dict[str, object] = {"owner": claimant, "lease": self._database.now + seconds}
 
         def work(connection: Connection) -> Claim:
             table = _table(kind)
             # Nobody creates pass runs and evaluations before they are claimed: their keys say what they are.
-            if kind in ("pass_run", "evaluation"):
-                row = {"key": key, "owner": claimant, "lease": lease}
-                if insert_if_absent(connection, table, row):
-                    return Claim("mine", claimant)
-            return self._acquire_existing(connection, kind, key, claimant, lease, redo)
+            if kind in ("pass_run", "evaluation") and insert_if_absent(connection, table, {"key": key, **values}):
+                return Claim("mine", claimant)
+            is_this = _is(kind, key)
+            query = select(table, self._database.now.label("now")).where(is_this).with_for_update()
+            row = connection.execute(query).mappings().first()
+            if row is None:
+                what = kind.replace("_", " ")
+                raise InputError(f"there is no {what} {key!r} to claim", where=self._database.safe_url)
+            if _is_done(kind, row) and not (redo and _may_be_redone(kind, row)):
+                return Claim("done", row["owner"])
+            if row["owner"] != claimant and not is_abandoned(row["lease"], row["owner"], row["now"]):
+                return Claim("held", row["owner"])
+            if kind in ("trial", "run"):
+                values["status"] = "running"
+            connection.execute(update(table).where(is_this).values(values))
+            return Claim("mine", claimant)
 
         return self._database.write(work)
 
@@ -61,25 +72,6 @@ class SqlClaims(ClaimStore):
     def _held(self, kind: ClaimKind, key: str, owner: str | None) -> Update:
         table = _table(kind)
         return update(table).where(_is(kind, key), table.c.owner == (owner or self._owner), table.c.lease.is_not(None))
-
-    def _acquire_existing(
-        self, connection: Connection, kind: ClaimKind, key: str, claimant: str, lease: ColumnElement[float], redo: bool
-    ) -> Claim:
-        table, is_this = _table(kind), _is(kind, key)
-        query = select(table, self._database.now.label("now")).where(is_this).with_for_update()
-        row = connection.execute(query).mappings().first()
-        if row is None:
-            what = kind.replace("_", " ")
-            raise InputError(f"there is no {what} {key!r} to claim", where=self._database.safe_url)
-        if _is_done(kind, row) and not (redo and _may_be_redone(kind, row)):
-            return Claim("done", row["owner"])
-        if row["owner"] != claimant and not is_abandoned(row["lease"], row["owner"], row["now"]):
-            return Claim("held", row["owner"])
-        values: dict[str, object] = {"owner": claimant, "lease": lease}
-        if kind in ("trial", "run"):
-            values["status"] = "running"
-        connection.execute(update(table).where(is_this).values(values))
-        return Claim("mine", claimant)
 
 
 def _table(kind: ClaimKind) -> Table:
