@@ -70,7 +70,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
         if constant is not None:
             arrays[spec.name] = [constant] * items
             continue
-        default = None
+        default: list[float] | None = None
         if spec.dtype.kind in "iu":
             default = [0, (table_lengths.get(spec.name) or 2) - 1]
         arrays[spec.name] = [_values(rng, spec.dtype, shape, default) for _ in range(items)]
