@@ -1,4 +1,4 @@
-"""`autoopt store`: verify, clean, measure, export and import."""
+"""`autoopt store`: verify, clean, measure, export and import, back up and repair."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from autoopt.cli.store_access import AllowScript, RunName, existing_store
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
+    from autoopt.store.maintenance.backup import Copied
     from autoopt.store.maintenance.gc import Collected
     from autoopt.store.maintenance.quota import Evicted
     from autoopt.store.maintenance.verify import Problem
@@ -74,6 +75,9 @@ def gc(
         str | None,
         typer.Option(help="Also evict intermediate models, least recently used first, down to this size: 20G."),
     ] = None,
+    lost: Annotated[
+        bool, typer.Option("--lost", help="Also delete unused models that a lost database may have named.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete; without it, show what would be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +90,7 @@ def gc(
         limit = parse_size(max_size)
     evicted = None
     with existing_store() as store:
-        collected = collect(store, dry_run=not yes, keep_runs=keep_runs)
+        collected = collect(store, dry_run=not yes, keep_runs=keep_runs, lost=lost)
         if limit is not None:
             evicted = evict(store, limit, dry_run=not yes)
     if as_json:
@@ -125,12 +129,78 @@ def _gc_lines(collected: Collected, evicted: Evicted | None) -> list[str]:
         delete, evict = "would delete", "would evict"
     counts = f"{len(collected.runs)} runs, {len(collected.artifacts)} artifacts, {len(collected.leftovers)} leftovers"
     lines = [f"{delete} {counts}: {bytes_text(collected.bytes)}"]
+    if collected.spared:
+        lines.append(f"kept {collected.spared} artifacts that a lost database may have named; --lost deletes them")
     if evicted:
         size = f"{bytes_text(evicted.bytes)}; {bytes_text(evicted.left)} left"
         lines.append(f"{evict} {len(evicted.artifacts)} intermediate models: {size}")
     if collected.dry_run:
         lines.append("nothing was deleted; use --yes to delete")
     return lines
+
+
+@app.command("backup", epilog=example_text("autoopt store backup /backup/autoopt"))
+def backup_(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder for the backup; an earlier backup there is brought up to date.")
+    ],
+    as_json: AsJson = False,
+) -> int:
+    """Copy the database and all artifacts into a folder. Runs may go on meanwhile.
+
+    Exit code 1 if an artifact is missing or damaged.
+    """
+    from autoopt.store.maintenance.backup import backup
+
+    with existing_store() as store:
+        copied = backup(store, folder)
+    print_result(copied.to_json(), _copied_line("backed up", copied), as_json)
+    return exit_code(not copied.lost)
+
+
+@app.command("restore", epilog=example_text("autoopt store restore /backup/autoopt"))
+def restore_(
+    folder: Annotated[Path, typer.Argument(help="A folder that 'autoopt store backup' wrote.")], as_json: AsJson = False
+) -> int:
+    """Bring back a backup. The store must be empty, lost or damaged; a damaged database file is renamed.
+
+    Exit code 1 if the backup lacks an artifact.
+    """
+    from autoopt.engine.tools.rebuild import restore_store
+    from autoopt.settings import settings
+
+    copied = restore_store(folder, settings().db_url, settings().home.absolute())
+    print_result(copied.to_json(), _copied_line("restored", copied), as_json)
+    return exit_code(not copied.lost)
+
+
+def _copied_line(verb: str, copied: Copied) -> str:
+    line = f"{verb} {copied.runs} runs, {copied.artifacts} artifacts"
+    if copied.lost:
+        line += f"; {len(copied.lost)} artifacts are missing or damaged: 'autoopt store verify --repair'"
+    return line
+
+
+@app.command("repair", epilog=example_text("autoopt store repair", "autoopt store repair out/recipe.json"))
+def repair_(
+    recipes: Annotated[list[Path] | None, typer.Argument(help="Files recipe.json of exported models.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save what is left of a store whose database is damaged or lost.
+
+    A damaged file is renamed; its readable rows, all intact artifacts and the runs of recipes go into a new database.
+    """
+    from autoopt.engine.tools.rebuild import repair_store
+    from autoopt.settings import settings
+
+    rebuilt = repair_store(settings().db_url, settings().home.absolute(), recipes or ())
+    lines = []
+    if rebuilt.set_aside:
+        lines.append(f"the damaged database is now {rebuilt.set_aside}; {rebuilt.rows} rows could be read")
+    lines.append(f"artifacts without a row: {len(rebuilt.adopted)} added, {len(rebuilt.damaged)} damaged")
+    if recipes:
+        lines.append(f"runs added from recipes: {', '.join(rebuilt.runs) or 'none'}")
+    print_result(rebuilt.to_json(), "\n".join(lines), as_json)
 
 
 @app.command(epilog=example_text("autoopt store stats"))

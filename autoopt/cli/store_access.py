@@ -44,8 +44,13 @@ def require_store() -> None:
     Raises:
         InputError: there is no store yet.
     """
+    from autoopt.store.files.artifacts import ArtifactFiles
+    from autoopt.store.opening import DATABASE_FILE
+
     current = settings()
-    if current.db_url is None and not (current.home / "autoopt.db").exists():
+    if current.db_url is not None or (current.home / DATABASE_FILE).exists():
+        return
+    if not ArtifactFiles(current.home / "artifacts").digests():  # otherwise `open_store` reports a lost database
         remedy = "'autoopt run' creates one; set AUTOOPT_HOME to use another folder"
         raise InputError("no store here", where=str(current.home), remedy=remedy)
 

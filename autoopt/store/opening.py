@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from autoopt.settings import settings
 from autoopt.store.contracts import Store
 
+DATABASE_FILE: Final = "autoopt.db"
+"""The SQLite file in the folder of a store."""
 
-def open_store(url: str | None = None, home: Path | None = None) -> Store:
+
+def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool = False) -> Store:
     """Open the store at `home`; create it if it does not exist, upgrade it if it is older.
 
     Args:
         url: Address of the database; by default `AUTOOPT_DB_URL`, else a SQLite file in `home`.
         home: Folder of the store on this machine; by default `AUTOOPT_HOME`.
+        adopt: Accept an empty database although `home` holds artifacts, to restore or repair the store.
 
     Raises:
-        InputError: The address is wrong, the database is newer than this autoopt or belongs to something else, or
-            SQLite would be on a network file system.
+        InputError: The address is wrong, the database is newer than this autoopt or belongs to something else,
+            SQLite would be on a network file system, or the database is empty beside artifacts.
     """
     # SQLAlchemy takes a tenth of a second to import, and most commands never open a store.
     from autoopt.store.sql.database import open_database
     from autoopt.store.sql.store import SqlStore
 
     home = (home or settings().home).absolute()
-    address = url or settings().db_url or home / "autoopt.db"
-    return SqlStore(open_database(address), home, artifacts_url=settings().artifacts_url)
+    address = url or settings().db_url or home / DATABASE_FILE
+    return SqlStore(open_database(address), home, artifacts_url=settings().artifacts_url, adopt=adopt)

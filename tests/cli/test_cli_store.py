@@ -1,4 +1,5 @@
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -118,3 +119,30 @@ def test_a_result_that_cannot_be_read_hides_no_other_run(
     code, out, err = call("best", "odd")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the result of run odd cannot be read" in err
+
+
+def test_a_lost_store_comes_back_from_its_backup(
+    call: Callable[..., Any], filled: dict[str, Any], home: Path, tmp_path: Path
+) -> None:
+    assert call("store", "backup", "backup").out == "backed up 1 runs, 3 artifacts\n"
+    (home / "autoopt.db").unlink()
+    code, out, err = call("runs")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "holds 3 artifacts: a database was lost; bring back a backup with 'autoopt store restore FOLDER'" in err
+    assert call("store", "restore", "backup") == (0, "restored 1 runs, 3 artifacts\n", "")
+    assert json.loads(call("best", "--json").out) == RunResult.from_json(filled).to_json()
+
+
+def test_repair_saves_the_artifacts(call: Callable[..., Any], filled: dict[str, Any], home: Path) -> None:
+    (home / "autoopt.db").write_bytes(b"damaged" * 1000)
+    assert call("runs").err.endswith("check AUTOOPT_DB_URL if it is another file\n")
+    code, out, err = call("store", "repair")
+    assert (code, err) == (0, "")
+    assert out.endswith("autoopt.db.damaged-1; 0 rows could be read\nartifacts without a row: 3 added, 0 damaged\n")
+    assert call("store", "verify").code == 0
+    artifacts = sorted((home / "artifacts").rglob("model.onnx"))
+    for path in [*artifacts, *(path.parent for path in artifacts)]:
+        os.utime(path, (1, 1))
+    out = call("store", "gc", "--yes").out
+    assert "kept 3 artifacts that a lost database may have named; --lost deletes them" in out
+    assert sorted((home / "artifacts").rglob("model.onnx")) == artifacts

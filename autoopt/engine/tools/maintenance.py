@@ -7,42 +7,23 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any, TypeAlias
 
 from autoopt.data import DataConfig
-from autoopt.engine.run.export import RECIPE, narrowed_inputs, with_digest
+from autoopt.engine.run.export import narrowed_inputs
+from autoopt.engine.tools.recipe import read_recipe
 from autoopt.engine.work.environment import environment
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, replay_environment_of, restorer
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonTypeError, JsonValue, from_json
 from autoopt.model.files import digest_folder
-from autoopt.model.session_file import SESSION_FILE, session_document
-from autoopt.passes.request import PassStep
+from autoopt.model.session_file import SESSION_FILE
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
-from autoopt.target import Accelerator, Target
 from autoopt.workers import WorkerPool, gated_call
 from autoopt.working_folder import temporary_folder
 
 Calibration: TypeAlias = str | Path | Mapping[str, object]
 """A path, or a data configuration."""
-
-_FIELDS: Mapping[str, tuple[type, ...]] = {
-    "source": (str,),
-    "result": (str,),
-    "steps": (list,),
-    "calibration": (dict, str, NoneType),
-    "user_script": (str, NoneType),
-    "scripts": (dict, NoneType),
-    "accelerator": (dict, NoneType),
-    "data_root": (str, NoneType),
-    "session_options": (dict, NoneType),
-    "target": (dict, NoneType),
-    "affinity": (list, NoneType),
-    "environment": (dict, NoneType),
-}
-"""Fields of a recipe and their types."""
 
 
 def verify_store(store: Store, *, repair: bool = False, allow_script: bool = False) -> Verification:
@@ -104,33 +85,33 @@ def replay(
             `out` is a file, or the data cannot be read.
         SystemFailure: a pass did not succeed.
     """
-    content = _read(recipe)
+    content, document = read_recipe(recipe)
     if out.exists() and not out.is_dir():
         raise InputError("is a file, not a folder", where=str(out), remedy="name a folder with --out")
     if calibration is not None:
-        content["calibration"] = None
-    check_scripts(content, str(recipe), allowed=allow_script)
+        document["calibration"] = None
+    check_scripts(document, str(recipe), allowed=allow_script)
     if calibration is not None:
-        content["calibration"] = DataConfig.parse(calibration).resolved(".").to_json()
-    steps = [PassStep(step["pass"], step["params"]) for step in content["steps"]]
+        document["calibration"] = DataConfig.parse(calibration).resolved(".").to_json()
+    steps = content.pass_steps
     with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory(dir=temporary_folder()) as scratch:
-        source = _admit(pool, str(model), content["source"], Path(scratch, "source"))
+        source = _admit(pool, str(model), content.source, Path(scratch, "source"))
         if calibration is not None:
-            described = gated_call(pool, "autoopt.data.worker:describe", {"data": content["calibration"]})
+            described = gated_call(pool, "autoopt.data.worker:describe", {"data": document["calibration"]})
             if described.value is None:
                 raise InputError(described.message)
-        folder = ReplayEnvironment.from_json(pool, Path(scratch), content).make(source, steps)
+        folder = ReplayEnvironment.from_json(pool, Path(scratch), document).make(source, steps)
         digest = digest_folder(folder)
         out.mkdir(parents=True, exist_ok=True)
         for file in folder.iterdir():
             (out / file.name).write_bytes(file.read_bytes())
-    session = {**_session_document(content), **narrowed_inputs(steps)}
+    session = {**content.session, **narrowed_inputs(steps)}
     (out / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
     return Replayed(
         path=str(next(out.glob("model.on*"), out)),
         digest=digest,
-        same=digest == content["result"],
-        changed=_changes(content.get("environment") or {}, environment()),
+        same=digest == content.result,
+        changed=_changes(content.environment or {}, environment()),
     )
 
 
@@ -143,53 +124,6 @@ def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:
     if admitted.value["digest"] != digest:
         raise InputError(f"is not the model that the recipe starts from ({digest[:12]})", where=model)
     return next(folder.glob("model.*"))
-
-
-def _read(recipe: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(recipe.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", where=str(recipe)) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"is not JSON ({error})", where=f"{recipe}:{getattr(error, 'lineno', 1)}") from error
-    if not isinstance(content, dict) or content.get("recipe") != RECIPE or not isinstance(content.get("steps"), list):
-        raise InputError("is not an autoopt recipe", where=f"{recipe}:1", remedy="'autoopt run' writes one to out/")
-    wrong = _wrong_field(content)
-    if wrong:
-        raise InputError(f"field {wrong!r} is missing or has a wrong value", where=f"{recipe}:1")
-    if "digest" in content and content != with_digest(content):
-        raise InputError("was edited after autoopt wrote it", where=f"{recipe}:1", remedy="use the original")
-    return content
-
-
-def _wrong_field(recipe: Mapping[str, Any]) -> str:
-    """Name of the first field of a recipe that has a wrong form; empty if there is none."""
-    for name, types in _FIELDS.items():
-        if not isinstance(recipe.get(name), types):
-            return name
-    for step in recipe["steps"]:
-        if not (isinstance(step, dict) and isinstance(step.get("pass"), str) and isinstance(step.get("params"), dict)):
-            return "steps"
-    try:
-        from_json(Accelerator, recipe.get("accelerator") or {})
-        if recipe.get("target"):
-            from_json(Target, recipe["target"])
-    except JsonTypeError:
-        return "target" if recipe.get("target") else "accelerator"
-    return ""
-
-
-def _session_document(recipe: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """The session that the recipe's model was measured with.
-
-    Recipes of earlier versions have no target, only its accelerator.
-    """
-    accelerator = from_json(Accelerator, recipe.get("accelerator") or {})
-    target = Target(device=accelerator.device, execution_provider=accelerator.execution_provider)
-    if recipe.get("target"):
-        target = from_json(Target, recipe["target"])
-    options = recipe.get("session_options") or {}
-    return session_document(options, target.execution_provider, target.threads, recipe.get("affinity") or ())
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[object]]:

@@ -58,8 +58,12 @@ class ArtifactFiles:
             actual = self._put(source, digest, consume)
         except OSError as error:
             raise SystemFailure(f"the artifact cannot be stored: {error.strerror}", where=str(self.root)) from None
-        sizes = {name: path.stat().st_size for name, path in files_in(self.folder(actual)).items()}
-        return ArtifactRecord(actual, sum(sizes.values()), sizes)
+        return self.record(actual)
+
+    def record(self, digest: str) -> ArtifactRecord:
+        """Describe the files of an artifact that exists."""
+        sizes = {name: path.stat().st_size for name, path in files_in(self.folder(digest)).items()}
+        return ArtifactRecord(digest, sum(sizes.values()), sizes)
 
     def path(self, digest: str) -> Path:
         """The verified model file; marks it as used.
@@ -121,6 +125,12 @@ class ArtifactFiles:
     def exclusive(self) -> Iterator[None]:
         """Block everyone who is about to use or store an artifact."""
         with self._locked(fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Keep artifacts from being removed meanwhile."""
+        with self._locked(fcntl.LOCK_SH):
             yield
 
     @contextmanager

@@ -16,6 +16,7 @@ from sqlalchemy import Column, Connection, delete, select
 
 from autoopt.store.contracts import Store
 from autoopt.store.leases import is_run_abandoned
+from autoopt.store.maintenance.rebuild import seconds_since_replacement
 from autoopt.store.maintenance.references import GRACE, idle, referenced, shared_copies
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
@@ -38,28 +39,45 @@ class Collected:
     leftovers: tuple[str, ...]
     bytes: int
     """The size of the files."""
+    spared: int = 0
+    """Unused artifacts that stay because a lost database may have named them."""
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """The rows that were removed: ids of runs and digests of artifacts."""
+
+    runs: tuple[str, ...]
+    digests: frozenset[str]
+    spared: int
+
+
 class _DryRun(Exception):
     """Carries the result out of a transaction that is rolled back."""
 
-    def __init__(self, runs: list[str], digests: set[str]) -> None:
-        self.result = (runs, digests)
+    def __init__(self, rows: _Rows) -> None:
+        self.rows = rows
 
 
-def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None) -> Collected:
-    """Remove everything that no kept run needs.
+def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None, lost: bool = False) -> Collected:
+    """Remove everything that no kept run needs. Runs under way are always kept.
 
-    `keep_runs` is the number of the newest ended runs to keep, by default all. Runs under way are always kept.
+    Args:
+        store: The store.
+        dry_run: Remove nothing.
+        keep_runs: Number of the newest ended runs to keep, by default all.
+        lost: Remove also unused artifacts that are older than the last restore or repair of the database. A database
+            that was lost may have named them.
     """
     sql = require_sql(store)
     shared = shared_copies(sql)
     with sql.files.exclusive():
-        runs, digests = _collect_rows(sql, dry_run, keep_runs, shared)
-        folders = [sql.files.folder(digest) for digest in sorted(digests)]
+        rows = _collect_rows(sql, dry_run, keep_runs, shared, lost)
+        digests = sorted(rows.digests)
+        folders = [sql.files.folder(digest) for digest in digests]
         leftovers = _old_leftovers(sql)
         size = _bytes_in([*folders, *leftovers])
         if not dry_run:
@@ -67,11 +85,12 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None)
                 sql.files.remove(digest)
     if not dry_run:
         if sql.remote is not None:
-            for digest in digests & shared.keys():
+            for digest in rows.digests & shared.keys():
                 sql.remote.remove(digest)
         for path in leftovers:
             shutil.rmtree(path, ignore_errors=True)
-    return Collected(dry_run, tuple(runs), tuple(sorted(digests)), tuple(path.name for path in leftovers), size)
+    names = tuple(path.name for path in leftovers)
+    return Collected(dry_run, rows.runs, tuple(digests), names, size, rows.spared)
 
 
 def _old_leftovers(store: SqlStore) -> list[Path]:
@@ -85,27 +104,32 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
 
 
 def _collect_rows(
-    store: SqlStore, dry_run: bool, keep_runs: int | None, shared: Mapping[str, float]
-) -> tuple[list[str], set[str]]:
-    """Delete rows in one transaction, rolled back in a dry run; returns the runs and artifacts."""
+    store: SqlStore, dry_run: bool, keep_runs: int | None, shared: Mapping[str, float], lost: bool
+) -> _Rows:
+    """Delete rows in one transaction, rolled back in a dry run."""
 
-    def work(connection: Connection) -> tuple[list[str], set[str]]:
+    def work(connection: Connection) -> _Rows:
         runs = [] if keep_runs is None else _ended_runs(store.database, connection)[keep_runs:]
         for run in runs:
             delete_run(connection, run)
-        rows = set(connection.execute(select(tables.artifact.c.digest)).scalars())
-        unreferenced = (rows | store.files.digests() | shared.keys()) - referenced(connection)
-        digests = set(idle(store, connection, unreferenced, shared))
+        stored = set(connection.execute(select(tables.artifact.c.digest)).scalars())
+        unreferenced = (stored | store.files.digests() | shared.keys()) - referenced(connection)
+        unused = idle(store, connection, unreferenced, shared)
+        digests = set(unused)
+        if not lost:
+            limit = seconds_since_replacement(store.database, connection)
+            digests = {digest for digest, seconds in unused.items() if seconds < limit}
         _delete_artifacts(connection, digests)
         _delete_unused_rows(connection, store.database)
+        rows = _Rows(tuple(runs), frozenset(digests), len(unused) - len(digests))
         if dry_run:
-            raise _DryRun(runs, digests)
-        return runs, digests
+            raise _DryRun(rows)
+        return rows
 
     try:
         return store.database.write(work)
     except _DryRun as dry:
-        return dry.result
+        return dry.rows
 
 
 def _ended_runs(database: Database, connection: Connection) -> list[str]:

@@ -7,9 +7,9 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 from sqlalchemy import Connection, Double, Engine, Pool, create_engine, event, func, literal_column
@@ -29,12 +29,18 @@ CONNECT_ATTEMPTS: Final = 3
 _TRANSIENT_STATES: Final = frozenset({"57P01", "57P02", "57P03", "40001", "40P01", "53300", "08000", "08003", "08006"})
 """PostgreSQL: shutting down or starting up, serialisation, deadlock, too many or lost connections."""
 _EXAMPLES: Final = "write sqlite:////folder/autoopt.db or postgresql://user@host/database"
+_DAMAGED: Final = (
+    "bring back a backup with 'autoopt store restore FOLDER', or save what is left with 'autoopt store repair'; "
+    "check AUTOOPT_DB_URL if it is another file"
+)
 _REMEDIES: Final = {
     "is full": "free some space ('autoopt store gc' may), or move the store with AUTOOPT_HOME",
     "no space left": "free some space on the database's server",
+    "not a database": _DAMAGED,
+    "malformed": _DAMAGED,
     "readonly database": "the store is on something that cannot be written to; move it with AUTOOPT_HOME",
 }
-"""Remedies by words in the message of a database that cannot write."""
+"""Remedies by words in the message of a database that cannot be read or written."""
 
 
 def read_url(url: str) -> URL:
@@ -104,7 +110,10 @@ class Database:
                 with self.transaction(writing=True) as connection:
                     return work(connection)
             except DBAPIError as error:
-                if _remedy(error):
+                remedy = _remedy(error)
+                if remedy == _DAMAGED:
+                    raise InputError(self._message(error), where=self.safe_url, remedy=remedy) from None
+                if remedy:
                     raise self._failure(error) from None
                 is_transient = self._is_transient(error)
                 if is_transient and (self.sqlite or error.connection_invalidated or _state(error)):
@@ -128,6 +137,15 @@ class Database:
             with connection.begin():
                 yield connection
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """One transaction that sees one state of the database, however many statements it takes. It is not repeated."""
+        options: dict[str, Any] = {"writing": False}
+        if not self.sqlite:
+            options["isolation_level"] = "REPEATABLE READ"
+        with self._engine.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
+
     def make_durable(self) -> None:
         """Make all commits outlast a power cut; PostgreSQL does so at each commit.
 
@@ -143,6 +161,23 @@ class Database:
                 driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
             except sqlite3.Error as error:
                 raise SystemFailure(one_line(str(error)), where=self.safe_url, remedy=_remedy(error)) from None
+
+    def copy_to(self, file: Path) -> None:
+        """Copy one state of a SQLite database into a new file, while others may read and write.
+
+        Raises:
+            SystemFailure: The disk is full or broken.
+        """
+        try:
+            with self._engine.connect() as connection, closing(sqlite3.connect(file)) as target:
+                driver = connection.connection.driver_connection
+                assert driver is not None  # it is checked out
+                driver.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+        except DBAPIError as error:
+            raise self._failure(error) from None
+        except sqlite3.Error as error:
+            raise SystemFailure(one_line(str(error)), where=str(file), remedy=_remedy(error)) from None
 
     def close(self) -> None:
         """Close all connections; later calls open new ones."""
@@ -252,7 +287,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _remedy(error: BaseException) -> str:
-    """The remedy for a disk that accepts no more data; empty for other errors."""
+    """The remedy for a damaged file, or a disk that accepts no more data; empty for other errors."""
     message = str(error).lower()
     return next((remedy for words, remedy in _REMEDIES.items() if words in message), "")
 

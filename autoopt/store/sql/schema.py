@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,16 +26,22 @@ _LOCK: Final = 0x6175746F
 """The key of PostgreSQL's advisory lock: any number that nobody else uses."""
 
 
-def prepare(database: Database) -> None:
+def prepare(database: Database, before_creation: Callable[[], None] = lambda: None) -> None:
     """Bring the database to the newest schema: create the tables if there are none, upgrade older ones.
 
     Alembic is imported only for an upgrade. At the newest version this is one query.
 
+    Args:
+        database: The database.
+        before_creation: Called before tables are created; may raise to prevent it.
+
     Raises:
         InputError: The database is newer than this autoopt, or holds tables of something else.
     """
-    if database.write_first(_version_of) != HEAD:
-        database.write_first(_create_or_upgrade)
+    if database.write_first(_version_of) == HEAD:
+        return
+    database.write_first(lambda connection: _create_or_upgrade(connection, before_creation))
+    database.make_durable()
 
 
 def upgrade(connection: Connection, current: str | None, target: str = HEAD) -> None:
@@ -71,7 +78,7 @@ def _config() -> Config:
     return config
 
 
-def _create_or_upgrade(connection: Connection) -> None:
+def _create_or_upgrade(connection: Connection, before_creation: Callable[[], None]) -> None:
     if connection.dialect.name == "postgresql":  # SQLite's BEGIN IMMEDIATE already lets in one at a time
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     current = _version_of(connection)
@@ -87,6 +94,7 @@ def _create_or_upgrade(connection: Connection) -> None:
             where=without_secrets(connection.engine.url),
             remedy="give autoopt a database or schema of its own",
         )
+    before_creation()
     metadata.create_all(connection, checkfirst=False)
     _version.create(connection)
     connection.execute(_version.insert().values(version_num=HEAD))

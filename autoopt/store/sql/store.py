@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from autoopt.errors import InputError
 from autoopt.owner import this_process
 from autoopt.store.contracts import Store
 from autoopt.store.files.artifacts import ArtifactFiles
@@ -27,8 +28,17 @@ class SqlStore(Store):
 
     artifacts: SqlArtifacts
 
-    def __init__(self, database: Database, home: Path, *, artifacts_url: str | None = None) -> None:
-        """Open a store; create or upgrade its tables. `artifacts_url`: where machines share artifacts, if they do."""
+    def __init__(
+        self, database: Database, home: Path, *, artifacts_url: str | None = None, adopt: bool = False
+    ) -> None:
+        """Open a store; create or upgrade its tables.
+
+        Args:
+            database: The database, perhaps an empty one.
+            home: The folder of the store on this machine.
+            artifacts_url: The place where machines share artifacts, if they do.
+            adopt: Accept an empty database although the folder holds artifacts, to restore or repair the store.
+        """
         self.home = home
         self.owner = this_process()
         self.database = database
@@ -44,10 +54,25 @@ class SqlStore(Store):
         self.trials = SqlTrials(database, self.owner)
         self.events = SqlEvents(database)
         self.lineage = SqlLineage(self, database)
-        prepare(database)
+        prepare(database, (lambda: None) if adopt else self._refuse_lost_database)
 
     def close(self) -> None:
         self.database.close()
+
+    def _refuse_lost_database(self) -> None:
+        """Refuse to begin a new store beside the artifacts of another.
+
+        Raises:
+            InputError: There are artifacts.
+        """
+        count = len(self.files.digests())
+        if count:
+            raise InputError(
+                f"the database is empty, but {self.files.root} holds {count} artifacts: a database was lost",
+                where=self.safe_url,
+                remedy="bring back a backup with 'autoopt store restore FOLDER', save what is left with "
+                "'autoopt store repair', or use another AUTOOPT_HOME",
+            )
 
     def clock(self) -> float:
         return float(self.database.read(lambda connection: connection.execute(select(self.database.now)).scalar_one()))

@@ -1,0 +1,147 @@
+"""Recipes: `recipe.json` of an exported model, which may be anyone's."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from autoopt.data import DataConfig
+from autoopt.engine.run.export import RECIPE, with_digest
+from autoopt.errors import AutooptError, InputError, one_line
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
+from autoopt.metrics import Estimate
+from autoopt.model.session_file import session_document
+from autoopt.passes.request import PassStep
+from autoopt.spec.json_reader import read_json
+from autoopt.target import Accelerator, Target
+
+MAX_BYTES: Final = 16 << 20
+"""The largest recipe that is read."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class RecipeStep:
+    """One pass of a recipe."""
+
+    pass_name: str = field(metadata={"json": "pass"})
+    params: JsonObject
+    output: str = ""
+    """Digest of the model after it; empty if the recipe does not say."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The passes that made a model, and everything that they need to run again."""
+
+    source: str
+    """Digest of the source model."""
+    result: str
+    """Digest of the model that the passes make."""
+    steps: tuple[RecipeStep, ...]
+    run: str = ""
+    chain: str = ""
+    calibration: Mapping[str, object] | str | None = None
+    user_script: str | None = None
+    scripts: Mapping[str, str] | None = None
+    """Digest of each script that the passes ran."""
+    accelerator: Accelerator | None = None
+    data_root: str | None = None
+    session_options: JsonObject | None = None
+    target: Target | None = None
+    """None in recipes of earlier versions."""
+    affinity: tuple[int, ...] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    ratios: Mapping[str, Estimate] = field(default_factory=dict)
+    environment: Mapping[str, object] | None = None
+
+    @property
+    def pass_steps(self) -> tuple[PassStep, ...]:
+        """The passes to run, in order."""
+        return tuple(PassStep(step.pass_name, step.params) for step in self.steps)
+
+    @property
+    def measured_on(self) -> Target:
+        """The target of the run; recipes of earlier versions have only its accelerator."""
+        if self.target is not None:
+            return self.target
+        accelerator = self.accelerator or Accelerator()
+        return Target(device=accelerator.device, execution_provider=accelerator.execution_provider)
+
+    @property
+    def session(self) -> dict[str, JsonValue]:
+        """`session.json` of the recipe's model."""
+        target = self.measured_on
+        options = self.session_options or {}
+        return session_document(options, target.execution_provider, target.threads, self.affinity or ())
+
+
+def read_recipe(file: Path) -> tuple[Recipe, dict[str, Any]]:
+    """Read a recipe; returns it with the document that it was read from.
+
+    Raises:
+        InputError: The file cannot be read, is not a recipe, has a wrong field or was edited.
+    """
+    document = _document(file)
+    if document.get("recipe") != RECIPE or not isinstance(document.get("steps"), list):
+        raise InputError("is not an autoopt recipe", where=f"{file}:1", remedy="'autoopt run' writes one to out/")
+    try:
+        recipe = from_json(Recipe, document)
+        _check(recipe)
+    except JsonTypeError as error:
+        raise InputError(f"is not a valid recipe: {error}", where=f"{file}:1") from None
+    if "digest" in document and document != with_digest(document):
+        raise InputError("was edited after autoopt wrote it", where=f"{file}:1", remedy="use the original")
+    return recipe, document
+
+
+def _document(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        reason = "no such file"
+        if file.exists():
+            reason = "is not a regular file"
+        raise InputError(reason, where=str(file))
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise InputError(f"is larger than {MAX_BYTES >> 20} MiB: not a recipe", where=str(file))
+        text = file.read_text(encoding="utf-8")
+        # This reader also names the line of a syntax error, and refuses duplicate keys and great depths.
+        read_json(text, str(file))
+        document = json.loads(text)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", where=str(file)) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text ({error.reason})", where=f"{file}:1") from None
+    if not isinstance(document, dict):
+        raise InputError("is not an autoopt recipe", where=f"{file}:1", remedy="'autoopt run' writes one to out/")
+    return document
+
+
+def _check(recipe: Recipe) -> None:
+    """Check what the types do not say.
+
+    Raises:
+        JsonTypeError: A field has a wrong value.
+    """
+    digests = {"source": recipe.source, "result": recipe.result}
+    for index, step in enumerate(recipe.steps):
+        digests[f"steps.{index}.output"] = step.output or recipe.result
+    for name, digest in digests.items():
+        if not _DIGEST.fullmatch(digest):
+            raise JsonTypeError(f"{name}: expected 64 hexadecimal digits")
+    libraries = (recipe.environment or {}).get("libraries")
+    if libraries is not None and not isinstance(libraries, Mapping):
+        raise JsonTypeError("environment.libraries: expected an object")
+    if recipe.calibration is not None:
+        try:
+            DataConfig.parse(recipe.calibration)
+        except AutooptError as error:
+            raise JsonTypeError(f"calibration: {one_line(str(error))}") from None
+    try:
+        _ = recipe.session
+    except (JsonTypeError, AutooptError, LookupError, TypeError, ValueError) as error:
+        raise JsonTypeError(f"session_options: {one_line(str(error))}") from None

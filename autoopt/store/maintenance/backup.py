@@ -1,0 +1,193 @@
+"""Backup and restore. A backup is a store of its own with a SQLite file, whatever database it was made from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, func, insert, select, text
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.store.contracts import Store
+from autoopt.store.files.artifacts import ArtifactFiles
+from autoopt.store.files.filesystem import sync
+from autoopt.store.maintenance.rebuild import adopt_artifacts, is_sound
+from autoopt.store.opening import DATABASE_FILE
+from autoopt.store.sql import tables
+from autoopt.store.sql.database import Database, open_database
+from autoopt.store.sql.rows import BATCH
+from autoopt.store.sql.schema import prepare
+from autoopt.store.sql.store import SqlStore, require_sql
+
+_NUMBERED = (tables.sweep, tables.run, tables.event)
+"""Tables whose rows the database numbers."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """The content of a backup, or of a store that was restored from one."""
+
+    folder: str
+    runs: int
+    artifacts: int
+    lost: tuple[str, ...]
+    """Artifacts that could not be copied because they are missing or damaged."""
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def backup(store: Store, folder: Path) -> Copied:
+    """Copy a store into a folder, while others may use it. A backup that is there already is brought up to date.
+
+    Raises:
+        InputError: The folder is that of the store, or holds something that is not a backup.
+        SystemFailure: The disk is full or broken.
+    """
+    sql = require_sql(store)
+    _check_folder(folder, sql.home)
+    folder.mkdir(parents=True, exist_ok=True)
+    new = folder / f".{DATABASE_FILE}.new"
+    new.unlink(missing_ok=True)
+    with sql.files.shared():  # nothing that the copied rows name may be removed meanwhile
+        _copy_database(sql.database, new)
+        digests = sorted(record.digest for record in sql.artifacts.all() if record.present)
+        lost = _copy_artifacts(sql, digests, ArtifactFiles(folder / "artifacts"))
+    sync(new)
+    os.replace(new, folder / DATABASE_FILE)
+    sync(folder)
+    return Copied(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
+
+
+def restore(folder: Path, store: Store) -> Copied:
+    """Copy a backup into an empty store, whose folder may hold artifacts. Those are kept.
+
+    Raises:
+        InputError: The folder is not a backup, or the store is not empty.
+        SystemFailure: The disk is full or broken.
+    """
+    sql = require_sql(store)
+    if _count_runs(sql.database):
+        message = "holds runs; a backup is restored into an empty store"
+        raise InputError(message, where=sql.safe_url, remedy="move it away, or set AUTOOPT_HOME to another folder")
+    files = ArtifactFiles(folder / "artifacts")
+    sql.home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=sql.home) as scratch:
+        source = open_database(_copy_of(folder, Path(scratch)))
+        try:
+            prepare(source)
+            digests = source.read(_present_artifacts)
+            lost = _restore_artifacts(sql, digests, files)
+            with source.transaction(writing=False) as reading:
+                sql.database.write(lambda writing: _copy_rows(reading, writing))
+        finally:
+            source.close()
+    sql.database.make_durable()
+    adopt_artifacts(sql)
+    return Copied(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
+
+
+def _copy_of(folder: Path, scratch: Path) -> Path:
+    """Copy the database of a backup, because SQLite writes beside a file that it reads.
+
+    Raises:
+        InputError: The folder is not a backup, or its database is damaged.
+    """
+    file = folder / DATABASE_FILE
+    if not file.is_file() or not file.stat().st_size:
+        raise InputError(f"is not a backup: it has no {DATABASE_FILE}", where=str(folder))
+    copy = scratch / DATABASE_FILE
+    source = open_database(file)
+    try:
+        source.copy_to(copy)
+    except SystemFailure:
+        copy.unlink(missing_ok=True)
+    finally:
+        source.close()
+    if not copy.exists() or not is_sound(copy):
+        raise InputError("is damaged", where=str(file), remedy="use another backup")
+    return copy
+
+
+def _check_folder(folder: Path, home: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file, not a folder", where=str(folder))
+    if folder.exists() and folder.resolve() == home.resolve():
+        raise InputError("is the store itself", where=str(folder), remedy="name another folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / DATABASE_FILE).exists():
+        raise InputError("is neither empty nor a backup", where=str(folder), remedy="name another folder")
+
+
+def _copy_database(database: Database, file: Path) -> None:
+    """Copy one state of a database into a new SQLite file."""
+    if database.sqlite:
+        database.copy_to(file)
+        return
+    target = open_database(file)
+    try:
+        prepare(target)
+        with database.snapshot() as reading:
+            target.write(lambda writing: _copy_rows(reading, writing))
+    finally:
+        target.close()
+
+
+def _copy_rows(source: Connection, target: Connection) -> None:
+    for table in tables.metadata.sorted_tables:
+        rows = source.execution_options(stream_results=True).execute(select(table)).mappings()
+        for batch in rows.partitions(BATCH):
+            target.execute(insert(table), [dict(row) for row in batch])
+    if target.dialect.name == "postgresql":
+        for table in _NUMBERED:
+            highest = f"(SELECT max(number) FROM {table.name})"
+            target.execute(text(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'number'), {highest})"))
+
+
+def _copy_artifacts(store: SqlStore, digests: Iterable[str], target: ArtifactFiles) -> tuple[str, ...]:
+    """Copy artifacts that `target` does not have yet; returns those that are lost."""
+    lost: list[str] = []
+    for digest in digests:
+        if target.is_intact(digest):
+            continue
+        folder = store.files.folder(digest)
+        if store.files.is_intact(digest):
+            target.put(folder, digest)
+            continue
+        copy = store.artifacts.fetch(digest)
+        if copy is None:
+            lost.append(digest)
+            continue
+        try:
+            target.put(copy, digest)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+    return tuple(lost)
+
+
+def _restore_artifacts(store: SqlStore, digests: Iterable[str], source: ArtifactFiles) -> tuple[str, ...]:
+    """Store the artifacts of a backup; returns those that are neither there nor here."""
+    lost: list[str] = []
+    for digest in digests:
+        if not store.files.is_intact(digest):
+            if not source.is_intact(digest):
+                lost.append(digest)
+                continue
+            store.files.put(source.folder(digest), digest)
+        if store.remote is not None:
+            store.remote.push(digest, store.files.folder(digest))
+    return tuple(lost)
+
+
+def _present_artifacts(connection: Connection) -> list[str]:
+    query = select(tables.artifact.c.digest).where(tables.artifact.c.present == 1)
+    return list(connection.execute(query.order_by(tables.artifact.c.digest)).scalars())
+
+
+def _count_runs(database: Database) -> int:
+    return database.read(
+        lambda connection: connection.execute(select(func.count()).select_from(tables.run)).scalar_one()
+    )
