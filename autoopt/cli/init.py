@@ -65,8 +65,8 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
         return
     for decision in plan.decisions:
         typer.echo(f"{decision.what}: {decision.why}")
-    for reason in plan.learned:
-        typer.echo(f"learned: {reason}")
+    for preference in plan.learned:
+        typer.echo(f"learned: {preference.text}")
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
 

@@ -173,7 +173,7 @@ def test_run_of_a_bare_model_finds_a_model_and_teaches_the_next_plan(call: Call,
     )
     assert bool(taught) is bool(better)
     if taught:
-        assert "best on first (similarity " in taught[0]["reason"]
+        assert "of the source's latency_p50 on first (similarity " in taught[0]["reason"]
 
 
 @pytest.mark.zoo

@@ -6,7 +6,7 @@ from typing import Any
 
 from autoopt.dag import Facts, Plan, Proposal, pass_infos, propose
 from autoopt.dag.proposal.exclusions import ProposalInputs
-from autoopt.dag.proposal.warm_start import Example
+from autoopt.dag.warm_start import Example, warm_started
 from autoopt.model.inspection import Inspection
 from autoopt.spec.proposal_options import ProposalOptions
 
@@ -35,5 +35,5 @@ def proposed(
     options = options or ProposalOptions()
     accelerator = options.target().accelerator()
     infos = pass_infos(accelerator)
-    proposal = propose(options, inputs_of(inspection, **data), infos, Facts(accelerator), examples)
-    return proposal, proposal.plan(infos)
+    proposal = propose(options, inputs_of(inspection, **data), infos, Facts(accelerator))
+    return proposal, warm_started(proposal.plan(infos), examples)

@@ -12,7 +12,7 @@ from dag_worlds import World, make_info, worlds
 from hypothesis import given, settings
 
 from autoopt.dag import Plan, compile_plan
-from autoopt.dag.compiler.plan import Alias, Decision, Inserted, Pruned
+from autoopt.dag.compiler.plan import Alias, Decision, Inserted, Learned, Pruned
 from autoopt.registry import PassInfo
 from autoopt.spec import load_dag
 
@@ -82,12 +82,14 @@ def test_the_document_has_its_keys_in_a_fixed_order() -> None:
 
 def test_decisions_and_learned_preferences_are_part_of_the_document() -> None:
     plan = plan_of(prefer=[{"chain": ["a"], "weight": 2.5}])
-    plan = replace(plan, decisions=(Decision("level 1", "asked"),), learned=("a: best on m", "gone: best on n"))
+    gone = Learned(("gone",), 2.0, evidence="gave 0.50 on n")
+    plan = replace(plan, decisions=(Decision("level 1", "asked"),))
+    plan = plan.with_learned([Learned(("a",), 2.0, evidence="gave 0.50 on m"), gone])
     data = plan.to_json()
     assert data["decided"] == [{"what": "level 1", "why": "asked"}]
     (learned,) = data["learned"]  # type: ignore[misc]
     assert learned["name"] == "a"
-    assert (learned["weight"], learned["prior"], learned["reason"]) == (2.5, [], "a: best on m")
+    assert (learned["weight"], learned["prior"], learned["reason"]) == (5.0, [], "a: gave 0.50 on m")
 
 
 def test_a_plan_is_immutable() -> None:

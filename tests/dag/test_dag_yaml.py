@@ -11,7 +11,7 @@ from proposal_cases import CNN, TRANSFORMER, TREES, proposed
 from ruamel.yaml import YAML
 
 from autoopt.dag.proposal.dag_yaml import flow, yaml_text
-from autoopt.dag.proposal.warm_start import Example
+from autoopt.dag.warm_start import Example
 from autoopt.spec.proposal_options import ProposalOptions
 
 json_values = st.recursive(
@@ -98,6 +98,8 @@ def test_excluded_chains_and_learned_preferences_are_sections() -> None:
     chain, point = document["prefer"]
     assert chain["weight"] == 1.9
     assert point["values"] == {"simplify": {"engine": "onnxsim"}}
+    assert chain["reason"] == point["reason"]
+    assert "simplify.engine=onnxsim) gave 0.50 of the source's latency_p50 on other" in chain["reason"]
     plain = parse(text_of(TREES, ProposalOptions(level=0)))
     assert not {"forbid", "prefer"} & set(plain)
 

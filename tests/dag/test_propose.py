@@ -15,7 +15,7 @@ from autoopt.dag.proposal.exclusions import ProposalInputs
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import PROVIDERS
 from autoopt.dag.proposal.propose import Proposal, propose
-from autoopt.dag.proposal.warm_start import Example, similarity
+from autoopt.dag.warm_start import Example, warm_started
 from autoopt.errors import InputError
 from autoopt.model.inspection import Inspection
 from autoopt.registry import registry
@@ -56,8 +56,8 @@ def proposed(
     options = options or ProposalOptions()
     infos = pass_infos(options.target().accelerator())
     known = ProposalInputs(inspection, **{**DATA, **given})
-    found = propose(options, known, infos, Facts(options.target().accelerator()), examples)
-    return found, found.plan(infos)
+    found = propose(options, known, infos, Facts(options.target().accelerator()))
+    return found, warm_started(found.plan(infos), examples)
 
 
 def passes(plan: Plan) -> set[str]:
@@ -231,47 +231,6 @@ def test_the_file_gives_the_same_chains_and_points(inspection: Inspection, level
         assert [[*c.space.iterate()] for c in again.chains()] != []
         assert (spec.model, spec.data.evaluation) == ("model.onnx", "a b.npz")
         assert [c.weight for c in again.chains()] == [c.weight for c in plan.chains()]
-
-
-def test_chains_of_similar_models_weigh_more_and_their_points_come_first() -> None:
-    taught = Example(
-        "resnet",
-        0.95,
-        frozenset(("simplify", "batchnorm_folding", "static_quantization")),
-        {
-            "static_quantization": {"per_channel": False, "calibrate_method": "Percentile"},
-            "simplify": {"engine": "none"},
-        },
-        0.5,
-    )
-    _, plan = proposed(CNN, None, taught)
-    preferred = [c for c in plan.chains() if c.weight > 1]
-    assert [c.passes for c in preferred] == [("names", "simplify", "fold", "static")]
-    assert preferred[0].weight == pytest.approx(1.95)
-    (point,) = preferred[0].prior
-    assert point["static"]["per_channel"] is False
-    assert point["static"]["calibrate_method"] == "Percentile"
-    (shown,) = plan.to_json()["learned"]
-    assert shown["chain"] == preferred[0].id
-    assert "best on resnet (similarity 0.95), ratio 0.50" in shown["reason"]
-
-
-def test_examples_change_neither_the_digest_nor_depend_on_their_order() -> None:
-    a = Example("a", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
-    b = Example("b", 0.8, frozenset(("constant_folding",)), {}, 0.9)
-    plain, one, other = (proposed(CNN, None, *examples)[1] for examples in ((), (a, b), (b, a)))
-    assert plain.digest == one.digest
-    assert one.to_json()["learned"] == other.to_json()["learned"] != []
-    worse = replace(a, ratio=1.2)
-    far = replace(a, similarity=0.3)
-    assert proposed(CNN, None, worse, far)[1].learned == ()
-
-
-def test_similarity_is_symmetric_and_1_for_equal_models() -> None:
-    assert similarity(CNN, CNN) == pytest.approx(1.0)
-    assert similarity(CNN, TRANSFORMER) == similarity(TRANSFORMER, CNN) < 0.5
-    assert similarity(CNN, replace(CNN, parameters=20_000)) > 0.9
-    assert similarity(CNN, TREES) == 0.0
 
 
 @pytest.mark.parametrize(

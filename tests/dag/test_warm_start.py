@@ -7,21 +7,29 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proposal_cases import CNN, TRANSFORMER, TREES, model
+from proposal_cases import CNN, TRANSFORMER, TREES, model, proposed
 
-from autoopt.dag.proposal.templates import TEMPLATES
-from autoopt.dag.proposal.warm_start import MAX_EXAMPLES, MAX_WEIGHT, Example, learned_priors, similarity
+from autoopt.dag import Plan
+from autoopt.dag.warm_start import MAX_LEARNED, MAX_WEIGHT, Example, same_graph, similarity, warm_started
 from autoopt.model.inspection import Inspection
 
-STAGES = [["names"], ["simplify", "constants"], ["fold", None], ["dynamic", "static", None]]
-NODES = {node: TEMPLATES[node] for stage in STAGES for node in stage if node is not None}
-VALUES = {node: {name: [v for v, _ in values] for name, values in t.search.items()} for node, t in NODES.items()}
-GOOD = Example("resnet", 0.9, frozenset(("simplify", "static_quantization")), {}, 0.5)
+STATIC = frozenset(("simplify", "static_quantization"))
+GOOD = Example("resnet", 0.9, STATIC, {}, 0.8)
 
 counts = st.dictionaries(st.sampled_from(("Conv", "MatMul", "Add", "Relu", "Gemm")), st.integers(1, 50), max_size=4)
 inspections = st.builds(
     lambda ops, size: replace(model(), op_counts=ops, parameters=size), counts, st.integers(0, 10**9)
 )
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """The plan that is proposed for a CNN."""
+    return proposed(CNN)[1]
+
+
+def learn(plan: Plan, *examples: Example) -> Plan:
+    return warm_started(plan, examples)
 
 
 @given(inspections, inspections)
@@ -47,49 +55,76 @@ def test_other_operators_and_sizes_make_models_less_similar() -> None:
     assert similarity(CNN, replace(CNN, parameters=10 * CNN.parameters)) == pytest.approx(10**-0.1, rel=1e-3)
 
 
-def test_the_closest_chain_is_preferred() -> None:
-    (prior,) = learned_priors([GOOD], STAGES, NODES, VALUES)
-    assert (prior.kind, prior.origin) == ("prefer", "learned")
-    assert prior.scope.chain == ("names", "simplify", "static")
-    assert prior.weight == pytest.approx(1 + 0.9 * (1 / 0.5 - 1))
-    assert prior.reason == "names -> simplify -> static: best on resnet (similarity 0.90), ratio 0.50"
+def test_a_retrained_model_has_the_same_graph_and_a_wider_one_has_not() -> None:
+    assert same_graph(CNN, replace(CNN, bytes=CNN.bytes + 1))
+    assert not same_graph(CNN, replace(CNN, parameters=CNN.parameters + 1))
+    assert not same_graph(CNN, TRANSFORMER)
 
 
-def test_values_that_are_tried_are_preferred_and_others_are_dropped() -> None:
-    values = {"static_quantization": {"per_channel": True, "calibrate_method": "Best"}, "simplify": {"engine": "none"}}
-    chain, preferred = learned_priors([replace(GOOD, values=values)], STAGES, NODES, VALUES)
-    assert preferred.values == {"static": {"per_channel": True}}
-    assert preferred.scope == chain.scope
+def test_the_closest_chain_is_preferred_and_the_evidence_is_what_was_measured(plan: Plan) -> None:
+    (preference,) = learn(plan, GOOD).learned
+    assert preference.chain == ("names", "simplify", "static")
+    assert preference.weight == pytest.approx(1 + 0.9 * (1 / 0.8 - 1))
+    measured = "simplify, static_quantization gave 0.80 of the source's latency_p50 on resnet (similarity 0.90)"
+    assert preference.text == f"names -> simplify -> static: {measured}"
+    (chain,) = [chain for chain in learn(plan, GOOD).chains() if chain.weight > 1]
+    assert chain.passes == preference.chain
+    assert plan.digest == learn(plan, GOOD).digest
 
 
-@pytest.mark.parametrize(
-    "useless", [replace(GOOD, similarity=0.69), replace(GOOD, ratio=1.0), replace(GOOD, ratio=1.4)]
-)
-def test_distant_models_and_runs_without_gain_teach_nothing(useless: Example) -> None:
-    assert learned_priors([useless], STAGES, NODES, VALUES) == []
+def test_no_chain_is_credited_for_a_pass_that_it_lacks_or_loses_more_by(plan: Plan) -> None:
+    assert learn(plan, replace(GOOD, passes=STATIC | {"my_pass"})).learned == ()
+    passes = proposed(CNN)[1].spec.passes
+    lossless = learn(plan, replace(GOOD, passes=frozenset(("simplify",)))).learned
+    assert [passes[node].pass_name for node in lossless[0].chain] == ["name_fix", "simplify"]
 
 
-def test_a_weight_has_an_upper_limit() -> None:
-    (prior,) = learned_priors([replace(GOOD, ratio=1e-9)], STAGES, NODES, VALUES)
-    assert prior.weight == MAX_WEIGHT
+def test_values_that_are_searched_come_first_and_others_are_left_open(plan: Plan) -> None:
+    values = {"static_quantization": {"per_channel": False, "calibrate_method": "Best"}, "simplify": {"engine": "none"}}
+    taught = learn(plan, replace(GOOD, values=values))
+    assert taught.learned[0].points == ({"static": {"per_channel": False}},)
+    (chain,) = [chain for chain in taught.chains() if chain.weight > 1]
+    assert chain.prior[0]["static"]["per_channel"] is False
 
 
-def test_at_most_three_chains_are_preferred_the_most_similar_first() -> None:
+def test_examples_of_one_chain_are_told_together_with_their_range(plan: Plan) -> None:
+    other = replace(GOOD, model="vgg", similarity=0.8, ratio=0.6, elsewhere="onnxruntime 1.20.0")
+    (preference,) = learn(plan, other, GOOD).learned
+    assert "gave 0.60 to 0.80" in preference.evidence
+    assert "2 similar models (resnet, vgg), measured with onnxruntime 1.20.0" in preference.evidence
+
+
+def test_settings_that_differ_are_told_apart(plan: Plan) -> None:
+    whole = replace(GOOD, values={"static_quantization": {"per_channel": True}})
+    tensor = replace(GOOD, model="vgg", ratio=0.6, values={"static_quantization": {"per_channel": False}})
+    (preference,) = learn(plan, whole, tensor).learned
+    assert "per_channel=True) gave 0.80" in preference.evidence
+    assert "per_channel=False) gave 0.60" in preference.evidence
+    assert len(preference.points) == 2
+
+
+@pytest.mark.parametrize("useless", [replace(GOOD, similarity=0.69), replace(GOOD, ratio=1.0)])
+def test_distant_models_and_runs_without_gain_teach_nothing(useless: Example, plan: Plan) -> None:
+    assert learn(plan, useless).learned == ()
+
+
+def test_an_example_from_elsewhere_weighs_less_and_every_weight_has_a_limit(plan: Plan) -> None:
+    (near,), (far,) = (learn(plan, replace(GOOD, elsewhere=text)).learned for text in ("", "another CPU"))
+    assert far.weight == pytest.approx(1 + (near.weight - 1) / 2, abs=1e-3)
+    assert learn(plan, replace(GOOD, ratio=1e-9)).learned[0].weight == MAX_WEIGHT
+
+
+def test_only_the_same_search_on_the_same_graph_is_expected_to_repeat(plan: Plan) -> None:
+    assert learn(plan, GOOD).learned[0].expected is None
+    repeated = learn(plan, GOOD, replace(GOOD, similarity=0.1, same_search=True, ratio=0.5)).learned
+    assert repeated[0].expected == 0.5
+    assert "(resnet)" not in repeated[0].evidence
+
+
+def test_at_most_three_chains_are_preferred_in_any_order_of_the_examples(plan: Plan) -> None:
     passes = [("simplify",), ("constant_folding",), ("simplify", "batchnorm_folding"), ("dynamic_quantization",)]
     examples = [Example(f"m{i}", 0.95 - i / 100, frozenset(p), {}, 0.5) for i, p in enumerate(passes)]
-    expected = [prior.scope for prior in learned_priors(examples, STAGES, NODES, VALUES)]
-    assert len(expected) == MAX_EXAMPLES
+    expected = [preference.chain for preference in learn(plan, *examples).learned]
+    assert len(expected) == MAX_LEARNED
     for order in (examples[::-1], examples[2:] + examples[:2]):
-        assert [prior.scope for prior in learned_priors(order, STAGES, NODES, VALUES)] == expected
-
-
-def test_two_examples_for_one_chain_count_once() -> None:
-    priors = learned_priors([GOOD, replace(GOOD, model="other", similarity=0.8)], STAGES, NODES, VALUES)
-    assert len(priors) == 1
-    assert "resnet" in priors[0].reason
-
-
-def test_a_stage_without_a_matching_pass_is_skipped_if_possible() -> None:
-    (prior,) = learned_priors([replace(GOOD, passes=frozenset(("other",)))], STAGES, NODES, VALUES)
-    assert prior.scope.chain == ("names", "simplify")
-    assert learned_priors([GOOD], [[None], []], NODES, VALUES) == []
+        assert [preference.chain for preference in learn(plan, *order).learned] == expected

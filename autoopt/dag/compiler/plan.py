@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from itertools import islice
 from typing import Final
 
 from autoopt.dag.compiler.chain import Chain
-from autoopt.dag.compiler.chain_builder import ChainBuilder
+from autoopt.dag.compiler.chain_builder import ARROW, ChainBuilder
 from autoopt.dag.compiler.prefix_tree import PrefixTree
 from autoopt.dag.compiler.pruning import Reason, Rule
 from autoopt.dag.graph.pass_graph import PassGraph
+from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.registry import PassInfo
 from autoopt.space import NodeSpace, Value
@@ -56,6 +57,32 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """A preference that earlier runs taught: a chain, what to try first on it, and what was measured."""
+
+    chain: tuple[str, ...]
+    """Node ids of the spec, in order."""
+    weight: float
+    points: tuple[Mapping[str, Mapping[str, Value]], ...] = ()
+    """Node id -> parameter -> value; the rest of a point is open."""
+    evidence: str = ""
+    expected: float | None = None
+    """Ratio that the chain's first point is expected to reach, where a run with the same question measured it."""
+
+    @property
+    def text(self) -> str:
+        """The evidence with the chain that it is about."""
+        return f"{ARROW.join(self.chain)}: {self.evidence}"
+
+    def priors(self) -> Iterator[Prior]:
+        """The preference as priors on chains and values."""
+        scope = Scope(chain=self.chain)
+        yield Prior("prefer", scope, weight=self.weight, reason=self.evidence, origin="learned")
+        for values in self.points:
+            yield Prior("prefer", scope, values, reason=self.evidence, origin="learned")
+
+
+@dataclass(frozen=True)
 class Alias:
     """A name in the spec that stands for a pass with parameters."""
 
@@ -80,8 +107,8 @@ class Plan:
     _builder: ChainBuilder = field(repr=False, compare=False)
     decisions: tuple[Decision, ...] = ()
     """Of a graph that autoopt proposed; empty for the user's own."""
-    learned: tuple[str, ...] = ()
-    """Preferences learned from earlier runs on similar models, as `chain name: reason`."""
+    learned: tuple[Learned, ...] = ()
+    """Preferences learned from earlier runs on similar models."""
 
     @property
     def name(self) -> str:
@@ -90,6 +117,13 @@ class Plan:
     @property
     def graph(self) -> PassGraph:
         return self._tree.graph
+
+    def with_learned(self, learned: Sequence[Learned]) -> Plan:
+        """The plan with these preferences; they change weights and first points, not the digest."""
+        priors = list(self._builder.priors)
+        for preference in learned:
+            priors += preference.priors()
+        return replace(self, learned=tuple(learned), _builder=replace(self._builder, priors=priors))
 
     @property
     def chain_count(self) -> int:
@@ -207,11 +241,11 @@ class Plan:
 
     def _learned_json(self, chains: Sequence[Chain]) -> list[JsonValue]:
         """The chains that earlier runs prefer, with their weights and the points to try first."""
-        reasons = {text.partition(": ")[0]: text for text in self.learned}
+        preferences = {preference.chain: preference for preference in self.learned}
         learned: list[JsonValue] = []
         for chain in chains:
-            reason = reasons.get(chain.name)
-            if reason is not None:
+            preference = preferences.get(chain.passes)
+            if preference is not None:
                 record: dict[str, JsonValue] = {"chain": chain.id, "name": chain.name, "weight": chain.weight}
-                learned.append({**record, "prior": list(chain.prior), "reason": reason})
+                learned.append({**record, "prior": list(chain.prior), "reason": preference.text})
         return learned

@@ -109,8 +109,8 @@ def _proposal(plan: Plan, chains: Sequence[Chain]) -> Iterator[str]:
     """Decisions of a proposal; cuts and pruned chains by reason, because its graph is the same for most models."""
     for decision in plan.decisions:
         yield f"decided: {decision.what}: {decision.why}"
-    for text in plan.learned:
-        yield f"learned: {text}"
+    for preference in plan.learned:
+        yield f"learned: {preference.text}"
     cuts: dict[str, None] = {}
     for chain in chains:
         for cut in chain.cuts:

@@ -41,7 +41,7 @@ def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str
     lines += ["", 'stages:                                    # one of each row in this order, ~ is "skip"']
     lines += [f"  - {flow(stage)}" for stage in stages]
     lines += _section("forbid:", _excluded_chains(proposal, nodes))
-    lines += _section("prefer:                                    # best on similar models", _preferred(proposal))
+    lines += _section("prefer:                                    # best on similar models", _preferred(plan))
     lines += ["", "objectives: [{metric: latency_p50, goal: minimize}]"]
     if any(TEMPLATES[node].lossy for node in nodes):
         default = "on accuracy if there are labels, else on agreement with the source model"
@@ -126,13 +126,10 @@ def _excluded_chains(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonV
             yield {"nodes": sorted(scope, key=nodes.index), "reason": prior.reason}
 
 
-def _preferred(proposal: Proposal) -> Iterator[JsonValue]:
+def _preferred(plan: Plan) -> Iterator[JsonValue]:
     """Rows of `prefer`: the chains and values that were best on similar models."""
-    for prior in proposal.priors:
-        if prior.kind == "prefer" and prior.scope.chain is not None:
-            row: dict[str, JsonValue] = {"chain": list(prior.scope.chain)}
-            if prior.values:
-                row["values"] = prior.values
-            else:
-                row["weight"] = prior.weight
-            yield {**row, "reason": prior.reason}
+    for preference in plan.learned:
+        chain = list(preference.chain)
+        yield {"chain": chain, "weight": preference.weight, "reason": preference.evidence}
+        for values in preference.points:
+            yield {"chain": chain, "values": values, "reason": preference.evidence}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import filterfalse
 
 from autoopt.dag.compiler.compile import compile_plan
 from autoopt.dag.compiler.plan import Decision, Plan
@@ -22,7 +21,6 @@ from autoopt.dag.proposal.effort import effort_for
 from autoopt.dag.proposal.exclusions import ProposalInputs, excluded_chains, ruled_out, value_cuts
 from autoopt.dag.proposal.precisions import ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import Template
-from autoopt.dag.proposal.warm_start import Example, learned_priors
 from autoopt.json_codec import JsonValue
 from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
@@ -44,17 +42,10 @@ class Proposal:
         """The compiled proposal; `anywhere`: for any machine with the provider, even if this one lacks it."""
         facts = replace(self.facts, installed_eps=None) if anywhere else self.facts
         plan = compile_plan(self.spec, infos, facts, priors=self.priors)
-        learned = tuple(p.reason for p in self.priors if p.origin == "learned" and not p.values)
-        return replace(plan, decisions=self.decisions, learned=learned)
+        return replace(plan, decisions=self.decisions)
 
 
-def propose(
-    options: ProposalOptions,
-    inputs: ProposalInputs,
-    infos: Infos,
-    facts: Facts,
-    examples: Sequence[Example] = (),
-) -> Proposal:
+def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, facts: Facts) -> Proposal:
     """A pass graph for a model.
 
     `facts` are those about accelerator and runtime; model, data, level and rulings are added here.
@@ -79,8 +70,6 @@ def propose(
     reasons = _reasons(nodes, infos, facts)
     stages = [stage.alternatives(reasons) for stage in layout]
     priors = [*cuts, *excluded_chains(nodes)]
-    open_stages = [list(filterfalse(reasons.__contains__, stage)) for stage in stages]
-    priors += learned_priors(examples, open_stages, nodes, _remaining_values(nodes, priors))
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
     no_runtime = check_runtime(facts)
     if no_runtime is not None:

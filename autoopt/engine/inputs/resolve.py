@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autoopt.dag import Facts, Plan, compile_plan, pass_infos
+from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose
 from autoopt.dag.proposal.narrowing import narrowing_of
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.data_check import check_data
@@ -21,12 +21,13 @@ from autoopt.engine.inputs.sources import (
     digest_script,
     execution_providers,
 )
-from autoopt.engine.planning.proposal import machine_options, proposal_for, proposal_inputs
+from autoopt.engine.planning.examples import Case, Machine, taught_plan
+from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.hosts import Runtime
 from autoopt.engine.work.keys import run_identity
-from autoopt.engine.work.problem import DataSets, Limits, Problem, UserScript
+from autoopt.engine.work.problem import DataSets, Goal, Limits, Problem, UserScript
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
@@ -168,12 +169,11 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     if names_model(request.dag) and not sources.data.calibration and request.proposal_options.fidelity is not False:
         # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
         sources = replace(sources, data=replace(sources.data, calibration=data_source(GENERATED, resources.store.home)))
-    limits = request.limits
-    if limits == Limits():
-        limits = Limits(**spec.limits.model_dump())
     spec, plan, custom = _plan(request, spec, sources, facts, resources)
     goal_request = request.goal.apply(GoalRequest.of(spec, custom), facts.evaluation)
     goal, goal_notes = make_goal(replace(goal_request, unverified=unverified), facts.evaluation)
+    search = spec.search.config().overridden(request.search)
+    plan = taught_plan(resources.store, plan, _case(spec, sources, goal, search))
     problem = Problem(
         plan=plan,
         source=sources.model,
@@ -184,19 +184,37 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         data=sources.data,
         script=UserScript(str(sources.script) if sources.script else None, digest_script(sources.script)),
         data_root=spec.data_root,
-        limits=limits,
+        limits=_limits(request, spec),
         measurement=measurement,
         unverified=unverified,
     )
-    decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions]
     return ResolvedInputs(
         spec=spec,
         model=model,
         problem=problem,
-        search=spec.search.config().overridden(request.search),
+        search=search,
         runtimes=resources.hosts.runtimes_of(spec),
-        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *decisions, *plan.learned, *goal_notes],
+        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *_explanations(plan), *goal_notes],
     )
+
+
+def _limits(request: RunRequest, spec: DagSpec) -> Limits:
+    """The limits of the request, or those of the DAG."""
+    if request.limits == Limits():
+        return Limits(**spec.limits.model_dump())
+    return request.limits
+
+
+def _case(spec: DagSpec, sources: _Sources, goal: Goal, search: SearchConfig) -> Case:
+    """The run, as earlier runs are compared with it."""
+    target = spec.all_targets[0].target()
+    return Case(sources.inspection, goal.objectives[0], target, Machine.of(sources.runtime), goal.constraints, search)
+
+
+def _explanations(plan: Plan) -> list[str]:
+    """The decisions of a proposal, and what earlier runs taught."""
+    decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions]
+    return decisions + [f"learned: {preference.text}" for preference in plan.learned]
 
 
 def _is_unverified(request: RunRequest, data: DataSets) -> bool:
@@ -256,7 +274,7 @@ def _plan(
     inputs = proposal_inputs(
         str(request.dag), sources.inspection, data_facts.evaluation, has_calibration, options, narrowing
     )
-    proposal = proposal_for(inputs, options, infos, facts, resources.store)
+    proposal = propose(options, inputs, infos, facts)
     return proposal.spec, proposal.plan(infos), custom
 
 

@@ -9,12 +9,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos
+from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos, propose
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.reading import ask_worker
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
+from autoopt.metrics import MEDIAN_LATENCY, Objective
 from autoopt.model.files import is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
@@ -135,17 +136,15 @@ def make_proposal(
     """
     # These modules are needed only here, and import pydantic's and the store's records.
     from autoopt.dag.proposal.narrowing import narrowing_of
-    from autoopt.data.config import DataConfig
-    from autoopt.engine.planning.proposal import existing_store, machine_options, proposal_for, proposal_inputs
+    from autoopt.engine.planning.examples import Case, Machine, taught_plan
+    from autoopt.engine.planning.proposal import existing_store, machine_options, proposal_inputs
 
     proposal_options = machine_options(proposal_options or ProposalOptions())
-    accelerator = proposal_options.target().accelerator(frozenset(cpu()["flags"]))
+    target = proposal_options.target()
+    accelerator = target.accelerator(frozenset(cpu()["flags"]))
     infos = pass_infos(accelerator)
     file = Path(str(_fetched(model)))
-    configs = {}
-    for use, source in (("evaluation", data), ("calibration", calibration)):
-        if source is not None:
-            configs[use] = DataConfig.parse(_fetched(source)).resolved(Path.cwd())
+    configs = _data_configs(data, calibration)
     with Probe() as probe:
         inspection = probe.inspect(file)
         descriptions = {use: probe.describe(config, file) for use, config in configs.items()}
@@ -161,9 +160,21 @@ def make_proposal(
         proposal_options,
         narrowing,
     )
+    proposal = propose(proposal_options, inputs, infos, Facts(accelerator, inspection, providers))
+    case = Case(inspection, Objective(MEDIAN_LATENCY, "minimize"), target.target(), Machine.of({}))
     with existing_store() as store:
-        proposal = proposal_for(inputs, proposal_options, infos, Facts(accelerator, inspection, providers), store)
-    return proposal, proposal.plan(infos, anywhere=anywhere)
+        return proposal, taught_plan(store, proposal.plan(infos, anywhere=anywhere), case)
+
+
+def _data_configs(data: object, calibration: object) -> dict[str, DataConfig]:
+    """The configurations of the data that is given, by use."""
+    from autoopt.data.config import DataConfig
+
+    configs = {}
+    for use, source in (("evaluation", data), ("calibration", calibration)):
+        if source is not None:
+            configs[use] = DataConfig.parse(_fetched(source)).resolved(Path.cwd())
+    return configs
 
 
 def _may_generate(options: ProposalOptions, anywhere: bool) -> bool:

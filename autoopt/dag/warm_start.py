@@ -1,0 +1,192 @@
+"""A warm start: what runs on similar models measured becomes weights of chains and first points of a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from autoopt.dag.compiler.chain import Chain
+from autoopt.dag.compiler.plan import Learned, Plan
+from autoopt.metrics import MEDIAN_LATENCY
+from autoopt.model.inspection import Inspection
+from autoopt.space import Value, same
+
+MIN_SIMILARITY: Final = 0.7
+"""Models that are less similar are no examples."""
+MAX_LEARNED: Final = 3
+"""Chains that are preferred at most: where the examples mislead, they cost as many trials."""
+MAX_WEIGHT: Final = 2.0
+"""The largest weight that an example gives."""
+TRUST_ELSEWHERE: Final = 0.5
+"""Weight of an example from another CPU or runtime, relative to one from this machine."""
+MAX_CHAINS: Final = 2_000
+"""Chains of a plan that are compared with the examples."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A candidate that a finished run measured, better than its source model for certain."""
+
+    model: str
+    similarity: float
+    passes: frozenset[str]
+    """Names of the passes that changed the model."""
+    values: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """Pass name -> parameter -> value that was searched."""
+    ratio: float = 1.0
+    """Of `metric`, candidate / source, or source / candidate where more is better: a gain is below 1."""
+    metric: str = MEDIAN_LATENCY
+    elsewhere: str = ""
+    """CPU, runtime or threads that it was measured with, where they are not this run's."""
+    same_search: bool = False
+    """The model has the same graph, and the run had the same chains, constraints and budget as this one."""
+
+
+@dataclass(frozen=True)
+class _Match:
+    """An example, the chain of a plan that is credited for it, and those of its values that the chain searches."""
+
+    example: Example
+    chain: Chain
+    values: dict[str, dict[str, Value]]
+    untried: int
+    """Values of the example that the chain does not search."""
+
+    @property
+    def distance(self) -> tuple[int, int, str]:
+        return self.untried, len(_pass_names(self.chain) - self.example.passes), self.chain.id
+
+
+def similarity(a: Inspection, b: Inspection) -> float:
+    """Similarity of two models, 0..1: cosine of their operator counts, times the closeness of their weight counts."""
+    # Square roots keep the rare operators from vanishing beside the frequent ones.
+    product = 0.0
+    for op in sorted(a.ops & b.ops):
+        product += math.sqrt(a.op_counts.get(op, 0) * b.op_counts.get(op, 0))
+    norm = math.sqrt(sum(a.op_counts.values()) * sum(b.op_counts.values()))
+    if not norm:
+        return 0.0
+    small, large = sorted((a.parameters + 1, b.parameters + 1))
+    return product / norm * math.pow(small / large, 0.1)
+
+
+def same_graph(a: Inspection, b: Inspection) -> bool:
+    """Tell if two models differ in no more than the values of their weights, as far as an inspection shows."""
+    mine = (a.inputs, a.outputs, a.opsets, a.op_counts, a.parameters, a.weight_dtypes)
+    return mine == (b.inputs, b.outputs, b.opsets, b.op_counts, b.parameters, b.weight_dtypes)
+
+
+def warm_started(plan: Plan, examples: Sequence[Example]) -> Plan:
+    """Return the plan with a preference for the chains that come closest to the examples.
+
+    A chain is credited only if it has every pass that changed the example's model, and no other lossy pass. Examples of
+    the same chain are told together.
+    """
+    matches: dict[str, list[_Match]] = {}
+    chains = list(plan.chains(MAX_CHAINS)) if examples else []
+    for example in sorted(examples, key=_precedence):
+        if example.ratio >= 1 or (example.similarity < MIN_SIMILARITY and not example.same_search):
+            continue
+        match = _closest(example, chains)
+        if match is not None and (match.chain.id in matches or len(matches) < MAX_LEARNED):
+            matches.setdefault(match.chain.id, []).append(match)
+    return plan.with_learned([_learned(group) for group in matches.values()])
+
+
+def _precedence(example: Example) -> tuple[object, ...]:
+    trust = bool(example.elsewhere)
+    return not example.same_search, trust, -example.similarity, example.ratio, example.model, sorted(example.passes)
+
+
+def _closest(example: Example, chains: Sequence[Chain]) -> _Match | None:
+    """The chain that is nearest to what was measured; None if none has all of its passes."""
+    matches: list[_Match] = []
+    for chain in chains:
+        if example.passes <= _pass_names(chain) and not _adds_loss(chain, example.passes):
+            values, untried = _tried_values(example, chain)
+            matches.append(_Match(example, chain, values, untried))
+    return min(matches, key=lambda match: match.distance, default=None)
+
+
+def _pass_names(chain: Chain) -> set[str]:
+    return {node.pass_name for node in chain.nodes}
+
+
+def _adds_loss(chain: Chain, passes: frozenset[str]) -> bool:
+    """True if the chain has a lossy pass that is not among `passes`."""
+    return any(node.info.tolerance == "lossy" and node.pass_name not in passes for node in chain.nodes)
+
+
+def _tried_values(example: Example, chain: Chain) -> tuple[dict[str, dict[str, Value]], int]:
+    """The example's values by node, as far as the chain searches them, and the number of the others."""
+    tried: dict[str, dict[str, Value]] = {}
+    untried = 0
+    for node in chain.nodes:
+        for name, value in example.values.get(node.pass_name, {}).items():
+            searched = node.space.search.get(name)
+            if searched is not None and any(same(value, other) for other in searched.all_values()):
+                tried.setdefault(node.id, {})[name] = value
+            else:
+                untried += 1
+    return tried, untried
+
+
+def _learned(group: Sequence[_Match]) -> Learned:
+    """The preference that examples of one chain give together, the first of them the most similar."""
+    first = group[0].example
+    points: list[dict[str, dict[str, Value]]] = []
+    for match in group:
+        if match.values and match.values not in points:
+            points.append(match.values)
+    trust = TRUST_ELSEWHERE if first.elsewhere else 1.0
+    ratios = [match.example.ratio for match in group]
+    gain = 1 / max(min(ratios), 1e-3) - 1
+    expected = first.ratio if first.same_search else None
+    return Learned(
+        chain=group[0].chain.passes,
+        weight=round(min(MAX_WEIGHT, 1 + trust * first.similarity * gain), 3),
+        points=tuple(points[:MAX_LEARNED]),
+        evidence=_evidence([match.example for match in group]),
+        expected=expected,
+    )
+
+
+def _evidence(examples: Sequence[Example]) -> str:
+    """Say what was measured, where, and on which models; equal settings are told together."""
+    groups: dict[str, list[Example]] = {}
+    for example in examples:
+        groups.setdefault(_settings(example), []).append(example)
+    return "; ".join(_measured(settings, group) for settings, group in groups.items())
+
+
+def _settings(example: Example) -> str:
+    """The passes of an example with the values that were searched."""
+    values: list[str] = []
+    for name, params in sorted(example.values.items()):
+        if name in example.passes:
+            values += [f"{name}.{param}={value}" for param, value in sorted(params.items())]
+    text = ", ".join(sorted(example.passes))
+    if values:
+        text += f" ({', '.join(values)})"
+    return text
+
+
+def _measured(settings: str, examples: Sequence[Example]) -> str:
+    """`static_quantization gave 0.45 to 0.60 of the source's latency_p50 on 4 similar models (a, b, c, d)`."""
+    first = examples[0]
+    low, high = min(each.ratio for each in examples), max(each.ratio for each in examples)
+    ratio = f"{low:.2f}"
+    if f"{high:.2f}" != ratio:
+        ratio += f" to {high:.2f}"
+    models = list(dict.fromkeys(example.model for example in examples))
+    alike = "same graph" if first.same_search else f"similarity {first.similarity:.2f}"
+    place = f"{models[0]} ({alike})"
+    if len(models) > 1:
+        place = f"{len(models)} similar models ({', '.join(models)})"
+    text = f"{settings} gave {ratio} of the source's {first.metric} on {place}"
+    elsewhere = sorted({example.elsewhere for example in examples if example.elsewhere})
+    if elsewhere:
+        text += f", measured with {'; '.join(elsewhere)}"
+    return text
