@@ -50,7 +50,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
 ) -> int:
     """Run over a zoo of models and compare with the last good sweep. Unchanged models are not run again.
 
-    Writes the best models, sweep.json and sweep.html to out/.
+    Writes the best models, sweep.json, sweep.html and a report of each run to out/.
 
     Exit code 1 on a regression.
     """

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoopt.errors import one_line
@@ -30,6 +31,13 @@ def page(title: str, parts: Sequence[str]) -> str:
         f"<title>autoopt: {text_html(title)}</title>\n<style>\n{_asset('page.css')}</style></head>\n<body>\n"
         f"{body}\n<script>\n{_asset('page.js')}</script>\n</body></html>\n"
     )
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a file atomically."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
 
 
 @lru_cache

@@ -36,6 +36,7 @@ class Night:
     """Seconds since 1970."""
     ratio: Estimate
     """Best model / source, for the first objective that is compared by its ratio."""
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class SweepFacts:
     """The best feasible ratio of each chain, by model and chain."""
     nights: Mapping[str, Sequence[Night]] = field(default_factory=dict)
     """Earlier good sweeps and this one by model, oldest first."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the pages of runs, relative to that of the sweep, by the run's id."""
 
 
 def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
@@ -54,7 +57,8 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
     title = sweep_title(result)
     verdict, *_ = [line for line in summary(result) if line.startswith(("regressions", "no regression", "no model"))]
     rows = [_row_id(entry) for entry in result.models]
-    models = table_html(models_table(result), identity="models", style="sortable", row_ids=rows)
+    links = {entry.name: facts.pages[entry.run] for entry in result.models if entry.run in facts.pages}
+    models = table_html(models_table(result), identity="models", style="sortable", row_ids=rows, links=links)
     parts = [
         f"<h1>{text_html(title)}</h1>",
         f'<p class="headline">{text_html(verdict[:1].upper() + verdict[1:])}</p>',
@@ -63,7 +67,7 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
         section("Changes beyond the noise", _changes(result)),
         section("Models and chains", heat_map(facts.chains)),
         section("Over the nights", _histories(result, facts)),
-        section("Look into a run", _runs(result.models)),
+        section("Runs without a page here", _runs(result.models, facts)),
     ]
     return page(title, parts)
 
@@ -118,7 +122,22 @@ def _histories(result: SweepResult, facts: SweepFacts) -> str:
     def draw() -> list[str]:
         return [figure(history_chart(facts.nights[name]), name, 160) for name in names]
 
-    return charts(draw)
+    return charts(draw) + _night_links(names, facts)
+
+
+def _night_links(names: Sequence[str], facts: SweepFacts) -> str:
+    """A line for each model with links to the reports of its nights."""
+    lines = []
+    for name in names:
+        nights = [night for night in facts.nights[name] if night.run in facts.pages]
+        links = [f'<a href="{text_html(facts.pages[night.run])}">{_day(night)}</a>' for night in nights]
+        if links:
+            lines.append(f'<p class="small">Reports of {text_html(name)}: {", ".join(links)}</p>')
+    return "\n".join(lines)
+
+
+def _day(night: Night) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(night.time))
 
 
 def history_chart(nights: Sequence[Night]) -> alt.LayerChart:
@@ -128,7 +147,7 @@ def history_chart(nights: Sequence[Night]) -> alt.LayerChart:
 
     rows = []
     for night in nights:
-        day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(night.time))
+        day = _day(night)
         rows.append({"night": day, "text": f"{day}: {ratio_text(night.ratio)}", **vars(night.ratio)})
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("night:O", title=None, axis=alt.Axis(labelAngle=0, labelExpr="slice(datum.value, 5, 10)"))
@@ -144,7 +163,8 @@ def history_chart(nights: Sequence[Night]) -> alt.LayerChart:
     return alt.layer(intervals, line, dots)
 
 
-def _runs(entries: Sequence[SweepEntry]) -> str:
+def _runs(entries: Sequence[SweepEntry], facts: SweepFacts) -> str:
     """The commands that write the pages of the runs."""
-    commands = [f"autoopt report {short(entry.run)} -o {entry.name}.html" for entry in entries if entry.run]
+    others = [entry for entry in entries if entry.run and entry.run not in facts.pages]
+    commands = [f"autoopt report {short(entry.run)} -o {entry.name}.html" for entry in others]
     return code("\n".join(commands)) if commands else ""

@@ -77,7 +77,10 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     assert not SweepResult.from_json(first).failed
     assert (folder / "out" / "more" / "model.onnx").read_bytes() == Path(found["more"]["best"]["path"]).read_bytes()
     assert json.loads((folder / "out" / "sweep.json").read_text()) == first
-    assert "not an ONNX model" in (folder / "out" / "sweep.html").read_text()
+    page = (folder / "out" / "sweep.html").read_text()
+    assert "not an ONNX model" in page
+    assert f'href="reports/{found["mlp"]["run"]}.html"' in page
+    assert "<title>" in (folder / "out" / "reports" / f"{found['mlp']['run']}.html").read_text()
 
     again = models(sweep(folder))
     for name in ("more", "mlp"):

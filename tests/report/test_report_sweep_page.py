@@ -24,6 +24,16 @@ def test_the_page_is_whole_and_shows_models_changes_chains_and_nights() -> None:
     assert "autoopt report r -o" in html
 
 
+def test_models_and_nights_link_to_the_pages_of_their_runs() -> None:
+    nights = {"<b>|": [Night(86400.0 * day, Estimate.exact(0.5), run) for day, run in enumerate(("old", "gone", "r"))]}
+    pages = {"r": "reports/r.html", "old": "reports/old.html"}
+    html = sweep_html(SWEEP, SweepFacts(nights=nights, pages=pages))
+    assert is_balanced(html)
+    assert '<td><a href="reports/r.html">&lt;b&gt;|</a></td>' in html
+    assert '<a href="reports/old.html">1970-01-01 00:00</a>, <a href="reports/r.html">1970-01-03 00:00</a>' in html
+    assert "autoopt report r -o" not in html
+
+
 def test_a_first_sweep_has_no_nights_and_no_heat_map() -> None:
     html = sweep_html(SWEEP)
     assert "Over the nights" not in html

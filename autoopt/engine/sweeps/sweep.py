@@ -17,9 +17,11 @@ from autoopt.engine.sweeps.entry import ModelRunner
 from autoopt.engine.sweeps.history import SweepHistory
 from autoopt.engine.sweeps.page_facts import sweep_facts
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
+from autoopt.engine.sweeps.run_pages import write_run_pages
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
 from autoopt.engine.work.environment import environment
 from autoopt.errors import InputError
+from autoopt.report.html import write_page
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.report.sweep_page import SweepFacts, sweep_html
 from autoopt.results import SweepEntry, SweepResult
@@ -102,7 +104,8 @@ class Sweep:
             self._store.sweeps.finish(self._id, status, result.to_json())
         if self._request.out is not None:
             facts = sweep_facts(self._store, self._id, entries, earlier)
-            write_report(result, self._request.out, facts)
+            pages = write_run_pages(self._store, entries, self._request.out)
+            write_report(result, self._request.out, replace(facts, pages=pages))
         return result
 
     def _run_model(self, item: ZooItem, spec: DagSpec, earlier: list[EarlierEntry]) -> SweepEntry:
@@ -144,8 +147,6 @@ def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            new = out / f".{name}.new"
-            new.write_text(text, encoding="utf-8")
-            new.replace(out / name)
+            write_page(out / name, text)
     except OSError as error:
         raise InputError(f"cannot write the report ({error.strerror})", where=str(out)) from error
