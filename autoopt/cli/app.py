@@ -100,6 +100,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "compare": Command(
         "autoopt.cli.runs", "compare", "Compare the best models of two runs.", ("autoopt compare 1f2e3d4c5b6a latest",)
     ),
+    "import-olive": Command(
+        "autoopt.cli.import_olive",
+        "import_olive",
+        "Convert a configuration of Olive into a dag.yaml.",
+        ("autoopt import-olive config.json -o dag.yaml",),
+    ),
     "schema": Command(
         "autoopt.cli.schema",
         "schema",

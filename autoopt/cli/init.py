@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +19,7 @@ from autoopt.cli.proposal_options import (
     Threads,
     make_proposal_options,
 )
-from autoopt.cli.schema import schema_text
-from autoopt.errors import InputError
-from autoopt.settings import settings
+from autoopt.cli.schema import path_in_file, schema_line, write_file
 
 if TYPE_CHECKING:
     from autoopt.dag.compiler.plan import Plan
@@ -56,10 +53,9 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     proposal, plan = make_proposal(model, data, calibration, proposal_options, anywhere=True)
     sources = {"evaluation": data, "calibration": calibration}
-    paths = {name: _path_in_file(path) for name, path in sources.items() if path is not None}
+    paths = {name: path_in_file(path) for name, path in sources.items() if path is not None}
     file = Path(f"{plan.name}.yaml")
-    head = f"# yaml-language-server: $schema={_path_in_file(str(_write_schema()))}\n"
-    _write(file, head + yaml_text(proposal, plan, _path_in_file(model), paths), force)
+    write_file(file, f"{schema_line()}\n{yaml_text(proposal, plan, path_in_file(model), paths)}", force)
     if as_json:
         print_json(_document(file, plan))
         return
@@ -69,42 +65,6 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
         typer.echo(f"learned: {preference.text}")
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
-
-
-def _write_schema() -> Path:
-    """Write the schema of dag.yaml beside the store, where editors find it; returns its path."""
-    file = settings().home / "dag.schema.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    _write(file, schema_text(), force=True)
-    return file
-
-
-def _path_in_file(path: str) -> str:
-    """A path to write into a file of the current folder: relative if it lies below, absolute elsewhere."""
-    if "://" in path:
-        return path
-    absolute = Path(path).expanduser().absolute()
-    if absolute.is_relative_to(Path.cwd()):
-        return os.path.relpath(absolute)
-    return str(absolute)
-
-
-def _write(file: Path, text: str, force: bool) -> None:
-    """Write a file; overwrite an existing one only with `force`.
-
-    Raises:
-        InputError: the file exists, or the folder cannot be written.
-    """
-    mode = "x"
-    if force:
-        mode = "w"
-    try:
-        with file.open(mode, encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise InputError("already exists", where=str(file), remedy="use --force to overwrite it") from None
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(file)) from None
 
 
 def _document(file: Path, plan: Plan) -> dict[str, object]:

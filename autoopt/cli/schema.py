@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from autoopt.errors import InputError
+from autoopt.settings import settings
 
 
 class FileKind(StrEnum):
@@ -32,10 +34,7 @@ def schema(
     if out is None:
         typer.echo(text, nl=False)
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(out)) from None
+    write_file(out, text, force=True)
     typer.echo(f"wrote {out}")
 
 
@@ -53,3 +52,39 @@ def schema_text(kind: FileKind = FileKind.dag) -> str:
         passes = registry()
         document = json_schema(DagSpec, [passes.info(name) for name in passes.names()], SETTINGS)
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def schema_line(folder: Path = Path()) -> str:
+    """Write the schema of dag.yaml beside the store; returns the comment that names it in a dag.yaml in `folder`."""
+    file = settings().home / "dag.schema.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_file(file, schema_text(), force=True)
+    return f"# yaml-language-server: $schema={path_in_file(str(file), folder)}"
+
+
+def path_in_file(path: str, folder: Path = Path()) -> str:
+    """A path to write into a file in `folder`: relative if it lies below the current folder, absolute elsewhere."""
+    if "://" in path:
+        return path
+    absolute = Path(path).expanduser().absolute()
+    if absolute.is_relative_to(Path.cwd()):
+        return os.path.relpath(absolute, folder)
+    return str(absolute)
+
+
+def write_file(file: Path, text: str, force: bool) -> None:
+    """Write a file; overwrite an existing one only with `force`.
+
+    Raises:
+        InputError: the file exists, or the folder cannot be written.
+    """
+    mode = "x"
+    if force:
+        mode = "w"
+    try:
+        with file.open(mode, encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise InputError("already exists", where=str(file), remedy="use --force to overwrite it") from None
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(file)) from None

@@ -50,6 +50,19 @@ def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
 
 
+def document_yaml(dag: Mapping[str, JsonValue]) -> str:
+    """The text of a dag.yaml with these fields: a line for each node, stage and chain, and for each other field."""
+    lines = []
+    for name, content in dag.items():
+        if name == "passes" and isinstance(content, Mapping):
+            lines += ["passes:", *(f"  {node}: {flow(fields)}" for node, fields in content.items())]
+        elif name in ("stages", "chains") and isinstance(content, Sequence):
+            lines += [f"{name}:", *(f"  - {flow(item)}" for item in content)]
+        else:
+            lines.append(f"{name}: {flow(content)}")
+    return "\n".join(lines) + "\n"
+
+
 def flow(value: JsonValue) -> str:
     """A JSON value in YAML's one-line form, with quotes only if they are needed."""
     if isinstance(value, Mapping):

@@ -1,0 +1,138 @@
+"""Olive's evaluators as `objectives:` and `constraints:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from autoopt.json_codec import JsonValue
+from autoopt.metrics import Direction, get_metric
+from autoopt.olive.config import OliveConfig, Section, flat, items, section
+from autoopt.olive.remarks import Remarks
+from autoopt.spec.source import Place
+
+_METRICS: Final = {
+    ("accuracy", "accuracy_score"): "accuracy",
+    ("accuracy", "accuracy"): "accuracy",
+    ("accuracy", "f1_score"): "f1",
+    ("accuracy", "f1"): "f1",
+    ("accuracy", "auroc"): "auc",
+    ("accuracy", "auc"): "auc",
+    ("accuracy", "perplexity"): "perplexity",
+    ("accuracy", "wer"): "wer",
+    ("accuracy", "exact_match"): "exact_match",
+    ("latency", "avg"): "latency_mean",
+    ("latency", "p50"): "latency_p50",
+    ("latency", "p90"): "latency_p90",
+    ("latency", "p99"): "latency_p99",
+    ("throughput", "avg"): "throughput",
+    ("size_on_disk", "bytes"): "size",
+}
+"""(type, sub-type) -> autoopt's metric."""
+_ALWAYS_REPORTED: Final = ("latency", "throughput")
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """A sub-type of a metric with its place in the ranking (0: none) and its limit."""
+
+    metric: str
+    priority: int
+    limit: Section
+    place: Place
+
+
+def goals(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]:
+    """Return `objectives` and `constraints`, as far as the evaluator of the run has any."""
+    place, evaluator = config.evaluator()
+    if evaluator.get("type"):
+        what = f"no evaluator {evaluator['type']!r}"
+        remarks.add(place, what, "set objectives and constraints in dag.yaml; docs/quality.md lists the metrics")
+        return {}
+    constraints: list[JsonValue] = []
+    ranked: list[_Goal] = []
+    for goal in sorted(_read(place, evaluator, remarks), key=lambda goal: goal.priority):
+        constraint = _constraint(goal, remarks)
+        if constraint:
+            constraints.append({"metric": goal.metric, **constraint})
+        if goal.priority > 0:
+            ranked.append(goal)
+    result: dict[str, JsonValue] = {}
+    objectives: list[JsonValue] = [goal.metric for goal in _objectives(ranked, remarks)]
+    if objectives:
+        result["objectives"] = objectives
+    if constraints:
+        result["constraints"] = constraints
+    return result
+
+
+def _objectives(ranked: list[_Goal], remarks: Remarks) -> list[_Goal]:
+    """The metrics to rank by: not those of which the user only wants to lose no more than a limit."""
+    free = [goal for goal in ranked if "degradation" not in str(goal.limit.get("type"))]
+    if not free:
+        return ranked
+    for goal in ranked:
+        if goal not in free:
+            what = f"{goal.metric} is a constraint, not an objective too: {free[0].metric} decides among what meets it"
+            remarks.add(goal.place, what, "add it to objectives to rank by it first, as Olive does")
+    return free
+
+
+def _read(place: Place, evaluator: Section, remarks: Remarks) -> Iterator[_Goal]:
+    for index, item in enumerate(items(evaluator.get("metrics"))):
+        metric = flat(item)
+        kind = str(metric.get("type"))
+        here = (*place, "metrics", index)
+        if kind == "custom":
+            name = str(metric.get("name"))
+            remedy = "write the function as a metric of a user script, see docs/quality.md"
+            remarks.add(here, f"the code of the custom metric {name!r} is not converted", remedy)
+            continue
+        sub_types = metric.get("sub_types", metric.get("sub_type"))
+        for sub_index, sub_type in enumerate(items(sub_types)):
+            fields = section(sub_type) or {"name": sub_type, "goal": metric.get("goal"), "priority": 1}
+            goal = _goal(kind, fields, (*here, "sub_types", sub_index), remarks)
+            if goal:
+                yield goal
+
+
+def _goal(kind: str, fields: Section, place: Place, remarks: Remarks) -> _Goal | None:
+    name = str(fields.get("name"))
+    metric = _METRICS.get((kind, name))
+    priority = fields.get("priority")
+    limit = section(fields.get("goal"))
+    if not isinstance(priority, int):
+        priority = 0
+    if metric is None:
+        if kind not in _ALWAYS_REPORTED or priority > 0 or limit:
+            remarks.add(place, f"no metric {kind} {name}", "docs/quality.md lists the metrics")
+        return None
+    return _Goal(metric, max(priority, 0), limit, place)
+
+
+def _constraint(goal: _Goal, remarks: Remarks) -> dict[str, JsonValue]:
+    """The bound that a goal stands for; empty if it has none."""
+    value = goal.limit.get("value")
+    if not isinstance(value, int | float):
+        return {}
+    kind = str(goal.limit.get("type"))
+    direction: Direction = get_metric(goal.metric).direction
+    maximize = direction == "maximize"
+    if kind == "threshold":
+        return {"min" if maximize else "max": value}
+    if kind == "max-degradation":
+        return {"max_drop": value}
+    if kind == "percent-max-degradation":
+        return _ratio(maximize, -value)
+    if kind == "percent-min-improvement":
+        return _ratio(maximize, value)
+    remarks.add(goal.place, f"no goal {kind!r}", "use min_ratio or max_ratio, which are candidate / source")
+    return {}
+
+
+def _ratio(maximize: bool, percent: float) -> dict[str, JsonValue]:
+    """The bound for a metric that becomes better by at least `percent`; a negative number limits how much worse."""
+    if maximize:
+        return {"min_ratio": round(max(1 + percent / 100, 0.0), 6)}
+    return {"max_ratio": round(max(1 - percent / 100, 0.0), 6)}

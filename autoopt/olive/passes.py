@@ -1,0 +1,211 @@
+"""Olive's passes as nodes of the pass graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final, TypeAlias
+
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue
+from autoopt.olive.config import OliveConfig, OlivePass, section
+from autoopt.olive.parameters import parameters
+from autoopt.olive.remarks import Remarks
+from autoopt.registry import registry
+from autoopt.registry.compat import Answer, answer
+from autoopt.spec.strict_model import check_name
+
+Path: TypeAlias = tuple[str, ...]
+"""Node ids that stand for one pass of Olive's, one after the other."""
+
+_EXPORTS: Final = ("onnxconversion", "optimumconversion")
+_RESOLVED: Final = ("OnnxDynamicQuantization", "OnnxQuantization", "OnnxPeepholeOptimizer", "DynamicToFixedShape")
+"""Passes whose remark says what the conversion does by itself."""
+_TO_QDQ: Final = "matmulnbitstoqdq"
+_SEARCHED: Final = ("quantization", "quantizer")
+"""Ends of the names of passes whose parameters Olive searches unless they are set."""
+_TYPES_16_BIT: Final = ("int16", "uint16", "QInt16", "QUInt16")
+
+
+@dataclass
+class Graph:
+    """Nodes by id, and for each slot of Olive's the paths that are its alternatives."""
+
+    nodes: dict[str, JsonValue] = field(default_factory=dict)
+    slots: dict[str, list[Path]] = field(default_factory=dict)
+
+    def add(self, node: str, pass_name: str, params: dict[str, JsonValue], search: bool = False) -> str:
+        """Add a node; returns its id, which is `node` without characters that node ids cannot have."""
+        name = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in node)
+        check_name(name)
+        content: dict[str, JsonValue] = {"pass": pass_name}
+        if params:
+            content["params"] = params
+        if search:
+            content["search"] = "all"
+        self.nodes[name] = content
+        return name
+
+    def fields(self, flows: Sequence[Sequence[str]]) -> dict[str, JsonValue]:
+        """Return `passes` and one graph: `stages` if the slots form one chain of single nodes, else `chains`."""
+        alternatives = [paths for paths in self.slots.values() if any(paths)]
+        if not flows and all(len(paths) == 1 or {len(path) for path in paths} == {1} for paths in alternatives):
+            return {"passes": self.nodes, "stages": list(_stages(alternatives))}
+        chains: list[list[str]] = []
+        for flow in flows or [list(self.slots)]:
+            for paths in product(*(self.slots[slot] for slot in flow if self.slots.get(slot))):
+                chain = [node for path in paths for node in path]
+                if chain and chain not in chains:
+                    chains.append(chain)
+        used = {node for chain in chains for node in chain}
+        passes = {node: content for node, content in self.nodes.items() if node in used}
+        return {"passes": passes, "chains": list[JsonValue](chains)}
+
+
+def _stages(alternatives: list[list[Path]]) -> Iterator[JsonValue]:
+    for paths in alternatives:
+        if len(paths) == 1:
+            yield from paths[0]
+        else:
+            yield [node for path in paths for node in path]
+
+
+def graph_of(config: OliveConfig, remarks: Remarks) -> Graph:
+    """Convert all passes; those without an equivalent are left out, each with a remark."""
+    graph = Graph()
+    for slot, passes in config.slots.items():
+        graph.slots[slot] = []
+        for index, each in enumerate(passes):
+            name = slot
+            if len(passes) > 1:
+                name = f"{slot}_{index + 1}"
+            graph.slots[slot] += _paths(graph, name, each, config, remarks)
+    if not config.flows:
+        _drop_repetitions(graph, remarks)
+    return graph
+
+
+def _drop_repetitions(graph: Graph, remarks: Remarks) -> None:
+    """Leave out a node if a pass that it conflicts with stands in every chain before it."""
+    passed: dict[str, str] = {}
+    for slot, paths in graph.slots.items():
+        if len(paths) != 1:
+            continue
+        for node in paths[0]:
+            pass_name = str(section(graph.nodes[node])["pass"])
+            earlier = [passed[name] for name in registry().info(pass_name).conflicts if name in passed]
+            if earlier:
+                what = f"is left out: {pass_name} conflicts with {earlier[0]}"
+                remarks.add(("passes", slot), what, f"to try both, make them one stage: [{earlier[0]}, {node}]")
+                paths[0] = tuple(other for other in paths[0] if other != node)
+                del graph.nodes[node]
+            passed.setdefault(pass_name, node)
+
+
+def _paths(graph: Graph, name: str, each: OlivePass, config: OliveConfig, remarks: Remarks) -> Iterator[Path]:
+    """The alternatives that one pass of Olive's stands for."""
+    if each.type.lower() == _TO_QDQ and _set_qdq(graph):
+        remarks.add(each.place, f"{each.type} becomes quant_format: QDQ of the quantization before it")
+        return
+    if each.type.lower() in _EXPORTS:
+        remarks.add(each.place, f"{each.type} is left out", "autoopt takes the exported model")
+        return
+    try:
+        equivalent = answer(each.type)
+    except InputError:
+        remarks.add(each.place, f"no pass {each.type!r}", "'autoopt passes list' shows all; it is left out")
+        return
+    if not equivalent.passes:
+        remarks.add(each.place, f"{each.type} is left out: {equivalent.remark}")
+        return
+    if equivalent.example:
+        remedy = f"add a node with {' or '.join(equivalent.passes)}, see 'autoopt passes show {equivalent.passes[0]}'"
+        remarks.add(each.place, f"{each.type} is left out: its parameters are not portable", remedy)
+        return
+    names = _choose(each, equivalent, config)
+    if equivalent.remark and equivalent.name not in _RESOLVED:
+        remarks.add(each.place, f"{each.type} becomes {' or '.join(names)}: {equivalent.remark}")
+    searched = config.search is not None and not each.params.get("disable_search")
+    searched = searched and each.type.lower().endswith(_SEARCHED)
+    for pass_name in names:
+        node = name
+        if len(names) > 1:
+            node = f"{name}_{pass_name.removesuffix('_quantization')}"
+        params = {**equivalent.presets, **_params(each, pass_name, remarks)}
+        path = _before(graph, name, each, pass_name)
+        path += (graph.add(node, pass_name, params, searched),)
+        yield path + _after(graph, name, each, remarks)
+
+
+def _set_qdq(graph: Graph) -> bool:
+    """Set the format of the weight-only quantizations so far; false if there is none."""
+    changed = False
+    for node, content in graph.nodes.items():
+        fields = section(content)
+        if fields.get("pass") == "weight_only_quantization":
+            graph.nodes[node] = {**fields, "params": {**section(fields.get("params")), "quant_format": "QDQ"}}
+            changed = True
+    return changed
+
+
+def _choose(each: OlivePass, equivalent: Answer, config: OliveConfig) -> tuple[str, ...]:
+    """The passes that stand for one; several are alternatives."""
+    if "fix_dim_param" in equivalent.passes:
+        if "dim_param" in each.params:
+            return ("fix_dim_param",)
+        return ("fix_input_shape",)
+    mode = each.params.get("quant_mode")
+    names = equivalent.passes
+    if "static_quantization" in names and "dynamic_quantization" in names:
+        if mode is None and config.search is None:
+            mode = "static"
+        if mode in ("static", "dynamic"):
+            names = (f"{mode}_quantization",)
+    if each.params.get("activation_type") in _TYPES_16_BIT:
+        return tuple("static_16bit" if name == "static_quantization" else name for name in names)
+    return names
+
+
+def _params(each: OlivePass, pass_name: str, remarks: Remarks) -> dict[str, JsonValue]:
+    fields = dict(each.params)
+    if pass_name == "fix_dim_param":
+        fields = {"dim_param": _single(fields.get("dim_param")), "value": _single(fields.get("dim_value"))}
+    elif pass_name == "fix_input_shape":
+        names, shapes = fields.get("input_name"), fields.get("input_shape")
+        if isinstance(names, Sequence) and isinstance(shapes, Sequence):
+            fields = {"shapes": dict(zip(map(str, names), shapes, strict=False))}
+    elif pass_name == "transformer_fusion":
+        for name in ("float16", "keep_io_types", "force_fp32_ops"):
+            fields.pop(name, None)
+    elif pass_name == "dynamic_quantization":
+        static = ("calibrate_method", "quant_format", "activation_type", "activation_symmetric", "ActivationSymmetric")
+        for name in static:
+            fields.pop(name, None)
+    return parameters(registry().info(pass_name), fields, each.place, remarks)
+
+
+def _single(value: JsonValue) -> JsonValue:
+    """The first of a list; anything else as it is."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return value[0]
+    return value
+
+
+def _before(graph: Graph, name: str, each: OlivePass, pass_name: str) -> Path:
+    """A node for `quant_preprocess`, which static quantization requires and gets anyway."""
+    if each.params.get("quant_preprocess") and pass_name == "dynamic_quantization":
+        return (graph.add(f"{name}_pre", "quant_pre_process", {}),)
+    return ()
+
+
+def _after(graph: Graph, name: str, each: OlivePass, remarks: Remarks) -> Path:
+    """A node for `float16: true` of the fusion of transformers."""
+    if each.params.get("float16") is not True:
+        return ()
+    fields: dict[str, JsonValue] = {
+        "keep_io_types": each.params.get("keep_io_types"),
+        "op_block_list": each.params.get("force_fp32_ops"),
+    }
+    params = parameters(registry().info("float16"), fields, each.place, remarks)
+    return (graph.add(f"{name}_float16", "float16", params),)

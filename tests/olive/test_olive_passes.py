@@ -1,0 +1,87 @@
+"""Passes of Olive as nodes of the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Convert = Any
+SEARCH = {"sampler": "tpe"}
+
+
+def test_a_pass_without_an_equivalent_is_left_out_with_the_reason(converted: Convert) -> None:
+    passes = {"lora": {"type": "LoRA"}, "own": {"type": "MyPass"}, "half": {"type": "onnxfloattofloat16"}}
+    conversion = converted(passes=passes)
+    assert conversion.dag["stages"] == ["half"]
+    assert any("passes.lora: LoRA is left out: fine-tuning" in remark for remark in conversion.remarks)
+    assert any("passes.own: no pass 'MyPass'" in remark for remark in conversion.remarks)
+
+
+def test_quantization_without_a_mode_is_both_where_it_is_searched_and_static_elsewhere(converted: Convert) -> None:
+    passes = {"q": {"type": "OnnxQuantization", "per_channel": True}}
+    searched = converted(passes=passes, search_strategy=SEARCH).dag
+    assert searched["stages"] == [["q_dynamic", "q_static"]]
+    assert searched["passes"]["q_static"] == {
+        "pass": "static_quantization",
+        "params": {"per_channel": True},
+        "search": "all",
+    }
+    fixed = converted(passes=passes).dag
+    assert fixed["passes"] == {"q": {"pass": "static_quantization", "params": {"per_channel": True}}}
+
+
+def test_disabled_search_fixes_the_parameters(converted: Convert) -> None:
+    passes = {"q": {"type": "OnnxDynamicQuantization", "disable_search": True}}
+    assert converted(passes=passes, search_strategy=SEARCH).dag["passes"] == {"q": {"pass": "dynamic_quantization"}}
+
+
+def test_preprocessing_and_float16_become_nodes_of_their_own(converted: Convert) -> None:
+    passes = {
+        "fuse": {"type": "OrtTransformersOptimization", "float16": True, "keep_io_types": True},
+        "q": {"type": "OnnxQuantization", "quant_preprocess": True},
+    }
+    dag = converted(passes=passes, search_strategy=SEARCH).dag
+    assert dag["chains"] == [["fuse", "fuse_float16", "q_pre", "q_dynamic"], ["fuse", "fuse_float16", "q_static"]]
+    assert dag["passes"]["fuse_float16"] == {"pass": "float16", "params": {"keep_io_types": True}}
+
+
+def test_activations_of_16_bits_choose_the_pass_for_them(converted: Convert) -> None:
+    passes = {"q": {"type": "OnnxStaticQuantization", "activation_type": "uint16", "precision": "int8"}}
+    params = {"activation_type": "QUInt16", "weight_type": "QInt8"}
+    assert converted(passes=passes).dag["passes"] == {"q": {"pass": "static_16bit", "params": params}}
+
+
+def test_pass_flows_and_builds_become_chains_of_what_is_left(converted: Convert) -> None:
+    passes = {
+        "export": {"type": "OnnxConversion"},
+        "fuse": {"type": "OnnxScriptFusion"},
+        "q": {"type": "OnnxDynamicQuantization"},
+        "unused": {"type": "OnnxFloatToFloat16"},
+    }
+    flows = [["export", "fuse", "q"], ["export", "q"], ["q"]]
+    dag = converted(passes=passes, pass_flows=flows).dag
+    assert dag["chains"] == [["fuse", "q"], ["q"]]
+    assert [*dag["passes"]] == ["fuse", "q"]
+    builds = {
+        "_default": {"output_dir": "out"},
+        "one": {"pipeline": ["export", "fuse", "q"]},
+        "two": {"pipeline": ["q"]},
+    }
+    assert converted(passes=passes, builds=builds).dag["chains"] == [["fuse", "q"], ["q"]]
+
+
+def test_shapes_are_fixed_by_dimension_or_by_input(converted: Convert) -> None:
+    fixed = {"type": "DynamicToFixedShape", "dim_param": ["batch"], "dim_value": [4]}
+    node = converted(passes={"fix": fixed}).dag["passes"]["fix"]
+    assert node == {"pass": "fix_dim_param", "params": {"dim_param": "batch", "value": 4}}
+    fixed = {"type": "DynamicToFixedShape", "input_name": ["x"], "input_shape": [[1, 3]]}
+    node = converted(passes={"fix": fixed}).dag["passes"]["fix"]
+    assert node == {"pass": "fix_input_shape", "params": {"shapes": {"x": [1, 3]}}}
+
+
+def test_what_cannot_follow_in_one_chain_is_left_out_with_the_way_to_try_both(converted: Convert) -> None:
+    passes = {"g": {"type": "Gptq"}, "r": {"type": "Rtn"}, "qdq": {"type": "MatMulNBitsToQDQ"}}
+    conversion = converted(passes=passes)
+    assert conversion.dag["passes"] == {
+        "g": {"pass": "weight_only_quantization", "params": {"algorithm": "gptq", "quant_format": "QDQ"}}
+    }
+    assert any("make them one stage: [g, r]" in remark for remark in conversion.remarks)
