@@ -5,27 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
-from micro_models import MODELS, made
+import pytest
+from bench import ops, saved, step, steps
+from micro_models import MODELS, made, normal, positive
 
-from autoopt.model import io
-from autoopt.passes.fusion.transformer import GeluApproximation
-from autoopt.passes.runner import run
-
-
-def ops(model: onnx.ModelProto) -> list[str]:
-    return [node.op_type for node in model.graph.node]
-
-
-def step(tmp_path: Path, model: onnx.ModelProto, name: str, **params: Any) -> dict[str, Any]:
-    path = io.save(model, tmp_path / "source")
-    payload = {
-        "model": {"path": str(path)},
-        "steps": [{"pass": name, "params": params}],
-        "output": str(tmp_path / "out"),
-    }
-    result: dict[str, Any] = run(payload)["steps"][0]
-    return result
+from autoopt.passes.fusion.transformer import GeluApproximation, has_fused_attention
 
 
 def test_the_default_engine_fuses_attention_of_current_exports(tmp_path: Path) -> None:
@@ -33,7 +19,7 @@ def test_the_default_engine_fuses_attention_of_current_exports(tmp_path: Path) -
     model = MODELS["attention"]()
     fused = step(tmp_path / "a", model, "transformer_fusion")
     assert fused["outcome"] == "ok", fused["message"]
-    assert {"MultiHeadAttention", "Attention"} & set(ops(io.load(Path(fused["path"], "model.onnx"))))
+    assert {"MultiHeadAttention", "Attention"} & set(ops(saved(fused)))
     other = step(tmp_path / "b", model, "transformer_fusion", engine="onnxruntime")
     assert other["outcome"] == "unchanged" or "attention" not in str(other["reports"]).lower()
 
@@ -41,7 +27,7 @@ def test_the_default_engine_fuses_attention_of_current_exports(tmp_path: Path) -
 def test_fused_models_import_the_domains_of_their_operators(tmp_path: Path) -> None:
     result = step(tmp_path, MODELS["skip_layer_norm"](), "transformer_fusion", engine="onnxruntime", opt_level=0)
     assert result["outcome"] == "ok", result["message"]
-    model = io.load(Path(result["path"], "model.onnx"))
+    model = saved(result)
     assert "com.microsoft" in {entry.domain for entry in model.opset_import}
 
 
@@ -52,3 +38,61 @@ def test_approximate_gelu_leaves_sorted_nodes() -> None:
     )
     after = GeluApproximation()(model)
     assert [node.op_type for node in after.graph.node] == ["FastGelu", "Neg"]
+
+
+HEADS, INNER, LENGTH = 4, 32, 8
+
+
+def encoder_layer(kind: str) -> onnx.ModelProto:
+    """One layer of attention as exports of a kind of transformer have it: `bert` (also ViT), `whisper`, `clip`, `t5`.
+
+    `masked` is BERT with an attention mask as an input.
+    """
+    weights: dict[str, Any] = {name: normal(INNER, INNER) / INNER for name in ("wq", "wk", "wv", "wo")}
+    weights |= {name: normal(INNER) for name in ("bq", "bk", "bv", "bo", "shift")}
+    weights |= {"ones": positive(INNER), "heads": np.array([0, LENGTH, HEADS, INNER // HEADS])}
+    weights |= {"merge": np.array([0, LENGTH, INNER]), "scale": np.float32(8**0.5), "two": np.float32(2)}
+    weights |= {"mask": np.triu(np.full((1, 1, LENGTH, LENGTH), -1e9, np.float32), 1), "tiny": np.float32(1e-6)}
+    weights |= {"first": np.array([1]), "second": np.array([2]), "lowest": np.finfo(np.float32).min}
+    weights |= {"one": np.float32(1), "rise": normal(1, HEADS, LENGTH, LENGTH)}
+    lines = ["n = LayerNormalization <axis = -1> (x, ones, shift)"]
+    if kind == "t5":
+        lines = ["p = Pow (x, two)", "v = ReduceMean <axes = [-1]> (p)", "e = Add (v, tiny)", "r = Sqrt (e)"]
+        lines += ["i = Div (one, r)", "m = Mul (x, i)", "n = Mul (ones, m)"]
+    for name in "qkv":
+        product = f"{name}1 = MatMul (n, w{name})"
+        added = f"{name}2 = Add (b{name}, {name}1)"
+        if kind == "t5" or (kind == "whisper" and name == "k"):
+            added = f"{name}2 = Identity ({name}1)"
+        order = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+        lines += [product, added, f"{name}3 = Identity ({name}2)"]
+        if name == "q" and kind in ("whisper", "clip"):
+            lines[-1] = "q3 = Mul (q2, scale)"
+        lines += [f"{name}4 = Reshape ({name}3, heads)", f"{name}5 = Transpose <perm = {order}> ({name}4)"]
+    lines.append("s1 = MatMul (q5, k5)")
+    scores = {
+        "bert": ["s2 = Div (s1, scale)"],
+        "masked": [
+            *("m1 = Unsqueeze (given, first)", "m2 = Unsqueeze (m1, second)", "m3 = Cast <to = 1> (m2)"),
+            *("m4 = Sub (one, m3)", "m5 = Mul (m4, lowest)", "s3 = Div (s1, scale)", "s2 = Add (s3, m5)"),
+        ],
+        "clip": ["s2 = Add (s1, mask)"],
+        "t5": ["s2 = Add (s1, rise)"],
+        "whisper": ["s2 = Identity (s1)"],
+    }
+    lines += scores[kind]
+    lines += ["a = Softmax <axis = -1> (s2)", "c1 = MatMul (a, v5)", "c2 = Transpose <perm = [0, 2, 1, 3]> (c1)"]
+    lines += ["c3 = Reshape (c2, merge)", "o1 = MatMul (c3, wo)", "o2 = Add (bo, o1)", "y = Add (x, o2)"]
+    text = "\n".join(lines)
+    shape = f"float[1, {LENGTH}, {INNER}]"
+    inputs = f"{shape} x"
+    if kind == "masked":
+        inputs += f", int64[1, {LENGTH}] given"
+    return made(f"g ({inputs}) => ({shape} y) {{ {text} }}", **weights)
+
+
+@pytest.mark.parametrize("kind", ["bert", "masked", "whisper", "clip", "t5"])
+def test_attention_of_each_kind_of_encoder_is_fused_without_naming_the_kind(tmp_path: Path, kind: str) -> None:
+    result = steps(tmp_path, encoder_layer(kind), [("identity_elimination", {}), ("transformer_fusion", {})])[-1]
+    assert result["outcome"] == "ok", result["message"]
+    assert has_fused_attention(saved(result)), ops(saved(result))

@@ -54,7 +54,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "constants": Template("constant_folding", "fold constants and change nothing else"),
     "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
     "pads": Template("pad_folding", "fold padding into the convolution after it"),
-    "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("onnxscript", 1),)}),
+    "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("auto", 1),)}),
     "half": Template(
         "float16",
         "half precision",

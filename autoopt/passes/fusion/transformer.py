@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from onnxruntime.transformers.fusion_options import FusionOptions
 
+logger = logging.getLogger(__name__)
+
 ORT_DOMAIN = "com.microsoft"
 """Domain of onnxruntime's own operators."""
 MODEL_TYPES = Literal[
@@ -36,10 +39,12 @@ DEFAULT_EPSILON = 1e-5
 class TransformerFusion(Pass):
     """Fuses attention, layer normalization and Gelu of transformers into onnxruntime's own operators.
 
-    `onnxscript` finds attention in models of the current PyTorch exporter, `onnxruntime` in those of older exporters.
+    `onnxruntime` finds attention in models of PyTorch's older exporter, `onnxscript` in those of the current one.
+    `auto` tries onnxruntime's fusion for the kinds of transformer that the operators suggest; where that finds no
+    attention, it fuses with onnxscript, and then normalization with onnxruntime.
     """
 
-    version = 3
+    version = 4
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -51,8 +56,10 @@ class TransformerFusion(Pass):
     )
 
     engine: Annotated[
-        Literal["onnxscript", "onnxruntime"], Categorical("onnxscript", "onnxruntime"), "library that fuses"
-    ] = "onnxscript"
+        Literal["auto", "onnxscript", "onnxruntime"],
+        Categorical("auto", "onnxscript", "onnxruntime"),
+        "library that fuses; auto: both, and the kind of transformer is found out",
+    ] = "auto"
     model_type: Annotated[
         MODEL_TYPES,
         Conditional("engine", {"onnxruntime": Categorical("bert", "gpt2", "vit")}, default=IGNORED),
@@ -98,14 +105,37 @@ class TransformerFusion(Pass):
     def run(self, model: ModelProto) -> ModelProto | None:
         if self.engine == "onnxscript":
             fused, counts = self._fuse_with_onnxscript(model)
+        elif self.engine == "onnxruntime":
+            fused, counts = self._fuse_with_onnxruntime(model, self.model_type)
         else:
-            fused, counts = self._fuse_with_onnxruntime(model)
+            fused, counts = self._fuse_with_both(model)
         self.context.reports["transformer_fusion"] = {name: int(count) for name, count in counts.items() if count}
         # The fusers also make changes of their own; only fused operators make the result worth keeping.
         if count_ort_operators(fused) == count_ort_operators(model):
             return None
         import_domain(fused, ORT_DOMAIN)
         return fused
+
+    def _fuse_with_both(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+        """Return the fused model and the number of fusions by kind."""
+        if is_large(model):
+            return self._fuse_with_onnxscript(model)
+        for model_type in likely_model_types(model):
+            try:
+                fused, counts = self._fuse_with_onnxruntime(model, model_type)
+            except Exception as error:  # its fusions fail in many ways on models of another kind
+                logger.debug("fusion as %s failed: %r", model_type, error)
+                continue
+            if has_fused_attention(fused):
+                return fused, counts
+        fused, counts = self._fuse_with_onnxscript(model)
+        import_domain(fused, ORT_DOMAIN)
+        try:
+            normalized, more = self._fuse_with_onnxruntime(fused, "bert")
+        except Exception as error:
+            logger.debug("fusion of normalization failed: %r", error)
+            return fused, counts
+        return normalized, {**counts, **more}
 
     def _fuse_with_onnxscript(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
         """Return the fused model and the number of fusions by kind."""
@@ -117,19 +147,19 @@ class TransformerFusion(Pass):
             ir_model, counts = optimize_for_ort(onnx_ir.from_proto(model))
             return onnx_ir.to_proto(ir_model), counts
 
-    def _fuse_with_onnxruntime(self, model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+    def _fuse_with_onnxruntime(self, model: ModelProto, model_type: str) -> tuple[ModelProto, Mapping[str, int]]:
         """Return the fused model and the number of fused operators by type."""
         from onnxruntime.transformers import optimizer
 
         if is_large(model):
             raise Refused("onnxruntime's fusion takes only models below 1.5 GB")
-        options = self._fusion_options()
+        options = self._fusion_options(model_type)
         original = deepcopy(model)
         _state_epsilon(original)
         with quiet():
             fused = optimizer.optimize_model(
                 original,
-                model_type=self.model_type,
+                model_type=model_type,
                 num_heads=self.num_heads,
                 hidden_size=self.hidden_size,
                 optimization_options=options,
@@ -138,10 +168,12 @@ class TransformerFusion(Pass):
             )
             return fused.model, fused.get_fused_operator_statistics()
 
-    def _fusion_options(self) -> FusionOptions:
+    def _fusion_options(self, model_type: str) -> FusionOptions:
         from onnxruntime.transformers.fusion_options import FusionOptions
 
-        options = FusionOptions(self.model_type)
+        options = FusionOptions(model_type)
+        # A mask as a number of items, the default for BERT, is wrong for masks with zeros before or between ones.
+        options.use_raw_attention_mask(True)
         options.use_multi_head_attention = self.use_multi_head_attention
         options.enable_gelu = self.enable_gelu
         options.enable_gelu_approximation = self.enable_gelu_approximation
@@ -150,6 +182,28 @@ class TransformerFusion(Pass):
                 raise Refused(f"onnxruntime has no fusion {name!r} to disable")
             setattr(options, f"enable_{name}", False)
         return options
+
+
+def likely_model_types(model: ModelProto) -> tuple[str, ...]:
+    """Kinds of transformer to try, in onnxruntime's terms, by the operators that the exports of each kind have.
+
+    `bert` also covers ViT, Swin and DistilBERT, `bart` the encoder of Whisper.
+    """
+    ops = {node.op_type for node in walk_nodes(model.graph)}
+    if "Softmax" not in ops:
+        return ("bert",)
+    if "Split" in ops:  # of queries, keys and values out of one product
+        return ("bert", "gpt2")
+    if "ReduceMean" in ops and not ops & {"Sub", "LayerNormalization"}:  # normalization without the mean
+        return ("t5", "bert")
+    if "Sigmoid" in ops:  # QuickGelu
+        return ("bert", "clip")
+    return ("bert", "bart")
+
+
+def has_fused_attention(model: ModelProto) -> bool:
+    """Tell if a node is onnxruntime's attention."""
+    return any(node.domain == ORT_DOMAIN and "Attention" in node.op_type for node in walk_nodes(model.graph))
 
 
 def _state_epsilon(model: ModelProto) -> None:
