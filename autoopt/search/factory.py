@@ -36,6 +36,7 @@ def create_study(  # noqa: PLR0913  what a search depends on
     node_objectives: Mapping[str, Sequence[Objective]] | None = None,
     pruned: bool = False,
     apart: Collection[str] = (),
+    source: str = "source",
 ) -> Study:
     """Create the study that `config` describes.
 
@@ -47,6 +48,7 @@ def create_study(  # noqa: PLR0913  what a search depends on
         node_objectives: node id -> objectives of partial chains that end there, where they differ from `objectives`.
         pruned: chains were left out, so the order may name nodes that no chain has.
         apart: ids of chains that a unified search treats as a search of its own, with half of the trials.
+        source: key of the candidate that every chain starts from.
 
     Raises:
         InputError: no chain or no objective, ids that repeat, a prior point outside its chain's space, or an order
@@ -65,9 +67,9 @@ def create_study(  # noqa: PLR0913  what a search depends on
     groups = [[chain for chain in chains if (chain.id in apart) == is_apart] for is_apart in (False, True)]
     if config.strategy == "unified" and all(groups):
         samplers = [create_sampler(_half(config), group, objectives, cost=cost) for group in groups]
-        return Study(config, chains, objectives, GroupedSampler(groups, samplers))
+        return Study(config, chains, objectives, GroupedSampler(groups, samplers), source)
     sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives)
-    return Study(config, chains, objectives, sampler)
+    return Study(config, chains, objectives, sampler, source)
 
 
 def _half(config: SearchConfig) -> SearchConfig:

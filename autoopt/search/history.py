@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autoopt.metrics import Objective
+from autoopt.search.transitions import FAILED, Steps, Transitions, steps_of
 from autoopt.search.trial import ChainSpace, Feedback, Proposal, Trial, point_key
 from autoopt.space import Point
+
+
+@dataclass(frozen=True)
+class Known:
+    """A point that repeats a known candidate; `feedback` is that of its trial, None for the source."""
+
+    feedback: Feedback | None = None
 
 
 class History:
     """Trials in the order asked. The study writes it; samplers read it."""
 
-    def __init__(self, chains: Sequence[ChainSpace], objectives: Sequence[Objective]) -> None:
+    def __init__(self, chains: Sequence[ChainSpace], objectives: Sequence[Objective], source: str = "source") -> None:
+        """Make a history without trials; `source` is the key of the candidate that every chain starts from."""
+        self.transitions = Transitions(source)
+        self.repeats = 0
+        """Finished trials that gave a candidate which was known before: the source, or that of another trial."""
+        self._first_of: dict[str, int] = {}
         self.chains = tuple(chains)
         self.objectives = tuple(objectives)
         self.by_id: dict[str, ChainSpace] = {}
@@ -67,4 +80,25 @@ class History:
             raise ValueError(f"trial {number} was never asked")
         if self.trials[number].feedback is not None:
             raise ValueError(f"trial {number} has a result already")
-        self.trials[number] = replace(self.trials[number], feedback=feedback)
+        trial = replace(self.trials[number], feedback=feedback)
+        self.trials[number] = trial
+        if trial.proposal.upto is not None:
+            return
+        nodes = self.by_id[trial.proposal.chain].nodes
+        self.transitions.add(steps_of(nodes, trial.proposal.point), feedback.path)
+        if feedback.artifact is not None:
+            self.repeats += feedback.artifact == self.transitions.source or feedback.artifact in self._first_of
+            self._first_of.setdefault(feedback.artifact, number)
+
+    def known(self, steps: Steps) -> Known | None:
+        """Tell what is known of a point that was not asked, from its steps; None if it may give a new candidate."""
+        candidate = self.transitions.follow(steps)
+        if candidate is None:
+            return None
+        if candidate == FAILED:
+            return Known(Feedback(failed=True))
+        if candidate in self._first_of:
+            return Known(self.trials[self._first_of[candidate]].feedback)
+        if candidate == self.transitions.source:
+            return Known()
+        return None

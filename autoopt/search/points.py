@@ -7,7 +7,8 @@ from random import Random
 from typing import Final
 
 from autoopt.search.history import History
-from autoopt.search.trial import ChainSpace, point_key
+from autoopt.search.transitions import steps_of
+from autoopt.search.trial import ChainSpace, Feedback, point_key
 from autoopt.space import Point
 
 POOL: Final = 20_000
@@ -56,6 +57,22 @@ class PointTable:
         self.points = list(iterate(chains))
         nodes = {chain.id: chain.nodes for chain in chains}
         self.rows = {point_key(nodes[chain], point): row for row, (chain, point) in enumerate(self.points)}
+        self._steps = [steps_of(nodes[chain], point) for chain, point in self.points]
+
+    def split(self, asked: Sequence[int], history: History) -> tuple[list[int], list[tuple[int, Feedback]]]:
+        """Split the other rows into those that may give a new candidate, and those that repeat a finished trial's.
+
+        Rows that repeat the source are in neither.
+        """
+        free: list[int] = []
+        repeats: list[tuple[int, Feedback]] = []
+        for row in sorted(set(range(len(self.points))) - set(asked)):
+            known = history.known(self._steps[row])
+            if known is None:
+                free.append(row)
+            elif known.feedback is not None:
+                repeats.append((row, known.feedback))
+        return free, repeats
 
 
 def sample(
@@ -66,7 +83,7 @@ def sample(
 
     def add(chain: ChainSpace, point: Point) -> None:
         key = point_key(chain.nodes, point)
-        if not history.has_key(key):
+        if not history.has_key(key) and history.known(steps_of(chain.nodes, point)) is None:
             drawn.setdefault(key, (chain.id, point))
 
     nonempty = [chain for chain in chains if chain.space.count]

@@ -21,10 +21,15 @@ class Study:
     """
 
     def __init__(
-        self, config: SearchConfig, chains: Sequence[ChainSpace], objectives: Sequence[Objective], sampler: Sampler
+        self,
+        config: SearchConfig,
+        chains: Sequence[ChainSpace],
+        objectives: Sequence[Objective],
+        sampler: Sampler,
+        source: str = "source",
     ) -> None:
         self.config = config
-        self.history = History(chains, objectives)
+        self.history = History(chains, objectives, source)
         self.sampler = sampler
         self._stop_reason: str | None = None
 
@@ -78,7 +83,8 @@ class Study:
             for trial in trials:
                 if trial.proposal.upto is None and feasible(trial.feedback):
                     return "all constraints met"
-        if config.trials is not None and len(trials) >= config.trials:
+        repeats = self.history.repeats
+        if config.trials is not None and max(len(trials) - repeats, repeats) >= config.trials:
             return f"trial limit of {config.trials} reached"
         return self._stop_reason
 

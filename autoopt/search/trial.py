@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from autoopt.space import Point, SearchSpace, Value
+
+UNASKED: Final = -1
+"""Number of a point that was never asked, because it repeats a known candidate."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class Feedback:
     """The trial produced no candidate."""
     artifact: str | None = None
     """Key of the final candidate; equal keys are the same candidate."""
+    path: tuple[str, ...] = ()
+    """Keys of the candidates after each of the chain's passes in turn, as far as known; `FAILED` where one failed."""
 
 
 @dataclass(frozen=True)

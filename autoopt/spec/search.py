@@ -39,7 +39,7 @@ class SearchFields(StrictModel):
     keep: int = Field(default=1, ge=1)
     """How many of the best partial chains a stage of the order passes to the next stage."""
     trials: int | None = Field(default=None, ge=1)
-    """Maximum number of trials; as many as there are points if it is not given."""
+    """Maximum number of trials with distinct candidates; as many as there are points if it is not given."""
     minutes: float | None = Field(default=None, gt=0)
     """Time limit, which the engine enforces."""
     seed: int = Field(default=0, ge=0, lt=2**32)

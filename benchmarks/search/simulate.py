@@ -70,10 +70,10 @@ def replay(
             break
         for proposal in proposals:
             row = table.row(proposal.chain, proposal.point)
-            feedback = table.measure(row, noise)
+            feedback = table.measure(proposal.chain, proposal.point, noise)
             search.tell(proposal.number, feedback)
             rows.append(row)
-            if row.feasible:
+            if row.feasible and "latency" in feedback.values:
                 recommended = min(recommended, (feedback.values["latency"], row.value))
             if table.is_good(row):
                 hit = min(hit, len(rows))

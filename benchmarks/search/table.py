@@ -14,6 +14,7 @@ from typing import Any
 
 from autoopt.metrics import Objective
 from autoopt.search import ChainSpace, Feedback
+from autoopt.search.transitions import Steps, steps_of
 from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
 
 OBJECTIVE = Objective("latency", "minimize")
@@ -87,12 +88,45 @@ class Table:
         place = self._places[chain]
         return self.rows[place][self.chains[place].space.index(point)]
 
-    def measure(self, row: Row, rng: Random) -> Feedback:
-        """One noisy measurement: one of the recordings, or for synthetic tables a draw around the only one."""
+    def measure(self, chain: str, point: dict[str, Any], rng: Random) -> Feedback:
+        """One noisy measurement: one of the recordings, or for synthetic tables a draw around the only one.
+
+        As in a run, a point that breaks a constraint has no latency, because quality is measured first.
+        """
+        row, path = self.row(chain, point), self.path(chain, point)
         if row.failed or not row.latency:
-            return Feedback(failed=row.failed, violation=row.violation, artifact=row.artifact or None)
-        value = rng.choice(row.latency) if len(row.latency) > 1 else row.value * math.exp(rng.gauss(0, self.noise))
-        return Feedback({"latency": value, "size": row.size}, row.violation, artifact=row.artifact or None)
+            return Feedback(failed=row.failed, violation=row.violation, artifact=row.artifact or None, path=path)
+        values = {"size": row.size}
+        if row.violation <= 0:
+            noisy = row.value * math.exp(rng.gauss(0, self.noise))
+            values["latency"] = rng.choice(row.latency) if len(row.latency) > 1 else noisy
+        return Feedback(values, row.violation, artifact=row.artifact or None, path=path)
+
+    def path(self, chain: str, point: dict[str, Any]) -> tuple[str, ...]:
+        """Keys of the candidates on the way, as far as the table tells which of them are equal."""
+        if not self.row(chain, point).artifact:
+            return ()
+        steps = steps_of(self.chains[self._places[chain]].nodes, point)
+        return tuple(self._states[steps[:length]] for length in range(1, len(steps) + 1))
+
+    @cached_property
+    def _states(self) -> dict[Steps, str]:
+        """Steps -> a key that is equal for equal candidates.
+
+        A table holds the final candidates only. Two beginnings count as one candidate if they have the same
+        continuations and each of these leads both to the same final candidate.
+        """
+        results: dict[Steps, dict[Steps, str]] = {}
+        for chain, rows in zip(self.chains, self.rows, strict=True):
+            for point, row in zip(chain.space.iterate(), rows, strict=True):
+                steps = steps_of(chain.nodes, point)
+                for length in range(len(steps) + 1):
+                    results.setdefault(steps[:length], {})[steps[length:]] = row.artifact
+        keys: dict[frozenset[tuple[Steps, str]], str] = {}
+        states: dict[Steps, str] = {}
+        for steps, suffixes in results.items():
+            states[steps] = suffixes.get((), "") or keys.setdefault(frozenset(suffixes.items()), f"state {len(keys)}")
+        return states
 
     def shuffled(self, seed: int) -> Table:
         """The control: the same outcomes, dealt out to the points at random. Nothing can be learnt from it."""

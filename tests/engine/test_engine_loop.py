@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation import Simulation, failing, faster
+from simulation import Simulation, failing, faster, unchanged
 
 from autoopt.engine.run.loop import TIME_SPENT, SearchLoop, time_spent
 from autoopt.engine.work.evaluations import EvaluationOptions, evaluate
@@ -70,7 +70,7 @@ def make_loop(
         ChainSpace(c.id, tuple((n.id, n.pass_name) for n in c.nodes), c.space) for c in simulation.chains.values()
     ]
     config = SearchConfig.model_validate({"trials": trials})
-    study = create_study(config, spaces, simulation.objectives)
+    study = create_study(config, spaces, simulation.objectives, source=simulation.candidate.key)
     baseline = evaluate(ctx, simulation.candidate, EvaluationOptions(judged=False))
     return SearchLoop(ctx, study, simulation.chains, baseline.metrics, until)
 
@@ -170,3 +170,14 @@ def test_without_a_latency_objective_there_is_no_incumbent(simulation: Simulatio
     loop = make_loop(simulation)
     loop.run(AtOnce())
     assert loop.incumbent() is None
+
+
+def test_a_pass_that_does_nothing_does_not_stay_in_the_space(tmp_path: Path) -> None:
+    dag = {
+        "passes": {"fold": "identity_elimination", "clean": "remove_unused", "names": "name_fix"},
+        "chains": [["clean"], ["clean", "fold"], ["clean", "names"], ["fold"], ["names"]],
+    }
+    simulation = Simulation(tmp_path, dag=dag)
+    simulation.pool.passes = {"identity_elimination": faster(0.5), "remove_unused": unchanged, "name_fix": failing}
+    trials = make_loop(simulation).run(AtOnce())
+    assert len({trial.chain.name.rpartition(" ")[2] for trial in trials}) == len(trials) <= 3

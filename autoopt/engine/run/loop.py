@@ -24,6 +24,7 @@ from autoopt.metrics import Estimate, latency_objective
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
 from autoopt.search.study import Study
+from autoopt.search.transitions import FAILED
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 
@@ -112,9 +113,21 @@ class SearchLoop:
         artifact = None
         if result.candidate is not None:
             artifact = result.candidate.key
+        path = self._path(result)
         if result.outcome is not Outcome.OK:
-            return Feedback(violation=result.violation, failed=True, artifact=artifact)
-        return Feedback(objective_values(result, self.baseline), result.violation, artifact=artifact)
+            return Feedback(violation=result.violation, failed=True, artifact=artifact, path=path)
+        return Feedback(objective_values(result, self.baseline), result.violation, artifact=artifact, path=path)
+
+    def _path(self, result: TrialResult) -> tuple[str, ...]:
+        """Keys of the candidates that the trial's passes left, up to a failure that would repeat."""
+        records = self.ctx.store.results.pass_runs(result.pass_runs)
+        path: list[str] = []
+        for key in result.pass_runs:
+            record = records.get(key)
+            if record is None or record.transient:
+                break
+            path.append(FAILED if record.output is None else record.output.key)
+        return tuple(path)
 
     def incumbent(self) -> float | None:
         """The best latency ratio of a feasible trial so far; None before the first, or without a latency objective."""

@@ -262,5 +262,12 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
     if inputs.problem.unverified:
         apart.update(chain.id for chain in chains.values() if chain.lossy)
     return create_study(
-        inputs.search, spaces, objectives, cost=cost, node_objectives=node_objectives, pruned=True, apart=apart
+        inputs.search,
+        spaces,
+        objectives,
+        cost=cost,
+        node_objectives=node_objectives,
+        pruned=True,
+        apart=apart,
+        source=inputs.problem.source.key,
     )

@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from autoopt.search.history import History
+from autoopt.search.transitions import steps_of
 from autoopt.search.trial import ChainSpace
 from autoopt.space import Point
 
@@ -35,10 +36,12 @@ def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list
 
 
 def first_untried(points: Sequence[tuple[str, Point]], history: History) -> tuple[str, Point] | None:
-    """Return the first of the points that has no trial yet; None if all have one."""
+    """Return the first of the points that has no trial yet and may give a new candidate; None if there is none."""
     for chain, point in points:
         if history.find(chain, point) is None:
-            return chain, point
+            steps = steps_of(history.by_id[chain].nodes, point)
+            if history.known(steps) is None:
+                return chain, point
     return None
 
 

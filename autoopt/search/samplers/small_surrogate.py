@@ -17,7 +17,7 @@ from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.scalarization import improvement_below, may_stop, single_losses
 from autoopt.search.surrogates.small_gaussian_process import SmallGaussianProcess, log_expected_improvement
-from autoopt.search.trial import ChainSpace, Cost, Trial
+from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 
 MIN_CERTAINTY: Final = 0.05
@@ -57,16 +57,20 @@ class SmallSurrogateSampler:
             if row is not None:
                 trials.append(trial)
                 asked.append(row)
-        free = sorted(set(range(len(self._table.points))) - set(asked))
+        free, repeats = self._table.split(asked, history)
         if not free:
             return Stop(f"all {len(self._table.points)} points tried")
+        count = len(trials)
+        for row, feedback in repeats:
+            trials.append(Trial(Proposal(UNASKED, *self._table.points[row]), feedback))
+            asked.append(row)
         initial = first_untried(self._initial, history)
         if initial is not None:
             return Suggestion(*initial)
         single = single_losses(trials, history.objectives, rng)
         scores = self._scores(free, asked, trials, single.loss)
         threshold = self._threshold
-        stop_allowed = may_stop(single, trials, len(self._initial))
+        stop_allowed = may_stop(single, trials, count, len(self._initial))
         if threshold is not None and stop_allowed and improvement_below(threshold, max(scores), single):
             return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
         points = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import improvement_below, may_stop, single_losses
-from autoopt.search.trial import ChainSpace, Cost, Trial
+from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ SMALL: Final = 30
 """Largest space, in points, that `SmallSurrogateSampler` searches."""
 BEST: Final = 5
 """Best points whose neighbourhood is sampled in spaces that are too large to enumerate."""
+MAX_REPEATS: Final = 100
+"""Points that repeat a known candidate from which the models learn too; more cost time and teach little."""
 MIN_INITIAL: Final = 4
 """Points that the models need at least."""
 
@@ -89,40 +92,54 @@ class SurrogateSampler:
         for chain in self._chains:
             trials += history.trials_of(chain.id)
         trials.sort(key=lambda trial: trial.proposal.number)
-        points, rows, asked_rows = self._candidates(trials, history, rng)
-        single = single_losses(trials, history.objectives, rng)
-        labels = [math.nan if trial.feedback is None else float(feasible(trial.feedback)) for trial in trials]
-        observations = Observations(asked_rows, np.array(single.loss), np.array(labels))
+        pool = self._pool(trials, history, rng)
+        if not pool.points:
+            return Stop(f"all {self._total} points tried")
+        single = single_losses(pool.trials, history.objectives, rng)
+        labels = [math.nan if trial.feedback is None else float(feasible(trial.feedback)) for trial in pool.trials]
+        observations = Observations(pool.known_rows, np.array(single.loss), np.array(labels))
         kind: Kind = "gp"
         other: Kind = "rf"
         if len(trials) % 2:
             kind, other = other, kind
-        expected = expect(observations, rows, kind, rng.getrandbits(31))
-        if self._threshold is not None and may_stop(single, trials, len(self._initial)):
+        expected = expect(observations, pool.rows, kind, rng.getrandbits(31))
+        if self._threshold is not None and may_stop(single, pool.trials, len(trials), len(self._initial)):
             best = float(expected.score.max())
             if improvement_below(self._threshold, best, single):
                 # The other model has to agree.
-                second = expect(observations, rows, other, rng.getrandbits(31))
+                second = expect(observations, pool.rows, other, rng.getrandbits(31))
                 if improvement_below(self._threshold, float(second.score.max()), single):
                     return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
-        scores = [float(s) + self._log_weights[c] for s, (c, _) in zip(expected.score, points, strict=True)]
-        return Suggestion(*cheapest(points, scores, history, self._cost, rng))
+        scores = [float(s) + self._log_weights[c] for s, (c, _) in zip(expected.score, pool.points, strict=True)]
+        return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
 
-    def _candidates(
-        self, trials: list[Trial], history: History, rng: Random
-    ) -> tuple[list[tuple[str, Point]], Array, Array]:
-        """Return new points, their rows of features, and the rows of the asked points."""
+    def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
+        """The points that may give a new candidate, and all that is known of others."""
         if self._total > POOL:
             best = sorted(trials, key=lambda trial: rank_key(trial.feedback, history.objectives))[:BEST]
             new = sample(self._chains, history, list(map(_point_of, best)), rng)
             rows = self._features.rows([*new, *map(_point_of, trials)])
-            return new, rows[: len(new)], rows[len(new) :]
+            return _Pool(new, rows[: len(new)], trials, rows[len(new) :])
         if self._table is None or self._rows is None:
             self._table = PointTable(self._chains)
             self._rows = self._features.rows(self._table.points)
-        asked = [self._table.rows[history.key(*_point_of(trial))] for trial in trials]
-        free = sorted(set(range(self._total)) - set(asked))
-        return [self._table.points[row] for row in free], self._rows[free], self._rows[asked]
+        known = [self._table.rows[history.key(*_point_of(trial))] for trial in trials]
+        free, repeats = self._table.split(known, history)
+        known_trials = list(trials)
+        for row, feedback in rng.sample(repeats, min(len(repeats), MAX_REPEATS)):
+            known_trials.append(Trial(Proposal(UNASKED, *self._table.points[row]), feedback))
+            known.append(row)
+        return _Pool([self._table.points[row] for row in free], self._rows[free], known_trials, self._rows[known])
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Points to choose from with their rows of features, and the trials to learn from with theirs."""
+
+    points: list[tuple[str, Point]]
+    rows: Array
+    trials: list[Trial]
+    known_rows: Array
 
 
 def _point_of(trial: Trial) -> tuple[str, Point]:

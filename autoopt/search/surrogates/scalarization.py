@@ -76,12 +76,13 @@ def tchebycheff(row: Sequence[float], spans: Sequence[tuple[float, float]], weig
     return max(parts) + RHO * sum(parts)
 
 
-def may_stop(single: Single, trials: Sequence[Trial], initial: int) -> bool:
+def may_stop(single: Single, trials: Sequence[Trial], asked: int, initial: int) -> bool:
     """Tell if a search may stop because nothing promises enough.
 
-    It needs a feasible result and enough trials; `initial` is the number of points that the search begins with.
+    It needs a feasible result and enough trials: `asked` is their number, `initial` that of the points that the search
+    begins with.
     """
-    if len(trials) < max(MIN_TRIALS, initial):
+    if asked < max(MIN_TRIALS, initial):
         return False
     return any(math.isfinite(loss) and feasible(t.feedback) for loss, t in zip(single.loss, trials, strict=True))
 
