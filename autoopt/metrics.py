@@ -188,11 +188,6 @@ def headline_metrics(objectives: Iterable[Objective], constraints: Iterable[Cons
     return tuple(dict.fromkeys(names))
 
 
-def headline_ratios(objectives: Iterable[Objective], constraints: Iterable[Constraint] = ()) -> tuple[str, ...]:
-    """List the headline metrics that read best as a ratio candidate / source: times, sizes and memory."""
-    return tuple(name for name in headline_metrics(objectives, constraints) if is_ratio_metric(name))
-
-
 def is_ratio_metric(name: str) -> bool:
     """True for built-in metrics that read best as a ratio candidate / source: times, sizes and memory."""
     metric = known_metric(name)

@@ -17,7 +17,6 @@ from autoopt.metrics import (
     Objective,
     get_metric,
     headline_metrics,
-    headline_ratios,
     known_metric,
     latency_objective,
 )
@@ -62,7 +61,6 @@ def test_headlines_are_the_objectives_and_the_constrained_metrics() -> None:
     objectives = [Objective("throughput", "maximize"), Objective("size", "minimize")]
     constraints = [Constraint("accuracy", max_drop=0.01), Constraint("size", max_ratio=0.5)]
     assert headline_metrics(objectives, constraints) == ("throughput", "size", "accuracy")
-    assert headline_ratios(objectives, constraints) == ("throughput", "size")
 
 
 def test_without_objectives_the_median_latency_leads() -> None:

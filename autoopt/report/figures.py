@@ -78,11 +78,6 @@ def _with_params(chain: str, point: Point) -> str:
     return f"{chain} [{params}]" if params else chain
 
 
-def model_figures(model: ModelResult, metrics: Iterable[str]) -> list[str]:
-    """The figures of a model for these metrics."""
-    return figures(metrics, model.metrics, model.ratios)
-
-
 def figures(metrics: Iterable[str], values: Mapping[str, float], ratios: Mapping[str, Estimate]) -> list[str]:
     """Figures with their names: `latency_p50 0.301x (0.290..0.312)`, `accuracy 0.9950`, without unmeasured ones."""
     texts = []

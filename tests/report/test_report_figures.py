@@ -19,7 +19,6 @@ from autoopt.report.figures import (
     kind,
     metrics_of,
     model_estimate,
-    model_figures,
     rounded_figure,
     trial_figures,
 )
@@ -87,11 +86,6 @@ def test_a_trial_shows_its_headlines_then_size_and_one_quality_metric() -> None:
         "size 0.500x",
         "accuracy 0.7500",
     ]
-
-
-def test_a_model_shows_the_figures_that_it_has(result: RunResult) -> None:
-    assert result.best is not None
-    assert model_figures(result.best, ["size", "cosine"]) == ["size 0.302x"]
 
 
 def test_rounded_figures_are_numbers() -> None:
