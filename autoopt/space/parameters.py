@@ -99,23 +99,12 @@ class Integer(Categorical):
     """`low, low + step, ...` up to `high` inclusive; with `log`, each value is `step` (default 2) times the last."""
 
     def __init__(self, low: int, high: int, step: int | None = None, log: bool = False) -> None:
-        smallest_step = 1 + log
-        if step is None:
-            step = smallest_step
         if low > high:
             raise ValueError(f"low {low} is above high {high}")
-        if step < smallest_step:
-            raise ValueError(f"step must be at least {smallest_step}")
-        if log and low < 1:
-            raise ValueError("log needs low >= 1")
-        if not log and (high - low) // step >= MAX_VALUES:
-            raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
-        values = [low]
-        while log and values[-1] * step <= high:
-            values.append(values[-1] * step)
-        if not log:
-            values += range(low + step, high + 1, step)
-        super().__init__(values)
+        if log:
+            super().__init__(_multiplied(low, high, 2 if step is None else step))
+        else:
+            super().__init__(_added(low, high, 1 if step is None else step))
 
 
 class Float(Categorical):
@@ -128,17 +117,40 @@ class Float(Categorical):
             raise ValueError(f"low {low} and high {high} must be finite and in order")
         if log and low <= 0:
             raise ValueError("log needs low > 0")
-        if step is not None and count is None:
-            if not math.isfinite(step) or step <= 0 or log:
-                raise ValueError("step must be above 0 and finite, and goes without log (use count)")
-            super().__init__(_stepped(float(low), float(high), step))
-        elif count is not None and step is None:
-            super().__init__(_divided(float(low), float(high), count, log))
-        else:
+        if (step is None) == (count is None):
             raise ValueError("needs exactly one of step or count")
+        if step is not None:
+            if log:
+                raise ValueError("step goes without log; use count")
+            super().__init__(_stepped(float(low), float(high), step))
+        elif count is not None:
+            super().__init__(_divided(float(low), float(high), count, log))
+
+
+def _added(low: int, high: int, step: int) -> list[Value]:
+    if step < 1:
+        raise ValueError("step must be at least 1")
+    if (high - low) // step >= MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
+    return list(range(low, high + 1, step))
+
+
+def _multiplied(low: int, high: int, factor: int) -> list[Value]:
+    if factor < 2:
+        raise ValueError("step must be at least 2")
+    if low < 1:
+        raise ValueError("log needs low >= 1")
+    values: list[Value] = []
+    value = low
+    while value <= high:
+        values.append(value)
+        value *= factor
+    return values
 
 
 def _stepped(low: float, high: float, step: float) -> list[float]:
+    if not math.isfinite(step) or step <= 0:
+        raise ValueError("step must be above 0 and finite")
     if (high - low) / step > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES} values; give a larger step")
     # A float division can fall just short of a whole number of steps.

@@ -45,7 +45,7 @@ def test_weights_and_constants_are_told_from_inputs() -> None:
     model = made("g (float[2] x, float[2] w) => (float[2] y) { c = Constant <value = float {1}> ()\n y = Add (x, w) }")
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2, np.float32), "w"))
     assert graphs.weight_names(model) == {"w"}
-    assert graphs.constant_names(model) == {"w", "c"}
+    assert graphs.constant_names(model.graph) == {"w", "c"}
     assert [value.name for value in graphs.caller_inputs(model)] == ["x"]
 
 

@@ -41,13 +41,8 @@ def check_data(
     if description is None:
         return []
     place = f"{where}:1: data"
-    text = description.label_text
-    if text is not None and not named and all(spec.dtype not in NOT_NUMBERS for spec in inspection.outputs):
-        raise InputError(
-            f"labels are texts such as {one_line(text)!r}, but the model's outputs are numbers",
-            where=place,
-            remedy="give class ids as labels, or a post_process that names the classes",
-        )
+    if not named:
+        _check_labels(description, inspection, place)
     columns = description.columns
     names = ", ".join(columns) or "none"
     inputs = inspection.inputs
@@ -65,6 +60,22 @@ def check_data(
             raise InputError(f"no array for the model's input {spec.name!r}; the data has: {names}", where=place)
     notes += _ignored(columns, inputs, description.labels)
     return notes
+
+
+def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> None:
+    """Refuse labels that are texts if every output is a number.
+
+    Raises:
+        InputError: The labels can equal no output.
+    """
+    text = description.label_text
+    if text is None or any(spec.dtype in NOT_NUMBERS for spec in inspection.outputs):
+        return
+    raise InputError(
+        f"labels are texts such as {one_line(text)!r}, but the model's outputs are numbers",
+        where=place,
+        remedy="give class ids as labels, or a post_process that names the classes",
+    )
 
 
 def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: bool) -> list[str]:

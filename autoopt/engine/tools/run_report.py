@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 from autoopt.engine.planning.plan import Probe
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError
-from autoopt.metrics import known_metric
-from autoopt.report.figures import first_objective
+from autoopt.report.figures import first_objective, kind
 from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
 from autoopt.report.run_page import html_report
 from autoopt.results import RunResult
@@ -29,11 +28,11 @@ def run_report(store: Store, record: RunRecord, result: RunResult) -> str:
 def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
     """Look up the circumstances of a run."""
     settings = record.settings or {}
-    request: Json = settings.get("request") or {}
+    request = _section(settings, "request")
     lineage: Json = {}
     if result.best is not None:
         lineage = store.lineage.trace(result.best.candidate).to_json()
-    accelerator = (settings.get("replay_environment") or {}).get("accelerator") or {}
+    accelerator = _section(_section(settings, "replay_environment"), "accelerator")
     evaluation, calibration = _data_texts(request)
     return RunFacts(
         name=record.name,
@@ -43,7 +42,7 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         calibration=calibration,
         target=", ".join(str(accelerator[name]) for name in ("device", "execution_provider") if name in accelerator),
         environment=_environment(lineage),
-        search=_search_settings(settings.get("search") or {}),
+        search=_search_settings(_section(settings, "search")),
         created=record.created,
         imported=record.imported,
         command=_command(request),
@@ -54,18 +53,26 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
     )
 
 
+def _section(document: Json, name: str) -> Json:
+    """A part of a document; empty if the version that wrote it did not have it."""
+    section: Json = document.get(name) or {}
+    return section
+
+
 def _environment(lineage: Json) -> Json:
     """The environment that the best model was made in; this process's if nothing was made."""
     for step in lineage.get("steps") or ():
         if step.get("environment"):
-            found: Json = step["environment"]
-            return found
+            return _section(step, "environment")
     return environment()
 
 
 def _search_settings(search: Json) -> dict[str, object]:
-    shown = ("strategy", "sampler", "order", "trials", "minutes", "seed")
-    return {name: search[name] for name in shown if search.get(name) not in (None, "")}
+    settings = {}
+    for name in ("strategy", "sampler", "order", "trials", "minutes", "seed"):
+        if search.get(name) not in (None, ""):
+            settings[name] = search[name]
+    return settings
 
 
 def _data_texts(request: Json) -> tuple[str, str]:
@@ -106,16 +113,15 @@ def _command(request: Json) -> str:
 def _measurements(store: Store, result: RunResult) -> list[Measurement]:
     """All latency measurements of the best model."""
     metric = first_objective(result).metric
-    known = known_metric(metric)
     best = result.best
-    if best is None or best.is_source or known is None or known.kind != "latency":
+    if best is None or best.is_source or kind(metric) != "latency":
         return []
     measurements = []
     for evaluation in store.results.evaluations_of(best.candidate):
         ratio = evaluation.ratios.get(metric)
         if evaluation.outcome.good and ratio is not None and ratio.low > 0:
             details = evaluation.details
-            load = (details.get("machine") or {}).get("load")
+            load = _section(details, "machine").get("load")
             measurements.append(Measurement(ratio, bool(details.get("disturbed") or details.get("busy")), load))
     return measurements
 

@@ -1,4 +1,4 @@
-"""The meaning of a model's outputs, told from names, shapes and values: classes, boxes, keypoints, values, ..."""
+"""The meaning of a model's outputs, inferred from names, shapes and values: classes, boxes, keypoints, values, ..."""
 
 from __future__ import annotations
 

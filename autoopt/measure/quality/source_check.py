@@ -17,7 +17,7 @@ from autoopt.measure.request import MeasureRequest
 ITEMS: Final = 128
 """Items that are looked at."""
 FEWEST: Final = 8
-"""Items below which chance cannot be told from skill."""
+"""Number of items below which an accuracy says nothing: a guess may be right as often."""
 BY_CLASS: Final = ("accuracy", "f1")
 """Metrics, besides `topN_accuracy`, of outputs with one score for each class."""
 CHANNELS: Final = (1, 3, 4)
@@ -63,31 +63,44 @@ def _warnings(request: MeasureRequest, data: DataSet) -> Iterator[str]:
     if first.dtype.kind == "f" and not np.isfinite(first).all():
         yield f"the model returns NaN or infinite values for {_broken_items(first)} of {len(data)} items"
         return
-    suspicious = False
-    if len(data) >= FEWEST and first.ndim and len(first) == len(data) and _is_constant(first):
-        suspicious = True
+    has_enough = len(data) >= FEWEST
+    is_constant = has_enough and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
+    if is_constant:
         yield f"the model returns the same output for all of {len(data)} items"
-    if data.labels is None or not any(name in BY_CLASS or name.endswith("_accuracy") for name in request.metrics):
-        return
-    labels = plain_labels(data.labels)
+    labels = _class_labels(request, data)
     classes = _class_count(first)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or classes is None:
+    if labels is None or classes is None:
         return
+    yield from _label_warnings(labels, classes)
+    accuracy = _accuracy(first, labels)
+    limit = _chance(classes, len(data))
+    is_chance = has_enough and accuracy <= limit
+    if is_chance:
+        yield (
+            f"the source model's accuracy of {accuracy:.1%} on {len(data)} items is no better than chance among "
+            f"{classes} classes; check the labels, the order of the classes and the preprocessing"
+        )
+    if is_constant or is_chance:
+        yield from _better_scaling(request, data, labels, max(accuracy, limit))
+
+
+def _class_labels(request: MeasureRequest, data: DataSet) -> Array | None:
+    """The labels as class ids, one per item; None if there are no such labels or no metric reads them so."""
+    if data.labels is None or not any(name in BY_CLASS or name.endswith("_accuracy") for name in request.metrics):
+        return None
+    labels = plain_labels(data.labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    return labels
+
+
+def _label_warnings(labels: Array, classes: int) -> Iterator[str]:
+    """Look for class ids that the model cannot predict."""
     outside = np.unique(labels[(labels < 0) | (labels >= classes)])
     if len(outside):
         counts_from_1 = "; do they count from 1?" if outside[0] == classes and labels.min() > 0 else ""
         values = ", ".join(map(str, outside[:3]))
         yield f"labels such as {values} never occur in the output of {classes} classes{counts_from_1}"
-    accuracy = _accuracy(first, labels)
-    limit = _chance(classes, len(data))
-    if len(data) >= FEWEST and accuracy <= limit:
-        suspicious = True
-        yield (
-            f"the source model's accuracy of {accuracy:.1%} on {len(data)} items is no better than chance among "
-            f"{classes} classes; check the labels, the order of the classes and the preprocessing"
-        )
-    if suspicious:
-        yield from _better_scaling(request, data, labels, max(accuracy, limit))
 
 
 def _broken_items(output: Array) -> int:
@@ -121,14 +134,15 @@ def _chance(classes: int, items: int) -> float:
 
 def _better_scaling(request: MeasureRequest, data: DataSet, labels: Array, least: float) -> Iterator[str]:
     """Try the usual scalings of pixels; name the one that makes the model far more accurate."""
-    images = [(name, array) for name, array in data.columns.items() if _is_image(array)]
-    if len(images) != 1 or len(data.columns) != 1:
+    if len(data.columns) != 1:
         return
-    ((name, array),) = images
+    ((name, array),) = data.columns.items()
+    if not _is_image(array):
+        return
     axis = 1 if array.shape[1] in CHANNELS else 3
     pixels = _pixels(array.astype(np.float64), axis)
     runner = ModelRunner.open(request.candidate, request)
-    found: tuple[float, Scaling] | None = None
+    best_accuracy, best = 0.0, SCALINGS[0]
     for scaling in SCALINGS:
         if len(scaling.mean) > 1 and array.shape[axis] != len(scaling.mean):
             continue
@@ -136,11 +150,10 @@ def _better_scaling(request: MeasureRequest, data: DataSet, labels: Array, least
         items = list(runner.items(replace(data, columns={name: scaled.astype(np.float32)})))
         output = np.asarray(predictions_of(request, request.candidate, items)[0])
         accuracy = _accuracy(output, labels)
-        if found is None or accuracy > found[0]:
-            found = accuracy, scaling
-    if found is not None and found[0] > least + 0.1:
-        accuracy_text, scaling = f"{found[0]:.1%}", found[1]
-        yield f"with pixels as {scaling.name} its accuracy is {accuracy_text}: add {scaling.options}"
+        if accuracy > best_accuracy:
+            best_accuracy, best = accuracy, scaling
+    if best_accuracy > least + 0.1:
+        yield f"with pixels as {best.name} its accuracy is {best_accuracy:.1%}: add {best.options}"
 
 
 def _is_image(array: Array) -> bool:

@@ -34,8 +34,8 @@ def measure(request: MeasureRequest) -> MeasureReply:
     """Compare each output with the source's.
 
     `agreement` is the mean over the outputs, `top1_agreement` that of the first output that holds classes; every other
-    metric is that of the worst output. `details["outputs"]` holds the metrics by output, `details["kinds"]` what each
-    output was taken for.
+    metric is that of the worst output. `details["outputs"]` holds the metrics by output, `details["kinds"]` the
+    kind of each output: classes, boxes, numbers, ...
 
     Raises:
         InputError: there is no source to compare with, or it has other outputs.
@@ -44,9 +44,9 @@ def measure(request: MeasureRequest) -> MeasureReply:
         raise InputError("fidelity needs the source model")
     data = evaluation_data(request)
     items = _candidate_items(request, data)
-    source_items = (
-        items if request.is_source else outputs_of(request, request.source, subset(request, data, len(items)))
-    )
+    source_items = items
+    if not request.is_source:
+        source_items = outputs_of(request, request.source, subset(request, data, len(items)))
     if len(items[0]) != len(source_items[0]):
         raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
     runner = ModelRunner.open(request.source, request)
@@ -57,18 +57,23 @@ def measure(request: MeasureRequest) -> MeasureReply:
     are_same = same_outputs(items, source_items)
     per_output: dict[str, dict[str, Estimate]] = {name: {} for name in names}
     metrics: dict[str, Estimate] = {}
+    kinds: dict[str, JsonValue] = {}
     if AGREEMENT in request.metrics:
         metrics[AGREEMENT] = estimate(agreements, len(items), same=are_same)
-        for agreement in agreements:
-            of_part = estimate([agreement], len(items), same=are_same)
-            per_output.update({names[index]: {AGREEMENT: of_part} for index in agreement.part.outputs})
+    for agreement in agreements:
+        of_part: dict[str, Estimate] = {}
+        if AGREEMENT in request.metrics:
+            of_part[AGREEMENT] = estimate([agreement], len(items), same=are_same)
+        for index in agreement.part.outputs:
+            kinds[names[index]] = agreement.kind
+            per_output[names[index]].update(of_part)
     for index, name in enumerate(names):
         per_output[name].update(_distances(request.metrics, candidate[index], source[index], shapes[index]))
     metrics.update(_of_model(request.metrics, list(per_output.values()), agreements))
     details: dict[str, JsonValue] = {
         "items": len(items),
         "outputs": to_json(per_output),
-        "kinds": {names[index]: agreement.kind for agreement in agreements for index in agreement.part.outputs},
+        "kinds": kinds,
         "resolutions": {name: share_resolution(len(items)) for name in DECISIONS if name in metrics},
     }
     return MeasureReply({name: metrics[name] for name in request.metrics if name in metrics}, details=details)
@@ -91,7 +96,11 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
 
 def _by_output(items: Sequence[Item]) -> list[list[np.ndarray]]:
     """Regroup outputs by item to items by output."""
-    return [[as_array(item[index]) for item in items] for index in range(len(items[0]))]
+    by_output: list[list[np.ndarray]] = [[] for _ in items[0]]
+    for item in items:
+        for index, values in enumerate(by_output):
+            values.append(as_array(item[index]))
+    return by_output
 
 
 def _states(runner: ModelRunner) -> set[int]:

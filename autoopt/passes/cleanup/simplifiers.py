@@ -15,7 +15,14 @@ from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.cleanup.graph_cleanup import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
-from autoopt.passes.onnx_tools.graphs import NUMBER_ATTRIBUTES, is_large, is_standard, store_as_tensor, walk_nodes
+from autoopt.passes.onnx_tools.graphs import (
+    NUMBER_ATTRIBUTES,
+    constant_tensors,
+    is_large,
+    is_standard,
+    store_as_tensor,
+    walk_nodes,
+)
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet, rule_sets
 from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
@@ -87,13 +94,10 @@ def _copies_dimensions(model: ModelProto) -> bool:
     """Tell if a Reshape may copy dimensions of its input, as a 0 in its shape does."""
     from onnx import numpy_helper
 
-    shapes = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            shapes[node.output[0]] = node.attribute[0].t
+    constants = constant_tensors(model.graph)
     for node in walk_nodes(model.graph):
         if node.op_type == "Reshape" and len(node.input) > 1:
-            shape = shapes.get(node.input[1])
+            shape = constants.get(node.input[1])
             if shape is None or 0 in numpy_helper.to_array(shape):
                 return True
     return False

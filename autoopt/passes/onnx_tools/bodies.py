@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import walk_graphs
-from autoopt.passes.onnx_tools.graphs import has_subgraphs, unused_name, walk_nodes
+from autoopt.passes.onnx_tools.graphs import constant_names, has_subgraphs, unused_name, walk_nodes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -40,9 +40,9 @@ def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> No
 
 def weighted_nodes(model: ModelProto, op_types: Collection[str]) -> Iterator[NodeProto]:
     """Iterate over nodes of these types, those of bodies included, that read a fixed value."""
-    outer = _fixed_names(model.graph)
+    outer = constant_names(model.graph)
     for graph in walk_graphs(model.graph):
-        fixed = outer | _fixed_names(graph)
+        fixed = outer | constant_names(graph)
         for node in graph.node:
             if node.op_type in op_types and fixed.intersection(node.input):
                 yield node
@@ -68,14 +68,6 @@ def _copy_weights(node: NodeProto, body: GraphProto, weights: Mapping[str, Tenso
         node.input[index] = copy.name
         copied.add(name)
     return copied
-
-
-def _fixed_names(graph: GraphProto) -> set[str]:
-    names = {tensor.name for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant":
-            names.update(node.output)
-    return names
 
 
 def _value_names(model: ModelProto) -> set[str]:

@@ -10,7 +10,7 @@ from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 """Both spellings of the domain of standard operators."""
@@ -64,13 +64,22 @@ def weight_names(model: ModelProto) -> set[str]:
     return {tensor.name for tensor in model.graph.initializer}
 
 
-def constant_names(model: ModelProto) -> set[str]:
-    """Names of main-graph values that are fixed: initializers and outputs of Constant nodes."""
-    names = weight_names(model)
-    for node in model.graph.node:
+def constant_names(graph: GraphProto) -> set[str]:
+    """Names of a graph's values that are fixed: initializers and outputs of Constant nodes."""
+    names = {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
         if node.op_type == "Constant":
             names.update(node.output)
     return names
+
+
+def constant_tensors(graph: GraphProto) -> dict[str, TensorProto]:
+    """The initializers and the tensors of Constant nodes of a graph, by the name of their value."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
+    return constants
 
 
 def caller_inputs(model: ModelProto) -> list[ValueInfoProto]:

@@ -131,5 +131,5 @@ class DynamicQuantization(Pass):
             op_types.add("Gemm")
         if self.bodies:
             return any(True for _ in weighted_nodes(model, op_types))
-        constants = constant_names(model)
+        constants = constant_names(model.graph)
         return any(node.op_type in op_types and constants.intersection(node.input) for node in model.graph.node)

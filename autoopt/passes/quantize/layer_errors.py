@@ -11,6 +11,7 @@ import numpy as np
 
 from autoopt.model import io
 from autoopt.model.session import make_session
+from autoopt.passes.onnx_tools.graphs import weight_names
 from autoopt.passes.quantize.calibration import Ranges
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def layer_ratios(
 
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     bounds = {name: data.range_value for name, data in load_tensors_data(ranges.path).items()}
-    usable = [node for node in layers if all(name in bounds or name in weights for name in (*node.input, *node.output))]
+    measurable = bounds.keys() | weights.keys()
+    usable = [node for node in layers if measurable.issuperset((*node.input, *node.output))]
     items = _values(model, usable, feeds, work)
     ratios = {}
     for node in usable:
@@ -71,18 +73,19 @@ def _values(
     """The values that the layers read and write in the float model, for each item."""
     from onnx import ValueInfoProto
 
-    weights = {tensor.name for tensor in model.graph.initializer}
-    inputs = {value.name for value in model.graph.input}
-    wanted: dict[str, None] = {}
+    fixed = weight_names(model) | {value.name for value in model.graph.input}
+    computed: dict[str, None] = {}
     for node in layers:
-        wanted.update(dict.fromkeys(name for name in (*node.input, *node.output) if name not in weights))
+        for name in (*node.input, *node.output):
+            if name not in fixed:
+                computed[name] = None
     exposed = deepcopy(model)
     outputs = {value.name for value in model.graph.output}
-    for name in wanted:
-        if name not in outputs and name not in inputs:
+    for name in computed:
+        if name not in outputs:
             exposed.graph.output.append(ValueInfoProto(name=name))
     session = make_session(io.save(exposed, work / "exposed"), {"graph_optimization_level": "disable"})
-    names = [name for name in wanted if name not in inputs]
+    names = list(computed)
     items = []
     for feed in feeds:
         values = dict(zip(names, session.run(names, dict(feed)), strict=True))

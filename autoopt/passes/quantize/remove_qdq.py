@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from autoopt.passes.base import Pass
@@ -11,7 +12,7 @@ from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 
 class RemoveQdq(Pass):
@@ -43,13 +44,13 @@ class RemoveQdq(Pass):
             producer = producers.get(node.input[0])
             if producer is not None and producer.op_type == "QuantizeLinear":
                 replaced[node.output[0]] = producer.input[0]
-            elif all(name in constants for name in node.input if name):
-                weights = _dequantized(node, [numpy_helper.to_array(constants[name]) for name in node.input if name])
-                if weights is not None:
-                    name = unused_name(f"{node.input[0]}_float", names)
-                    names.add(name)
-                    graph.initializer.append(numpy_helper.from_array(weights, name))
-                    replaced[node.output[0]] = name
+                continue
+            weights = _dequantized(node, constants)
+            if weights is not None:
+                name = unused_name(f"{node.input[0]}_float", names)
+                names.add(name)
+                graph.initializer.append(numpy_helper.from_array(weights, name))
+                replaced[node.output[0]] = name
         if not replaced:
             return None
         replace_items(graph.node, [node for node in graph.node if node.output[0] not in replaced])
@@ -67,14 +68,16 @@ def _ends(replaced: dict[str, str]) -> dict[str, str]:
     return ends
 
 
-def _dequantized(node: NodeProto, values: list[np.ndarray]) -> np.ndarray | None:
-    """The float weights of a DequantizeLinear of constants; None for weights in blocks."""
+def _dequantized(node: NodeProto, constants: Mapping[str, TensorProto]) -> np.ndarray | None:
+    """The float weights of a DequantizeLinear of constants; None for other inputs and for weights in blocks."""
     import numpy as np
-    from onnx import helper
+    from onnx import helper, numpy_helper
 
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    if attributes.get("block_size"):
+    names = list(filter(None, node.input))
+    if attributes.get("block_size") or not constants.keys() >= set(names):
         return None
+    values = [numpy_helper.to_array(constants[name]) for name in names]
     weights, scale = values[0].astype(np.float64), values[1]
     zero_point = np.zeros_like(scale, dtype=np.float64)
     if len(values) > 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +80,7 @@ class SpecializeInputs(Pass):
 
 
 @dataclass
-class _Seen:
+class _Common:
     """The value and the sizes that all arrays of one input have in common so far."""
 
     first: np.ndarray
@@ -108,17 +108,11 @@ def _common_contract(model: ModelProto, context: PassContext) -> Retry | None:
     """Ask to run again with what all calibration items have in common; None if the model already demands it."""
     if context.calibration is None:
         raise Refused("needs values or shapes, or calibration data to take them from")
-    seen: dict[str, _Seen] = {}
-    for feed in context.calibration():
-        for name, array in feed.items():
-            if name in seen:
-                seen[name].add(array)
-            else:
-                seen[name] = _Seen(array, list(array.shape))
+    common_values = _common_values(context.calibration())
     values: dict[str, JsonValue] = {}
     shapes: dict[str, JsonValue] = {}
     for value in caller_inputs(model):
-        common = seen.get(value.name)
+        common = common_values.get(value.name)
         if common is None:
             continue
         if common.is_constant:
@@ -128,6 +122,18 @@ def _common_contract(model: ModelProto, context: PassContext) -> Retry | None:
     if len(values) == len(caller_inputs(model)) or not (values or shapes):
         return None
     return Retry("values and sizes taken from the calibration data", {"values": values, "shapes": shapes})
+
+
+def _common_values(feeds: Iterable[Mapping[str, np.ndarray]]) -> dict[str, _Common]:
+    """The facts that all arrays of an input share, by the name of the input."""
+    common: dict[str, _Common] = {}
+    for feed in feeds:
+        for name, array in feed.items():
+            if name in common:
+                common[name].add(array)
+            else:
+                common[name] = _Common(array, list(array.shape))
+    return common
 
 
 def _is_narrower(value: ValueInfoProto, sizes: Sequence[int | None]) -> bool:

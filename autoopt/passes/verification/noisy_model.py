@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from autoopt.passes.onnx_tools.graphs import caller_inputs, replace_items, walk_nodes
+from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors, replace_items, walk_nodes
 from autoopt.passes.verification.fingerprint import allow_constants
 
 if TYPE_CHECKING:
@@ -250,14 +250,14 @@ def _values_from_inputs(model: ModelProto) -> frozenset[str]:
 def _given_types(model: ModelProto) -> dict[str, int]:
     """Element types of the inputs and constants."""
     types = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
-    types.update({tensor.name: tensor.data_type for tensor in _constants(model).values()})
+    types.update({tensor.name: tensor.data_type for tensor in constant_tensors(model.graph).values()})
     return types
 
 
 def _small_constants(model: ModelProto) -> frozenset[str]:
     """Names of the constants with few enough elements to carry noise."""
     names = set()
-    for name, tensor in _constants(model).items():
+    for name, tensor in constant_tensors(model.graph).items():
         elements = 1
         for size in tensor.dims:
             elements *= size
@@ -272,18 +272,9 @@ def _fractions(model: ModelProto, names: Container[str]) -> set[str]:
     from onnx import numpy_helper
 
     fractions = set()
-    for name, tensor in _constants(model).items():
+    for name, tensor in constant_tensors(model.graph).items():
         if name in names and _amplitude_of(tensor.data_type):
             values = numpy_helper.to_array(tensor).astype(np.float64)
             if (values != np.floor(values)).any():
                 fractions.add(name)
     return fractions
-
-
-def _constants(model: ModelProto) -> dict[str, TensorProto]:
-    """The initializers and the tensors of Constant nodes, by name."""
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            constants[node.output[0]] = node.attribute[0].t
-    return constants

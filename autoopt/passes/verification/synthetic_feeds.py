@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.onnx_tools.graphs import caller_inputs
+from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,29 +162,20 @@ def _index_limits(model: ModelProto) -> dict[str, int]:
 
     Follows inputs through casts and reshapes.
     """
-    tables, origins = _constant_shapes(model.graph), _origins(model.graph)
+    tables, origins = constant_tensors(model.graph), _origins(model.graph)
     limits: dict[str, int] = {}
     any_byte = _byte_inputs(model)
     for node in model.graph.node:
         first = next(iter(node.input), "")
         if node.op_type == "Gather" and first in tables and node.input[1] in origins:
             source = origins[node.input[1]]
-            rows = max(1, _rows(node, tables[first]))
+            rows = max(1, _rows(node, tuple(tables[first].dims)))
             limits[source] = min(limits.get(source, rows), rows)
         elif node.op_type in _ANY_BYTE_OPS and first in origins:
             any_byte.add(origins[first])
     for name in any_byte:
         limits.setdefault(name, BYTE_VALUES)
     return limits
-
-
-def _constant_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
-    """Shapes of the constants by name: initializers and outputs of Constant nodes."""
-    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            shapes[node.output[0]] = tuple(node.attribute[0].t.dims)
-    return shapes
 
 
 def _origins(graph: GraphProto) -> dict[str, str]:
