@@ -12,7 +12,7 @@ from autoopt.metrics import Constraint, Direction, Estimate, Metric
 
 Status: TypeAlias = Literal["holds", "fails", "uncertain"]
 _Z: Final = NormalDist().inv_cdf(0.975)
-_WORDS: Final = {"holds": "holds", "fails": "fails", "uncertain": "is not certain"}
+_WORDS: Final = {"holds": "holds", "fails": "does not hold", "uncertain": "is not certain"}
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,14 @@ def items_to_resolve(drop: float) -> int:
 
 @dataclass(frozen=True)
 class _Bound:
-    """One bound of a constraint and the quantity that it limits."""
+    """One bound of a constraint."""
 
     text: str
-    quantity: Literal["value", "ratio", "drop"]
     observed: Estimate
     limit: float
     is_upper: bool
     unchanged: float | None = None
-    """The quantity's furthest value that the data cannot exclude although no item changed; None if unknown."""
+    """The furthest value that the data cannot exclude although no item changed; None if unknown."""
 
     @property
     def is_data_limited(self) -> bool:
@@ -84,7 +83,7 @@ class _Bound:
 
     @property
     def excess(self) -> Estimate:
-        """The amount by which the quantity breaks the bound."""
+        """The amount by which the bound is broken."""
         seen = self.observed
         if self.is_upper:
             return Estimate(seen.value - self.limit, seen.low - self.limit, seen.high - self.limit)
@@ -117,7 +116,7 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
         # Within the 95 % interval a bound may still miss a higher confidence: then it stays uncertain.
         status = "holds"
     seen = bound.observed
-    text = f"{name} {bound.text} {_WORDS[status]}: {bound.quantity} {seen.value:.4g}"
+    text = f"{name} {bound.text} {_WORDS[status]}: {seen.value:.4g}"
     if seen.low != seen.high:
         text += f" (95 %: {seen.low:.4g} to {seen.high:.4g})"
     is_data_limited = status == "uncertain" and violation <= 0 and confidence is None and bound.is_data_limited
@@ -130,9 +129,9 @@ def _value_bounds(constraint: Constraint, metric: Metric, observation: Observati
         unchanged = None
         if metric.kind == "fidelity" and observation.resolution:
             unchanged = 1 - observation.resolution
-        yield _Bound(f"min {constraint.min}", "value", candidate, constraint.min, is_upper=False, unchanged=unchanged)
+        yield _Bound(f"of at least {constraint.min}", candidate, constraint.min, is_upper=False, unchanged=unchanged)
     if constraint.max is not None:
-        yield _Bound(f"max {constraint.max}", "value", candidate, constraint.max, is_upper=True)
+        yield _Bound(f"of at most {constraint.max}", candidate, constraint.max, is_upper=True)
 
 
 def _relative_bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:
@@ -143,15 +142,15 @@ def _relative_bounds(constraint: Constraint, metric: Metric, observation: Observ
         if resolution is not None and source is not None and source.value > 0:
             lowest, highest = 1 - resolution / source.value, 1 + resolution / source.value
         if constraint.min_ratio is not None:
-            text, limit = f"min_ratio {constraint.min_ratio}", constraint.min_ratio
-            yield _Bound(text, "ratio", ratio, limit, is_upper=False, unchanged=lowest)
+            text, limit = f"ratio of at least {constraint.min_ratio}", constraint.min_ratio
+            yield _Bound(text, ratio, limit, is_upper=False, unchanged=lowest)
         if constraint.max_ratio is not None:
-            text, limit = f"max_ratio {constraint.max_ratio}", constraint.max_ratio
-            yield _Bound(text, "ratio", ratio, limit, is_upper=True, unchanged=highest)
+            text, limit = f"ratio of at most {constraint.max_ratio}", constraint.max_ratio
+            yield _Bound(text, ratio, limit, is_upper=True, unchanged=highest)
     if source is not None and constraint.max_drop is not None:
         drop = observation.drop or _unpaired_drop(metric.direction, candidate, source)
-        text, limit = f"max_drop {constraint.max_drop}", constraint.max_drop
-        yield _Bound(text, "drop", drop, limit, is_upper=True, unchanged=resolution)
+        text, limit = f"drop of at most {constraint.max_drop}", constraint.max_drop
+        yield _Bound(text, drop, limit, is_upper=True, unchanged=resolution)
 
 
 def _unpaired_ratio(candidate: Estimate, source: Estimate | None) -> Estimate | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from autoopt.metrics import (
     MEDIAN_LATENCY,
@@ -65,12 +65,23 @@ def trial_title(trial: Trial) -> str:
     return f"trial {trial.number}: {_with_params(trial.chain, trial.result.point)}"
 
 
-def chain_text(model: ModelResult) -> str:
-    """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats."""
+def chain_text(model: ModelResult, shared: Set[str] = frozenset()) -> str:
+    """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats.
+
+    `shared` caveats of all models, which one sentence tells, make no star.
+    """
     text = _with_params(model.chain, model.point)
-    if model.flags:
+    if set(model.flags) - shared:
         text += " *"
     return text
+
+
+def shared_flags(result: RunResult) -> frozenset[str]:
+    """The caveats that all of several candidates have."""
+    candidates = [set(model.flags) for model in result.models if not model.is_source]
+    if len(candidates) < 2:
+        return frozenset()
+    return frozenset(set.intersection(*candidates))
 
 
 def _with_params(chain: str, point: Point) -> str:

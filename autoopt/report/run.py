@@ -9,7 +9,7 @@ from typing import TextIO
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.change import ratio_change
-from autoopt.report.figures import chain_text, metrics_of
+from autoopt.report.figures import chain_text, metrics_of, shared_flags
 from autoopt.report.formatting import counts_text, metric_text, plural, ratio_text, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
@@ -79,12 +79,13 @@ def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), 
         columns.append(name)
         if name in ratios:
             columns.append("ratio")
+    shared = shared_flags(result)
     best_row = None
     if result.best is not None:
         best_row = int(not result.best.is_source)  # the source model stands first
     return Table(
         columns=(*columns, "chain and its parameters"),
-        rows=tuple(_row(label, model, metrics, ratios) for label, model in models),
+        rows=tuple((*_cells(label, model, metrics, ratios), chain_text(model, shared)) for label, model in models),
         title=title or f"run {short(result.run)}: {result.status}",
         right=frozenset(range(1, len(columns))),
         strong=best_row,
@@ -100,7 +101,7 @@ def _ratio_metrics(models: Sequence[tuple[str, ModelResult]]) -> set[str]:
     return names
 
 
-def _row(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str]) -> tuple[str, ...]:
+def _cells(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str]) -> tuple[str, ...]:
     cells = [_label(label, model)]
     for name in metrics:
         value, ratio = "-", "-"
@@ -113,7 +114,7 @@ def _row(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str
         cells.append(value)
         if name in ratios:
             cells.append(ratio)
-    return (*cells, chain_text(model))
+    return tuple(cells)
 
 
 def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
@@ -184,12 +185,18 @@ def _trials_line(result: RunResult) -> str:
 
 def caveats(result: RunResult) -> list[str]:
     """The caveats of all models, each once, with the models that it applies to."""
+    parts = {f"target {target.name}: ": target.result for target in result.targets} or {"": result}
     models_by_flag: dict[str, list[str]] = {}
-    for part in [target.result for target in result.targets] or [result]:
+    lines: list[str] = []
+    for prefix, part in parts.items():
+        shared = shared_flags(part)
+        lines += [f"{prefix}all candidates: {one_line(flag)}" for flag in sorted(shared)]
         for label, model in labelled_models(part):
             for flag in model.flags:
-                models_by_flag.setdefault(one_line(flag), []).append(_label(label, model))
-    return [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in models_by_flag.items()]
+                if flag not in shared:
+                    models_by_flag.setdefault(one_line(flag), []).append(_label(label, model))
+    lines += [f"* {', '.join(dict.fromkeys(models))}: {flag}" for flag, models in models_by_flag.items()]
+    return lines
 
 
 def single_verdict(result: RunResult) -> str:

@@ -68,8 +68,8 @@ def test_it_writes_a_dag_that_plans_as_proposed_and_never_over_one(call: Call, c
         "why": "also lossy passes that need no calibration data, with few values each",
     } in document["decided"]
     text = Path("net.yaml").read_text()
-    assert "# int8 static, int8 selective not tried: tried from level 3 on" in text
-    assert "#   without engine onnxsim: tried from level 3 on" in text
+    assert "# int8 static, int8 selective not tried: needs --level 3" in text
+    assert "#   without engine onnxsim: needs --level 3" in text
     schema_file = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
     assert schema_file == ".autoopt/dag.schema.json"
     jsonschema.validate(read_document("net.yaml").value, json.loads(Path(schema_file).read_text()))
@@ -104,8 +104,8 @@ def test_plan_of_a_bare_model_shows_every_cut(call: Call, cnn_file: Path, data: 
     assert data_json["nodes"]["fold"] == "batchnorm_folding"
     text = call("plan", "net/model.onnx", "--data", data, "--level", "1").out
     assert "decided: level 1: passes that change results at most by rounding" in text
-    assert "cut: simplify.engine='onnxsim': tried from level 3 on" in text
-    assert "static: tried from level 3 on [inspection]" in text
+    assert "cut: simplify.engine='onnxsim': needs --level 3" in text
+    assert "static: needs --level 3 [inspection]" in text
 
 
 def test_trees_are_not_quantised(call: Call, home: Path) -> None:

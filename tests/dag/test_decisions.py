@@ -107,11 +107,11 @@ def test_the_measure_of_quality_follows_from_the_data(data: dict[str, Any], qual
     [
         (
             ProposalOptions(),
-            "shown as unverified, the best model is a lossless one. Add --data FILE to judge by accuracy",
+            "and the answer is the best lossless model. Add --data FILE to judge by accuracy",
         ),
         (
             ProposalOptions(fidelity=True),
-            "check the chosen model before you use it. Add --data FILE to judge by accuracy",
+            "Check the chosen model before you use it. Add --data FILE to judge by accuracy",
         ),
     ],
 )
@@ -119,7 +119,7 @@ def test_without_data_it_says_how_lossy_models_are_judged(options: ProposalOptio
     without = dict.fromkeys(LABELLED, False)
     methods = {"int8": INT8, "int4": Method(("weights",), "blocks")}
     said = decided(TRANSFORMER, options, methods, **without)["no data"]
-    assert said.startswith("int8 and int4 are judged by closeness to your model's own outputs on generated inputs")
+    assert said.startswith("int8 and int4 are only compared with your model's own outputs on generated inputs")
     assert said.endswith(end)
     reasons = reasons_against("gains nothing on trees", "dynamic", "static")
     assert "no data" not in decided(TREES, options, {"int8": INT8}, reasons, **without), "nothing lossy is tried"

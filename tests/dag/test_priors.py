@@ -57,7 +57,7 @@ def test_a_scope_reads_as_text(scope: Scope, text: str) -> None:
 def test_the_user_s_reason_is_shown_with_the_section_and_the_library_s_as_it_is() -> None:
     assert Prior("forbid", Scope(), reason="too slow").text == "excluded by 'forbid': too slow"
     assert Prior("require", Scope()).text == "excluded by 'require'"
-    assert Prior("forbid", Scope(), reason="tried from level 3 on", origin="library").text == "tried from level 3 on"
+    assert Prior("forbid", Scope(), reason="needs --level 3", origin="library").text == "needs --level 3"
 
 
 def priors_of(**sections: Any) -> tuple[Prior, ...]:

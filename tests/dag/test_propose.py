@@ -99,7 +99,7 @@ def test_the_plan_gives_the_level_from_which_a_value_is_tried() -> None:
     data = plan.to_json()
     assert data["points_before"] > data["point_count"] == sum(c["points"] for c in data["chains"])
     cut = next(c for c in data["cut"] if (c["node"], c["param"], c["value"]) == ("simplify", "engine", "onnxsim"))
-    assert cut["reason"] == "tried from level 3 on"
+    assert cut["reason"] == "needs --level 3"
     assert cut["chain"] in {c["id"] for c in data["chains"]}
     assert all(c["reason"] for c in data["cut"])
     assert all(p["reason"] for p in data["pruned"])

@@ -74,7 +74,7 @@ def test_the_worst_of_several_bounds_decides():
     verdict = judge(Constraint("accuracy", min=0.5, max=0.6), ACCURACY, Observation(Estimate.exact(0.7)))
     assert verdict.status == "fails"
     assert verdict.violation == pytest.approx(0.1)
-    assert "max 0.6" in verdict.reason
+    assert "of at most 0.6 does not hold" in verdict.reason
 
 
 def test_a_relative_bound_without_a_source_is_not_judged():

@@ -44,7 +44,7 @@ def test_an_open_question_comes_with_what_would_decide_it(data: dict[str, Any]) 
 
 
 def test_a_limit_that_the_data_cannot_confirm_asks_for_more_data(data: dict[str, Any]) -> None:
-    best = {**data["best"], "flags": ["accuracy max_drop 0.01 is not certain: drop 0.002 (95 %: -0.01 to 0.02)"]}
+    best = {**data["best"], "flags": ["accuracy drop of at most 0.01 is not certain: 0.002 (95 %: -0.01 to 0.02)"]}
     text = verdict(RunResult.from_json({**data, "best": best}))
     assert text.endswith("Not certain yet: the limit of accuracy; more evaluation data would decide.")
 

@@ -54,6 +54,8 @@ class Decision:
 
     what: str
     why: str
+    is_detail: bool = False
+    """True for defaults and for lossless passes that the model has no use for. A run does not mention them."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ class Plan:
         }
         if self.aliases:
             data["aliases"] = {node: alias.to_json() for node, alias in self.aliases.items()}
-        data["decided"] = to_json(self.decisions)
+        data["decided"] = [{"what": decision.what, "why": decision.why} for decision in self.decisions]
         data["learned"] = self._learned_json(chains)
         return data
 

@@ -34,14 +34,13 @@ def decisions(
     reasons: Mapping[str, Reason],
 ) -> Iterator[Decision]:
     """The decisions of a proposal among some precisions; `reasons`: node id -> the reason why it is ruled out."""
-    origin = "default"
-    if options.device is not None or options.execution_provider is not None:
-        origin = "as requested"
-    yield Decision(f"target {target.device}, {target.execution_provider}", origin)
+    is_default = options.device is None and options.execution_provider is None
+    origin = "default" if is_default else "as requested"
+    yield Decision(f"target {target.device}, {target.execution_provider}", origin, is_detail=is_default)
     if target.thread_choices:
-        why = "the source model runs with the runtime's default, as in a program that sets nothing"
-        yield Decision(f"trying {describe_threads(target.threads)}", why)
-    yield Decision(f"level {options.level}", _LEVELS[options.level])
+        choices = describe_threads(target.threads)
+        yield Decision("threads", f"trying {choices}; your model is measured with onnxruntime's default")
+    yield Decision(f"level {options.level}", _LEVELS[options.level], is_detail=options.level == len(_LEVELS) - 1)
     effort = effort_for(inputs.inspection, options.level)
     if effort.reason:
         yield Decision(f"few trials ({effort.trials})", effort.reason)
@@ -82,11 +81,11 @@ def _without_data(
     if not lossy:
         return
     verb = "is" if len(lossy) == 1 else "are"
-    judged = f"{_listed(lossy)} {verb} judged by closeness to your model's own outputs on generated inputs"
-    result = "shown as unverified, the best model is a lossless one"
+    judged = f"{_listed(lossy)} {verb} only compared with your model's own outputs on generated inputs"
+    result = "They are shown as unverified, and the answer is the best lossless model"
     if options.accepts_unverified:
-        result = "check the chosen model before you use it"
-    yield Decision("no data", f"{judged}; {result}. Add --data FILE to judge by accuracy")
+        result = "Check the chosen model before you use it"
+    yield Decision("no data", f"{judged}. {result}. Add --data FILE to judge by accuracy")
 
 
 def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
@@ -97,7 +96,7 @@ def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
         if not template.lossy:
             skipped.setdefault(reason.text, []).append(template.pass_name.replace("_", " "))
     for text, names in skipped.items():
-        yield Decision(f"{', '.join(names)} skipped", text)
+        yield Decision(f"{', '.join(names)} skipped", text, is_detail=True)
 
 
 def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> Iterator[Decision]:

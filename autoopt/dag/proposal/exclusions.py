@@ -116,7 +116,7 @@ def value_cuts(
             for value, lowest in values:
                 reason = _value_reason(node, name, value, inputs.inspection, target)
                 if not reason and lowest > level:
-                    reason = f"tried from level {lowest} on"
+                    reason = f"needs --level {lowest}"
                 if reason:
                     yield Prior("forbid", Scope(), {node: {name: value}}, reason=reason, origin="library")
 

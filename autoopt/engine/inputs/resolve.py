@@ -212,8 +212,8 @@ def _case(spec: DagSpec, sources: _Sources, goal: Goal, search: SearchConfig) ->
 
 
 def _explanations(plan: Plan) -> list[str]:
-    """The decisions of a proposal, and what earlier runs taught."""
-    decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions]
+    """The decisions of a proposal that users want to know, and what earlier runs taught."""
+    decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions if not decision.is_detail]
     return decisions + [f"learned: {preference.text}" for preference in plan.learned]
 
 

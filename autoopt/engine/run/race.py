@@ -114,7 +114,8 @@ class Race:
             return False
         if not self._announced:
             self._announced = True
-            self.ctx.attempt.observer.on_phase("measuring the best candidates against each other")
+            lossy = "lossy " if self.ranking.lossy else ""
+            self.ctx.attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
         settings = round_settings(self.ctx.problem, len(trials), number)
         try:
             self.evidence.measure([_candidate(trial) for trial in trials], settings)
