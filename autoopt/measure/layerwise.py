@@ -108,27 +108,27 @@ def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence
     items = [runner.run(feed) for feed in feeds]
     distances = []
     for index, name in enumerate(source_runner.outputs):
-        mine = [as_array(item[index]) for item in items]
-        base = [as_array(item[index]) for item in source_items]
-        distances.append(_output_distance(name, mine, base))
+        values = [as_array(item[index]) for item in items]
+        source_values = [as_array(item[index]) for item in source_items]
+        distances.append(_output_distance(name, values, source_values))
     return distances
 
 
-def _output_distance(name: str, mine: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> OutputDistance:
+def _output_distance(name: str, arrays: Sequence[np.ndarray], source_arrays: Sequence[np.ndarray]) -> OutputDistance:
     values: dict[str, float | None] = {}
-    axis = class_axis(base)
+    axis = class_axis(source_arrays)
     for metric in OUTPUT_METRICS:
-        estimate = compare_output(metric, mine, base, -1 if axis is None else axis)
+        estimate = compare_output(metric, arrays, source_arrays, -1 if axis is None else axis)
         values[metric] = None if estimate is None else estimate.value
     note = ""
-    if any(array.dtype.kind not in NUMBERS for array in (*mine, *base)):
+    if any(array.dtype.kind not in NUMBERS for array in (*arrays, *source_arrays)):
         note = "not numbers"
     else:
-        for one, other in zip(mine, base, strict=True):
+        for one, other in zip(arrays, source_arrays, strict=True):
             if one.shape != other.shape:
                 note = f"{_shape_text(other)} and {_shape_text(one)}"
                 break
-    return OutputDistance(name, tuple(base[0].shape), **values, note=note)
+    return OutputDistance(name, tuple(source_arrays[0].shape), **values, note=note)
 
 
 def _shape_text(array: np.ndarray) -> str:
@@ -158,11 +158,11 @@ def _compare_tensors(
         for name in group:
             if name not in source_values or name not in values:
                 continue
-            mine, base = values[name], source_values[name]
-            if all(_are_comparable(one, other) for one, other in zip(mine, base, strict=True)):
-                estimates = [compare_output(metric, mine, base) for metric in METRICS]
+            arrays, source_arrays = values[name], source_values[name]
+            if all(map(_are_comparable, arrays, source_arrays)):
+                estimates = [compare_output(metric, arrays, source_arrays) for metric in METRICS]
                 cosine, relative_l2, largest = (estimate.value if estimate else 0.0 for estimate in estimates)
-                yield TensorDistance(name, ops[name], np.asarray(base[0]).shape, cosine, relative_l2, largest)
+                yield TensorDistance(name, ops[name], np.asarray(source_arrays[0]).shape, cosine, relative_l2, largest)
 
 
 def _are_comparable(one: object, other: object) -> bool:

@@ -81,13 +81,16 @@ def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
         logs = np.log(_start_up_times(candidate, name)) - np.log(_start_up_times(source, name))
         return log_interval(logs.tolist(), beyond=BEYOND)
     if comparison.by_replica:
-        ours = np.log(_values_by_replica(comparison, candidate, name))
-        theirs = np.log(_values_by_replica(comparison, source, name))
-        ratio = log_interval((ours - theirs).tolist(), beyond=BEYOND)
+        logs = np.log(_values_by_replica(comparison, candidate, name))
+        source_logs = np.log(_values_by_replica(comparison, source, name))
+        ratio = log_interval((logs - source_logs).tolist(), beyond=BEYOND)
     else:
-        mine, base = _blocks(comparison, candidate, name), _blocks(comparison, source, name)
-        ratio = bootstrap(lambda indices: _pooled(mine, indices, name) / _pooled(base, indices, name), len(mine))
-        ratio = widened(ratio, len(mine), BEYOND_FEW)
+        blocks, source_blocks = _blocks(comparison, candidate, name), _blocks(comparison, source, name)
+
+        def pooled_ratio(indices: np.ndarray) -> float:
+            return _pooled(blocks, indices, name) / _pooled(source_blocks, indices, name)
+
+        ratio = widened(bootstrap(pooled_ratio, len(blocks)), len(blocks), BEYOND_FEW)
     if metric == "throughput":
         return Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
     return ratio

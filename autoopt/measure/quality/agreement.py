@@ -99,22 +99,23 @@ def _compare(part: Part, candidate: Outputs, source: Outputs) -> PartAgreement:
         return PartAgreement(part, "ids", np.zeros(items), np.ones(items))
     if kind == "boxes":
         return _boxes(part, candidate, source)
-    mine, base = ([np.asarray(value) for value in outputs[part.outputs[0]]] for outputs in (candidate, source))
+    candidate_items = list(map(np.asarray, candidate[part.outputs[0]]))
+    source_items = list(map(np.asarray, source[part.outputs[0]]))
     if kind == "embedding" and items < FEWEST_NEIGHBOURS:
         kind = "values"
-    rows = np.array(COMPARE[kind](part, mine, base), np.float64).reshape(items, 2)
+    rows = np.array(COMPARE[kind](part, candidate_items, source_items), np.float64).reshape(items, 2)
     return PartAgreement(part, kind, rows[:, 0], rows[:, 1])
 
 
 def _are_broken(part: Part, candidate: Outputs, source: Outputs) -> bool:
     """True if the candidate's values are not finite where the source's are, or have other shapes."""
     for index in part.outputs:
-        for mine, base in zip(map(np.asarray, candidate[index]), map(np.asarray, source[index]), strict=True):
-            if part.kind != "boxes" and mine.shape != base.shape:
+        for c, s in zip(map(np.asarray, candidate[index]), map(np.asarray, source[index]), strict=True):
+            if part.kind != "boxes" and c.shape != s.shape:
                 return True
-            if mine.dtype.kind == "f" and np.isfinite(base).all() and not np.isfinite(mine).all():
+            if c.dtype.kind == "f" and np.isfinite(s).all() and not np.isfinite(c).all():
                 return True
-            if (mine.dtype.kind in "fiub") != (base.dtype.kind in "fiub"):
+            if (c.dtype.kind in "fiub") != (s.dtype.kind in "fiub"):
                 return True
     return False
 
@@ -137,44 +138,46 @@ def _classes(part: Part, candidate: Items, source: Items) -> Rows:
 
 
 def _sequence(part: Part, candidate: Items, source: Items) -> Rows:
+    axis = -1 if part.axis is None else part.axis
     rows = []
     for c, s in zip(candidate, source, strict=True):
-        mine, base = (best_path(scores, -1 if part.axis is None else part.axis, part.blank) for scores in (c, s))
-        rows.append((float(np.array_equal(mine, base)), 1.0))
+        are_same = np.array_equal(best_path(c, axis, part.blank), best_path(s, axis, part.blank))
+        rows.append((float(are_same), 1.0))
     return rows
 
 
 def _keypoints(_: Part, candidate: Items, source: Items) -> Rows:
     rows = []
     for c, s in zip(candidate, source, strict=True):
-        mine, base = points_of(c).astype(np.float64), points_of(s).astype(np.float64)
-        size = float(np.linalg.norm(np.ptp(base, axis=0)))
-        distances = np.linalg.norm(mine - base, axis=1)
-        rows.append((float(np.sum(distances <= SAME_POINT * size)), float(len(base))))
+        points, source_points = points_of(c).astype(np.float64), points_of(s).astype(np.float64)
+        size = float(np.linalg.norm(np.ptp(source_points, axis=0)))
+        distances = np.linalg.norm(points - source_points, axis=1)
+        rows.append((float(np.sum(distances <= SAME_POINT * size)), float(len(source_points))))
     return rows
 
 
 def _events(_: Part, candidate: Items, source: Items) -> Rows:
     rows = []
     for c, s in zip(candidate, source, strict=True):
-        mine, base = c >= 0.5, s >= 0.5
+        events, source_events = c >= 0.5, s >= 0.5
         if s.size == 1:
-            rows.append((float(mine.item() == base.item()), 1.0))
+            rows.append((float(events.item() == source_events.item()), 1.0))
         else:
-            rows.append((2 * float(np.sum(mine & base)), float(np.sum(mine) + np.sum(base))))
+            common = 2 * float(np.sum(events & source_events))
+            rows.append((common, float(np.sum(events) + np.sum(source_events))))
     return rows
 
 
 def _embedding(_: Part, candidate: Items, source: Items) -> Rows:
-    mine, base = unit_vectors(np.stack(candidate)), unit_vectors(np.stack(source))
-    mine_similarities, similarities = mine @ mine.T, base @ base.T
+    vectors, source_vectors = unit_vectors(np.stack(candidate)), unit_vectors(np.stack(source))
+    similarities, source_similarities = vectors @ vectors.T, source_vectors @ source_vectors.T
     rows = []
-    for index in range(len(base)):
-        others = np.arange(len(base)) != index
+    for index in range(len(vectors)):
+        others = np.arange(len(vectors)) != index
         try:
-            correlation = rank_correlation(mine_similarities[index, others], similarities[index, others])
+            correlation = rank_correlation(similarities[index, others], source_similarities[index, others])
         except ValueError:  # One of them has the same similarity to all others.
-            correlation = float(np.allclose(mine_similarities[index], similarities[index]))
+            correlation = float(np.allclose(similarities[index], source_similarities[index]))
         rows.append((correlation, 1.0))
     return rows
 
@@ -182,10 +185,9 @@ def _embedding(_: Part, candidate: Items, source: Items) -> Rows:
 def _values(_: Part, candidate: Items, source: Items) -> Rows:
     rows = []
     for c, s in zip(candidate, source, strict=True):
-        mine, base = c.astype(np.float64), s.astype(np.float64)
-        is_finite = np.isfinite(base)
-        error = np.sum((mine[is_finite] - base[is_finite]) ** 2)
-        rows.append((float(error), float(np.sum(base[is_finite] ** 2))))
+        is_finite = np.isfinite(s)
+        values, source_values = c[is_finite].astype(np.float64), s[is_finite].astype(np.float64)
+        rows.append((float(np.sum((values - source_values) ** 2)), float(np.sum(source_values**2))))
     return rows
 
 
@@ -206,12 +208,12 @@ def _boxes(part: Part, candidate: Outputs, source: Outputs) -> PartAgreement:
     rows = np.zeros((count, 2))
     for item in range(count):
         try:
-            mine, base = part.decode(candidate, item), part.decode(source, item)
+            boxes, source_boxes = part.decode(candidate, item), part.decode(source, item)
         except (ValueError, IndexError):  # Outputs that no longer have the form of boxes.
             rows[item] = 0.0, 1.0
             continue
-        confirmed = _confirmed(base, mine) + _confirmed(mine, base)
-        rows[item] = confirmed, np.sum(base.scores >= DETECTED) + np.sum(mine.scores >= DETECTED)
+        confirmed = _confirmed(source_boxes, boxes) + _confirmed(boxes, source_boxes)
+        rows[item] = confirmed, np.sum(source_boxes.scores >= DETECTED) + np.sum(boxes.scores >= DETECTED)
     return PartAgreement(part, "boxes", rows[:, 0], rows[:, 1])
 
 

@@ -33,9 +33,9 @@ def f1(outputs: Outputs, labels: np.ndarray) -> Statistic:
     count = len(names)
 
     def score(indices: np.ndarray) -> float:
-        mine, true = predicted_ids[indices].ravel(), true_ids[indices].ravel()
-        right = np.bincount(true[mine == true], minlength=count)
-        both = np.bincount(mine, minlength=count) + np.bincount(true, minlength=count)
+        guesses, true = predicted_ids[indices].ravel(), true_ids[indices].ravel()
+        right = np.bincount(true[guesses == true], minlength=count)
+        both = np.bincount(guesses, minlength=count) + np.bincount(true, minlength=count)
         return float(np.mean(2 * right[both > 0] / both[both > 0]))
 
     return score

@@ -60,8 +60,8 @@ def _spearman_of_pairs(output: np.ndarray, labels: np.ndarray) -> Statistic:
         # An item drawn twice would be its own partner.
         distinct = np.unique(indices)
         above = np.triu_indices(len(distinct), 1)
-        mine, true = vectors[distinct], references[distinct]
-        return rank_correlation((mine @ mine.T)[above], (true @ true.T)[above])
+        predicted, true = vectors[distinct], references[distinct]
+        return rank_correlation((predicted @ predicted.T)[above], (true @ true.T)[above])
 
     return score
 

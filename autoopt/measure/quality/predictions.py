@@ -120,10 +120,12 @@ def _same(one: object, other: object) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    mine, base = np.asarray(one), np.asarray(other)
-    if mine.shape != base.shape or mine.dtype.kind != "f" or base.dtype.kind != "f":
-        return mine.shape == base.shape and bool(np.all(mine == base))
-    values, others = mine.astype(np.float64), base.astype(np.float64)
+    array, other_array = np.asarray(one), np.asarray(other)
+    if array.shape != other_array.shape:
+        return False
+    if array.dtype.kind != "f" or other_array.dtype.kind != "f":
+        return bool(np.all(array == other_array))
+    values, others = array.astype(np.float64), other_array.astype(np.float64)
     is_finite = np.isfinite(others)
     scale = float(np.max(np.abs(others[is_finite]), initial=0.0))
     return bool(np.allclose(values, others, rtol=0, atol=ROUNDING * scale, equal_nan=True))

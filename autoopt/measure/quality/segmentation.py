@@ -36,9 +36,9 @@ def mean_iou(outputs: Outputs, labels: np.ndarray) -> Statistic:
     hits = np.zeros((len(truth), count), np.int64)
     unions = np.zeros((len(truth), count), np.int64)
     for index in range(len(truth)):
-        true, mine = truth[index][is_counted[index]], predicted[index][is_counted[index]]
-        hits[index] = np.bincount(true[true == mine], minlength=count)
-        unions[index] = np.bincount(true, minlength=count) + np.bincount(mine, minlength=count) - hits[index]
+        true, guesses = truth[index][is_counted[index]], predicted[index][is_counted[index]]
+        hits[index] = np.bincount(true[true == guesses], minlength=count)
+        unions[index] = np.bincount(true, minlength=count) + np.bincount(guesses, minlength=count) - hits[index]
 
     def score(indices: np.ndarray) -> float:
         hit, union = hits[indices].sum(axis=0), unions[indices].sum(axis=0)

@@ -50,19 +50,20 @@ def drop(name: str, candidate: Outputs, source: Outputs, labels: np.ndarray) -> 
     Raises:
         InputError: as `measure`.
     """
-    wanted = get_metric(name)
-    sign = 1.0 if wanted.direction == "maximize" else -1.0
-    metric = task_metric(name)
-    mine, base = metric(candidate, labels), metric(source, labels)
-    if isinstance(mine, np.ndarray) and isinstance(base, np.ndarray):
-        if _is_share(mine):
-            return paired_share(int(np.sum(base & ~mine)), int(np.sum(mine & ~base)), len(mine))
-        estimate = mean_interval(sign * (_mean_per_item(base) - _mean_per_item(mine)))
+    metric = get_metric(name)
+    sign = 1.0 if metric.direction == "maximize" else -1.0
+    compute = task_metric(name)
+    result, source_result = compute(candidate, labels), compute(source, labels)
+    if isinstance(result, np.ndarray) and isinstance(source_result, np.ndarray):
+        if _is_share(result):
+            lost, gained = source_result & ~result, result & ~source_result
+            return paired_share(int(np.sum(lost)), int(np.sum(gained)), len(result))
+        estimate = mean_interval(sign * (_mean_per_item(source_result) - _mean_per_item(result)))
     else:
-        assert not isinstance(mine, np.ndarray)
-        assert not isinstance(base, np.ndarray)
-        estimate = bootstrap(lambda indices: sign * (base(indices) - mine(indices)), len(labels))
-    if wanted.unit == "fraction" and estimate == Estimate.exact(0.0):
+        assert not isinstance(result, np.ndarray)
+        assert not isinstance(source_result, np.ndarray)
+        estimate = bootstrap(lambda indices: sign * (source_result(indices) - result(indices)), len(labels))
+    if metric.unit == "fraction" and estimate == Estimate.exact(0.0):
         return paired_share(0, 0, len(labels))
     return estimate
 

@@ -95,13 +95,13 @@ class SqlResults(ResultStore):
         if insert_if_absent(connection, table, row):
             return True
         c = table.c
-        mine = c.owner == owner
-        unfinished = and_(c.outcome.is_(None), mine | c.owner.is_(None))
-        replaceable = and_(c.outcome.in_(REPLACEABLE), c.lease.is_(None) | mine)
+        is_own = c.owner == owner
+        unfinished = and_(c.outcome.is_(None), is_own | c.owner.is_(None))
+        replaceable = and_(c.outcome.in_(REPLACEABLE), c.lease.is_(None) | is_own)
         replacement = update(table).where(c.key == values["key"], unfinished | replaceable).values(row)
         if connection.execute(replacement).rowcount == 1:
             return True
-        same = select(c.key).where(c.key == values["key"], mine, c.outcome == values["outcome"])
+        same = select(c.key).where(c.key == values["key"], is_own, c.outcome == values["outcome"])
         if values.get("output_key") is not None:
             same = same.where(c.output_key == values["output_key"])
         return connection.execute(same).first() is not None

@@ -52,8 +52,9 @@ class SqlRuns(RunStore):
         return stored
 
     def update(self, run: str, result: Json, owner: str | None = None) -> bool:
-        mine = _T.owner == (owner or self._owner)
-        change = update(tables.run).where(_T.id == run, _T.status == "running", mine).values(result=codec.dumps(result))
+        is_own = _T.owner == (owner or self._owner)
+        change = update(tables.run).where(_T.id == run, _T.status == "running", is_own)
+        change = change.values(result=codec.dumps(result))
         return self._database.write(lambda connection: connection.execute(change).rowcount == 1)
 
     def finish(
@@ -61,8 +62,8 @@ class SqlRuns(RunStore):
     ) -> bool:
         claimant = owner or self._owner
         content = codec.dumps_optional(result)
-        mine = _T.owner.is_(None) | (_T.owner == claimant)
-        end = update(tables.run).where(_T.id == run, _T.status == "running", mine)
+        is_own = _T.owner.is_(None) | (_T.owner == claimant)
+        end = update(tables.run).where(_T.id == run, _T.status == "running", is_own)
         end = end.values(status=status, result=content, owner=claimant, lease=None, finished=self._database.now)
         # The answer to the first commit may have been lost: the same end again is no refusal.
         same = select(_T.id).where(_T.id == run, _T.owner == claimant, _T.status == status, _T.result == content)

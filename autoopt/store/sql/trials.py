@@ -49,8 +49,8 @@ class SqlTrials(TrialStore):
         def work(connection: Connection) -> TrialRecord | None:
             # A repeated transaction looks for its own claims first: the answer to an earlier commit may have been lost.
             for trial in attempts:
-                mine = select(_T.number).where(_is(trial), _T.owner == claimant, _T.lease == trial.lease)
-                if connection.execute(mine).first() is not None:
+                claimed = select(_T.number).where(_is(trial), _T.owner == claimant, _T.lease == trial.lease)
+                if connection.execute(claimed).first() is not None:
                     return trial
             number = self._next(connection, run, chain)
             if number is None:
