@@ -32,10 +32,10 @@ def case_of(simulation: Simulation, **changes: Any) -> Case:
     return replace(case, **changes)
 
 
-@pytest.fixture
-def simulation(tmp_path: Path) -> Simulation:
+@pytest.fixture(scope="module")
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> Simulation:
     """A finished run, in which `clean` changes nothing and `fold` halves the latency."""
-    simulation = Simulation(tmp_path, dag=DAG)
+    simulation = Simulation(tmp_path_factory.mktemp("simulation"), dag=DAG)
     simulation.pool.passes = {
         "identity_elimination": faster(0.5),
         "remove_unused": unchanged,
@@ -102,7 +102,16 @@ def test_the_same_search_is_that_of_the_same_chains_and_settings(simulation: Sim
     assert same.same_search
     more_trials = replace(case, search=SearchConfig(trials=99))
     other_graph = replace(case, inspection=replace(INSPECTION, parameters=7))
-    for other in (more_trials, other_graph, replace(case, search=None), replace(case, constraints=())):
+    same_model = replace(case, artifact=simulation.candidate.artifact)
+    other_runtime = replace(case, machine=replace(HERE, runtime="0.1"))
+    for other in (
+        more_trials,
+        other_graph,
+        same_model,
+        other_runtime,
+        replace(case, search=None),
+        replace(case, constraints=()),
+    ):
         (example,) = examples(simulation.store, simulation.plan, other)
         assert not example.same_search
     plan = Simulation(tmp_path / "narrow").plan

@@ -207,8 +207,15 @@ def _limits(request: RunRequest, spec: DagSpec) -> Limits:
 
 def _case(spec: DagSpec, sources: _Sources, goal: Goal, search: SearchConfig) -> Case:
     """The run, as earlier runs are compared with it."""
-    target = spec.all_targets[0].target()
-    return Case(sources.inspection, goal.objectives[0], target, Machine.of(sources.runtime), goal.constraints, search)
+    return Case(
+        inspection=sources.inspection,
+        objective=goal.objectives[0],
+        target=spec.all_targets[0].target(),
+        machine=Machine.of(sources.runtime),
+        constraints=goal.constraints,
+        search=search,
+        artifact=sources.model.artifact,
+    )
 
 
 def _explanations(plan: Plan) -> list[str]:

@@ -48,6 +48,8 @@ class Case:
     constraints: Sequence[Constraint] = ()
     search: SearchConfig | None = None
     """None for a plan without a run."""
+    artifact: str = ""
+    """Digest of the source model. A run that searches the very same model again is to search, not to confirm."""
 
 
 def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
@@ -95,8 +97,8 @@ def _is_same_goal(run: RunRecord, case: Case) -> bool:
 
 
 def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
-    """True if a run searched the same chains under the same constraints with the same settings."""
-    if case.search is None or run.settings.get("search") != case.search.model_dump():
+    """True if a run searched the same chains of another model under the same constraints with the same settings."""
+    if run.model == case.artifact or case.search is None or run.settings.get("search") != case.search.model_dump():
         return False
     recorded = (run.plan.get("chain_count"), run.plan.get("point_count"), run.settings.get("constraints"))
     if recorded != (plan.chain_count, plan.point_count, to_json(tuple(case.constraints))):
@@ -123,6 +125,7 @@ def _example(store: Store, run: RunRecord, example: Example, case: Case) -> Exam
             values[nodes[node]] = dict(params)
     if not passes:
         return None
+    elsewhere = _elsewhere(store, run, trial, case)
     return Example(
         model=example.model,
         similarity=example.similarity,
@@ -130,8 +133,8 @@ def _example(store: Store, run: RunRecord, example: Example, case: Case) -> Exam
         values=values,
         ratio=ratio,
         metric=case.objective.metric,
-        elsewhere=_elsewhere(store, run, trial, case),
-        same_search=example.same_search,
+        elsewhere=elsewhere,
+        same_search=example.same_search and not elsewhere,
     )
 
 

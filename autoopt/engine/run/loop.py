@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from autoopt.dag.compiler.chain import Chain
+from autoopt.engine.run.confirmation import Confirmation
 from autoopt.engine.run.executor import Executor
 from autoopt.engine.run.trial import (
     CompletedTrial,
@@ -49,6 +50,8 @@ class SearchLoop:
     """Metrics of the source model."""
     until: float = float("inf")
     """Time on the attempt's clock after which no trial starts."""
+    confirmation: Confirmation | None = None
+    """The expectation that ends the search if it comes true; None to search in any case."""
     told: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
     """Receives the completed trials after each one."""
     completed: list[CompletedTrial] = field(default_factory=list)
@@ -102,11 +105,14 @@ class SearchLoop:
     def _tell(self, proposal: Proposal, result: TrialResult) -> None:
         faults.reached("between ask and tell")
         chain, attempt = self.chains[proposal.chain], self.ctx.attempt
-        self.completed.append(CompletedTrial(proposal.number, chain, result, partial=proposal.upto is not None))
+        trial = CompletedTrial(proposal.number, chain, result, partial=proposal.upto is not None)
+        self.completed.append(trial)
         self.study.tell(proposal.number, self._feedback(result))
         event = EventRecord(kind=TIME_SPENT, run=attempt.run, data={"seconds": attempt.elapsed()})
         self.ctx.store.events.add(event)
         attempt.observer.on_trial_end(Trial(proposal.number, chain.name, result), self.incumbent())
+        if self.confirmation is not None and not self.stopped:
+            self.stopped = self.confirmation.reason(trial)
         self.told(self.completed)
 
     def _feedback(self, result: TrialResult) -> Feedback:

@@ -14,6 +14,7 @@ from typing import Any
 from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
+from autoopt.engine.run.confirmation import Confirmation
 from autoopt.engine.run.evidence import judge_again
 from autoopt.engine.run.executor import Executor, InlineExecutor
 from autoopt.engine.run.export import SPECIALIZE, Package, export
@@ -163,8 +164,17 @@ class Session:
         seconds = self._search_deadline() - self.ctx.attempt.clock()
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned, seconds)
         baseline = self.baseline()
+        confirmation = None
+        if self.search_config.stop_early:
+            confirmation = Confirmation(problem.plan.learned, problem.goal.objectives[0])
         loop = SearchLoop(
-            self.ctx, self.study, self.chains, baseline.metrics, self._search_deadline(), told=self._record_often
+            self.ctx,
+            self.study,
+            self.chains,
+            baseline.metrics,
+            self._search_deadline(),
+            confirmation,
+            told=self._record_often,
         )
         with self.ctx.attempt.counts.timing("search"):
             try:

@@ -1,0 +1,43 @@
+"""Confirm the known best of a model with the same graph: if the first trials repeat it, there is nothing to search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from autoopt.dag.compiler.plan import Learned
+from autoopt.engine.run.trial import CompletedTrial
+from autoopt.metrics import Objective
+from autoopt.space import matches
+
+TOLERANCE: Final = 0.1
+"""Relative difference from the expected ratio that counts as the same: the width to which trials are measured."""
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What an earlier search of the same chains measured on a model that differs only in its weights."""
+
+    learned: Sequence[Learned]
+    objective: Objective
+    """The first objective of the run."""
+
+    def reason(self, trial: CompletedTrial) -> str:
+        """Say why a trial ends the search; nothing if it does not."""
+        for preference in self.learned:
+            if preference.expected is not None and self._repeats(trial, preference, preference.expected):
+                return f"the best known of the same graph is confirmed: {preference.evidence}"
+        return ""
+
+    def _repeats(self, trial: CompletedTrial, preference: Learned, expected: float) -> bool:
+        """True if the trial is the preferred one, meets the constraints, and gains about what was expected."""
+        ratio = trial.result.ratios.get(self.objective.metric)
+        if ratio is None or trial.partial or not trial.result.feasible or trial.chain.passes != preference.chain:
+            return False
+        points = preference.points
+        if points and not any(matches(trial.result.point, values) for values in points):
+            return False
+        if self.objective.goal == "maximize":
+            return ratio.low > 1 and 1 / ratio.value <= expected * (1 + TOLERANCE)
+        return ratio.high < 1 and ratio.value <= expected * (1 + TOLERANCE)

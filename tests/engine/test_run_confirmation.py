@@ -1,0 +1,84 @@
+"""A retrained model: the run starts at the known best, and ends once that is confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulation import INSPECTION, SOURCE, Model, Simulation, faster
+
+from autoopt.engine.planning.examples import Case, Machine, taught_plan
+from autoopt.engine.run.session import search_inline
+from autoopt.metrics import Objective
+from autoopt.results import RunResult
+from autoopt.store import ModelRecord
+from autoopt.target import Target
+
+PASSES = ("identity_elimination", "remove_unused", "common_subexpression_elimination", "name_fix")
+DAG: dict[str, Any] = {
+    "passes": {f"p{number}": name for number, name in enumerate(PASSES)},
+    "chains": [[f"p{number}"] for number in range(len(PASSES))],
+}
+FACTORS = (0.9, 0.8, 0.3, 0.7)
+Passes = Mapping[str, Callable[[Model, Mapping[str, Any]], Model]]
+
+
+def simulate(folder: Path, passes: Passes, store: Any = None, **source: Any) -> Simulation:
+    simulation = Simulation(folder, dag=DAG, source={**SOURCE, **source}, store=store)
+    simulation.pool.passes = dict(passes)
+    simulation.store.models.add(ModelRecord(simulation.candidate.artifact, folder.name, INSPECTION.to_json()))
+    return simulation
+
+
+def finish(simulation: Simulation, **search: Any) -> RunResult:
+    with simulation.session(search=search) as session:
+        return session.execute(search_inline)
+
+
+def retrained(first: Simulation, folder: Path, passes: Passes, **search: Any) -> RunResult:
+    """Run a model with the same graph and other weights, which the first run taught about."""
+    second = simulate(folder, passes, store=first.store, weights="others")
+    inputs = second.inputs(**search)
+    objective = Objective("latency_p50", "minimize")
+    case = Case(INSPECTION, objective, Target(), Machine.of({}), inputs.problem.goal.constraints, inputs.search)
+    second.plan = taught_plan(second.store, second.plan, case)
+    assert second.plan.learned
+    return finish(second, **search)
+
+
+@pytest.fixture
+def passes() -> Passes:
+    return {name: faster(factor) for name, factor in zip(PASSES, FACTORS, strict=True)}
+
+
+@pytest.fixture
+def first(tmp_path: Path, passes: Passes) -> Simulation:
+    simulation = simulate(tmp_path / "first", passes)
+    assert finish(simulation).trials["total"] == len(PASSES)
+    return simulation
+
+
+def test_the_known_best_is_tried_first_and_confirmed(first: Simulation, tmp_path: Path, passes: Passes) -> None:
+    result = retrained(first, tmp_path / "second", passes)
+    assert result.trials["total"] == 1
+    assert result.best is not None
+    assert result.best.passes == ("p2",)
+    assert "the best known of the same graph is confirmed" in result.stopped
+    assert "gave 0.30 of the source's latency_p50" in result.stopped
+
+
+@pytest.mark.parametrize("change", [faster(0.5), faster(0.3, accuracy=0.1)])
+def test_what_is_not_confirmed_is_searched(
+    change: Callable[..., Model], first: Simulation, tmp_path: Path, passes: Passes
+) -> None:
+    result = retrained(first, tmp_path / "second", {**passes, PASSES[2]: change})
+    assert result.trials["total"] == len(PASSES)
+    assert "confirmed" not in result.stopped
+
+
+def test_a_search_that_is_not_to_stop_early_goes_on(first: Simulation, tmp_path: Path, passes: Passes) -> None:
+    first.plan = simulate(tmp_path / "again", passes).plan
+    finish(first, stop_early=False)
+    assert retrained(first, tmp_path / "second", passes, stop_early=False).trials["total"] == len(PASSES)
