@@ -54,6 +54,13 @@ def noise(payload: Json) -> Json:
     return {"stdin": os.read(0, 1).decode()}
 
 
+def write_everywhere(payload: Json) -> Json:
+    for fd in range(3, 64):
+        with suppress(OSError):
+            os.write(fd, payload["text"].encode())
+    return {}
+
+
 def fail(payload: Json) -> Json:
     raise ValueError(payload["text"])
 

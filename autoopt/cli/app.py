@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
 
 import typer
 
@@ -128,13 +129,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 success, 1 the result falls short (see the command), 2 wrong input, 3 failure of the system or a bug.
     """
-    arguments = list(argv if argv is not None else sys.argv[1:]) or ["--help"]
+    _open_closed_streams()
+    code = _run(list(argv if argv is not None else sys.argv[1:]) or ["--help"])
+    if not _accepts(sys.stderr):
+        _silence(sys.stderr)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    """Call the command; report errors."""
     try:
         code = _call(arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _silence_stdout()
+        _silence(sys.stdout)
         return EXIT_PIPE
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
@@ -151,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         text, code = f"autoopt: internal error: {type(error).__name__}: {error}", EXIT_SYSTEM
         text += "; please report it (AUTOOPT_DEBUG=1 shows the traceback)"
-    with suppress(BrokenPipeError):
+    with suppress(OSError):  # where nobody can be told, the exit code tells
         sys.stderr.write("\n".join(map(one_line, text.split("\n"))) + "\n")
     return code
 
@@ -167,6 +176,9 @@ def _system_error_text(error: OSError) -> str:
     text = error.strerror or str(error)
     if error.filename:
         return f"{error.filename}: {text}"
+    if error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
+        _silence(sys.stdout)
+        return f"cannot write the output: {text}"
     return text
 
 
@@ -246,8 +258,32 @@ def _with_global_flags_first(arguments: list[str]) -> list[str]:
     return [*flags, *others, *arguments[end:]]
 
 
-def _silence_stdout() -> None:
-    """Redirect standard output to nowhere, so that the interpreter's flush at exit does not fail once more."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)
+def _open_closed_streams() -> None:
+    """Open /dev/null for standard streams that are closed, so that no other file takes their place."""
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number, inheritable=True)
+                os.close(null)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _accepts(stream: TextIO) -> bool:
+    """True if what was written to a stream so far can be flushed."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _silence(stream: TextIO) -> None:
+    """Redirect a stream to nowhere, so that the interpreter's flush at exit does not fail once more."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

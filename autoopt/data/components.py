@@ -71,11 +71,16 @@ def component(kind: Kind, name: str) -> Component:
     if (kind, name) in _registered:
         return _registered[kind, name]
     if name not in BUILT_IN[kind]:
-        names = [*BUILT_IN[kind], *(other for of_kind, other in _registered if of_kind == kind)]
-        raise InputError(f"unknown {kind} {name!r}", remedy=did_you_mean(name, names) or f"known: {', '.join(names)}")
+        raise unknown_component(kind, name)
     module, _, attribute = BUILT_IN[kind][name].partition(":")
     function: Component = getattr(importlib.import_module(module), attribute)
     return function
+
+
+def unknown_component(kind: Kind, name: str) -> InputError:
+    """The error for a name that no component of the kind has; it names the nearest one."""
+    names = [*BUILT_IN[kind], *(other for of_kind, other in _registered if of_kind == kind)]
+    return InputError(f"unknown {kind} {name!r}", remedy=did_you_mean(name, names) or f"known: {', '.join(names)}")
 
 
 def register_load_dataset(name: str) -> Callable[[Function], Function]:

@@ -20,6 +20,8 @@ class Column:
     """True if items lie along axis 0; False for a value that holds for every item, and for complete arrays."""
     open_axes: tuple[int, ...] = ()
     """Axes of `shape` along which the items differ; only complete arrays have any."""
+    span: tuple[int, int] | None = None
+    """The smallest and the largest value of integers; None for others."""
     constant: JsonValue = None
     """The value of one item, in nested lists, if every item has the same; None if it changes or cannot be known."""
 

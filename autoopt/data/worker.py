@@ -35,7 +35,7 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
         finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
         stacked = array.ndim > 0
         constant = _constant(array) if stacked else _value_of(array)
-        columns[name] = Column(str(array.dtype), array.shape, finite, stacked, constant=constant)
+        columns[name] = Column(str(array.dtype), array.shape, finite, stacked, span=_span(array), constant=constant)
     for name, arrays in data.uneven.items():
         dtype, shape = str(arrays[0].dtype), arrays[0].shape
         columns[name] = Column(dtype, shape, stacked=False, open_axes=_open_axes(arrays), constant=_constant(arrays))
@@ -45,6 +45,12 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
         description = replace(description, labels=True, label_kind=kind, label_text=text)
     document: dict[str, JsonValue] = to_json(description)
     return document
+
+
+def _span(array: Array) -> tuple[int, int] | None:
+    if array.dtype.kind not in "iu" or not array.size:
+        return None
+    return int(array.min()), int(array.max())
 
 
 def _constant(items: Array | Sequence[Array]) -> JsonValue:

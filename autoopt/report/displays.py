@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
@@ -65,14 +66,15 @@ class Display(Protocol):
 
 
 class Lines:
-    """Writes whole lines only, for files and pipes."""
+    """Writes whole lines only, for files and pipes. A stream that takes no more, such as a full disk, ends no run."""
 
     def __init__(self, stream: TextIO, state: LiveState) -> None:
         self._stream, self._state = stream, state
 
     def write_line(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+        with suppress(OSError):
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
         self.write_line(f"{time} {one_line(trial_line(trial, self._state.search.metrics))}")

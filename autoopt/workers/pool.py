@@ -15,7 +15,7 @@ from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
 from autoopt.workers.gate import Gate, report_waiting
 from autoopt.workers.log_relay import requested_level
-from autoopt.workers.process import CallResult, Cancelled, WorkerProcess
+from autoopt.workers.process import CallResult, Cancelled, KilledAtStart, WorkerProcess
 from autoopt.workers.protocol import CallRequest
 from autoopt.working_folder import remove_temporary_folder
 
@@ -103,6 +103,9 @@ class WorkerPool:
         worker = self._acquire(cancelled, cap)
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
+            return worker.call(line, timeout, cap, cancelled)
+        except KilledAtStart:
+            worker = self._new_worker()
             return worker.call(line, timeout, cap, cancelled)
         finally:
             self._give_back(worker)

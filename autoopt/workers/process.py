@@ -43,6 +43,10 @@ class Cancelled(AutooptError):
     """The caller ended the call, not the work: it was cancelled, or the pool was closed."""
 
 
+class KilledAtStart(SystemFailure):
+    """Something killed the worker before it was ready. Another one may start."""
+
+
 @dataclass(frozen=True)
 class CallResult:
     """The end of a call."""
@@ -178,7 +182,8 @@ class WorkerProcess:
 
         Raises:
             Cancelled: `cancelled()` became true; the worker was killed.
-            SystemFailure: the worker could not start.
+            KilledAtStart: something killed the worker before it was ready.
+        SystemFailure: the worker could not start.
         """
         self.calls += 1
         self._stderr_tail = b""
@@ -262,8 +267,16 @@ class WorkerProcess:
         return bool(data)
 
     def _next_reply(self) -> CallResult | None:
+        try:
+            return self._read_reply()
+        except (ValueError, TypeError, LookupError, AttributeError):
+            # User code can reach the pipe of the replies.
+            message = "no valid reply: something wrote into the worker's descriptors"
+            return self._stop(Outcome.CRASHED, message, 0.0)
+
+    def _read_reply(self) -> CallResult | None:
         if len(self._inbox) > protocol.MAX_REPLY_BYTES:
-            raise SystemFailure("a worker's reply is too long")
+            raise ValueError("too long")
         while (end := self._inbox.find(b"\n")) >= 0:
             message = json.loads(self._inbox[:end])
             del self._inbox[: end + 1]
@@ -297,7 +310,9 @@ class WorkerProcess:
         if output.strip():
             last_line = output.strip().splitlines()[-1]
         if not self._pid:
-            reason = protocol.shorten(output) or f"exit code {code}"
+            reason = protocol.shorten(output) or _exit_name(code)
+            if code == -signal.SIGKILL:
+                raise KilledAtStart(f"the worker process could not start: {reason}")
             raise SystemFailure(f"the worker process could not start: {reason}")
         outcome = Outcome.OUT_OF_MEMORY
         if memory and protocol.reports_failed_allocation(output):

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,26 @@ def test_a_closed_pipe_is_no_error(filled: dict[str, Any]) -> None:
     script = f"{command} 2>err.txt | true; cat err.txt"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("streams", "code", "shown"),
+    [
+        (">&-", 0, ""),
+        ("<&- >&-", 0, ""),
+        (">/dev/full", 3, "cannot write the output: No space left on device\n"),
+    ],
+)
+def test_standard_streams_may_be_closed_or_full(filled: dict[str, Any], streams: str, code: int, shown: str) -> None:
+    script = f"{sys.executable} -m autoopt best {streams}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, shown)
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_the_exit_code_tells_where_standard_error_cannot(home: Path, streams: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m autoopt best {streams}"], timeout=60, check=False)
+    assert done.returncode == 2
 
 
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,41 @@ def test_a_shape_that_does_not_fit_names_the_option_that_helps(
     with pytest.raises(InputError) as refused:
         check_data(description, inspection, "d.npz")
     assert str(refused.value).endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("given", "span", "expected", "note"),
+    [
+        ("complex64", None, "float32", "is complex: the imaginary parts are dropped"),
+        ("datetime64[D]", None, "float32", r"holds dates or times: they are read as numbers \(datetime64\[D\]\)"),
+        ("bool", None, "float32", r"is boolean: it is read as 0 and 1 \(float32\)"),
+        (
+            "uint8",
+            (0, 255),
+            "float32",
+            "integers from 0 to 255, as images do: .*add --scale 0.003922",
+        ),
+        ("int64", (3, 250), "float16", "integers from 3 to 250, as images do"),
+        ("float64", None, "int64", "is float64: fractions are cut off"),
+        ("int64", (-1, 300), "int8", "integers from -1 to 300, which do not fit into the model's int8"),
+        ("int64", (-1, 3), "uint8", "do not fit into the model's uint8"),
+        ("float64", None, "float32", ""),
+        ("int64", (0, 3), "float32", ""),
+        ("int64", (-100, 100), "int8", ""),
+        ("uint8", (0, 255), "uint8", ""),
+    ],
+)
+def test_a_lossy_or_doubtful_cast_is_noted(given: str, span: tuple[int, int] | None, expected: str, note: str) -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", expected, ("n", 2)),))
+    notes = check_data(DataDescription(5, {"x": Column(given, (5, 2), True, span=span)}), inspection, "x.npz")
+    assert len(notes) == bool(note)
+    assert re.search(f"^data: the array for 'x' .*{note}|^$", "".join(notes))
+
+
+def test_text_is_no_number() -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))
+    with pytest.raises(InputError, match=r"x\.npz:1: data: array for input 'x' holds text, the model expects float32"):
+        check_data(DataDescription(5, {"x": Column("<U1", (5, 2))}), inspection, "x.npz")
 
 
 def test_an_array_that_is_no_input_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import psutil
 import pytest
 from watching import all_gone, pids_from
 
-from autoopt.errors import InputError
+from autoopt.errors import InputError, SystemFailure
 from autoopt.outcome import Outcome
 from autoopt.workers import Cancelled, WorkerPool, call_once
 
@@ -95,6 +96,20 @@ def test_idle_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
     psutil.Process(value["pid"]).kill()
     assert all_gone([value["pid"]])
     assert pool.call("jobs:echo", {}).outcome is Outcome.OK
+
+
+def test_a_worker_that_was_killed_at_its_start_is_replaced_once(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    for times, ends_well in ((1, True), (2, False)):
+        kills = " || ".join(f"mkdir {tmp_path}/{times}.{number} 2>/dev/null" for number in range(times))
+        python.write_text(f'#!/bin/sh\nif {kills}; then kill -9 $$; fi\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        with WorkerPool(size=1, python=str(python)) as pool:
+            if ends_well:
+                assert pool.call("json:dumps", {}).value == "{}"
+            else:
+                with pytest.raises(SystemFailure, match="could not start: SIGKILL"):
+                    pool.call("json:dumps", {})
 
 
 def test_bad_payload_raises_here(pool: WorkerPool) -> None:

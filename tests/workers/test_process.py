@@ -28,6 +28,14 @@ def test_leaving_without_a_reply_is_a_crash(pool: WorkerPool, code: int) -> None
     assert (result.outcome, result.message) == (Outcome.CRASHED, f"the worker died: exit code {code}")
 
 
+@pytest.mark.parametrize("text", ["garbage\n", "7\n", "[]\n", '{"log": 1}\n', "\xff\n", "no end"])
+def test_writing_into_foreign_descriptors_fails_only_the_call(pool: WorkerPool, text: str) -> None:
+    result = pool.call("jobs:write_everywhere", {"text": text})
+    assert result.outcome is Outcome.CRASHED
+    assert "something wrote into the worker's descriptors" in result.message
+    assert pool.call("jobs:echo", {"next": 1}).value == {"next": 1}
+
+
 def test_memory_limit_in_python(pool: WorkerPool) -> None:
     result = pool.call("jobs:allocate", {"mib": 2000}, memory=500 * MIB)
     assert (result.outcome, result.message) == (Outcome.OUT_OF_MEMORY, "MemoryError")

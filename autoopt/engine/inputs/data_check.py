@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from autoopt.data.description import DataDescription
+from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
 
@@ -12,6 +12,12 @@ CHANNELS = (1, 3, 4)
 """Numbers of channels that images have."""
 NOT_NUMBERS = ("str", "sequence", "map", "optional")
 """Types of outputs that a text label may equal."""
+
+
+FLOATS = ("float16", "float32", "float64", "bfloat16")
+NUMBERS = (*FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+"""Types of inputs that numbers are cast to."""
+BYTE = 255
 
 
 def check_data(
@@ -56,6 +62,9 @@ def check_data(
             _check_shape(spec, columns[spec.name].shape, place)
             if columns[spec.name].finite is False:
                 notes.append(f"data: the array for {one_line(spec.name)!r} contains NaN or infinite values")
+            cast = _cast_note(spec, columns[spec.name], place)
+            if cast:
+                notes.append(f"data: the array for {one_line(spec.name)!r} {cast}")
         elif spec.name not in fed_back and spec.dtype != "optional":
             raise InputError(f"no array for the model's input {spec.name!r}; the data has: {names}", where=place)
     notes += _ignored(columns, inputs, description.labels)
@@ -76,6 +85,46 @@ def _check_labels(description: DataDescription, inspection: Inspection, place: s
         where=place,
         remedy="give class ids as labels, or a post_process that names the classes",
     )
+
+
+def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
+    """What is lost or may be meant otherwise where values become the model's type; empty if nothing.
+
+    Raises:
+        InputError: The values cannot become that type.
+    """
+    given, expected = column.dtype, spec.dtype
+    if expected not in NUMBERS or given == expected:
+        return ""
+    if given.startswith(("<U", "|S", "object")):
+        message = f"array for input {one_line(spec.name)!r} holds text, the model expects {expected}"
+        raise InputError(message, where=place, remedy="choose the columns with --inputs A,B,... or a pre_process")
+    if given.startswith("complex"):
+        return f"is complex: the imaginary parts are dropped, because the model expects {expected}"
+    if given.startswith(("datetime", "timedelta")):
+        return f"holds dates or times: they are read as numbers ({given})"
+    if given == "bool":
+        return f"is boolean: it is read as 0 and 1 ({expected})"
+    is_float = expected in FLOATS
+    if not is_float and given in FLOATS:
+        return f"is {given}: fractions are cut off, because the model expects {expected}"
+    return _range_note(column.span, expected, is_float)
+
+
+def _range_note(span: tuple[int, int] | None, expected: str, is_float: bool) -> str:
+    if span is None:
+        return ""
+    low, high = span
+    if is_float:
+        if low >= 0 and 1 < high <= BYTE and high > BYTE // 2:
+            remedy = f"if the model expects 0 to 1, add --scale {1 / BYTE:.6f}"
+            return f"holds integers from {low} to {high}, as images do: they are read as they are; {remedy}"
+        return ""
+    bits = int(expected.removeprefix("u").removeprefix("int"))
+    smallest, largest = (0, 2**bits - 1) if expected.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    if low < smallest or high > largest:
+        return f"holds integers from {low} to {high}, which do not fit into the model's {expected}"
+    return ""
 
 
 def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: bool) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 
+from autoopt.data.components import BUILT_IN, unknown_component
+from autoopt.data.config import DataConfig
 from autoopt.errors import InputError, did_you_mean
 from autoopt.measure.settings import SETTINGS, MeasurementSettings
 from autoopt.spec import DagSpec
+from autoopt.spec.data import WHICH
 from autoopt.spec.source import Place
 
 
@@ -17,6 +20,7 @@ def check_supported(spec: DagSpec) -> None:
         ConfigError: At the field that it cannot honour.
     """
     _check_measurement(spec)
+    _check_data_components(spec)
     _check_interpreters(spec)
     if spec.search.order != "joint":
         return
@@ -35,6 +39,23 @@ def _check_measurement(spec: DagSpec) -> None:
             MeasurementSettings.parse({name: value})
         except InputError as error:
             raise spec.error(("measurement", name), error.what.removeprefix(f"{name}: ")) from None
+
+
+def _check_data_components(spec: DagSpec) -> None:
+    """Check the names of components where no user script can define them."""
+    if spec.user_script is not None:
+        return
+    for which in WHICH:
+        value = getattr(spec.data, which)
+        if not isinstance(value, dict):
+            continue
+        config = DataConfig.parse(value)
+        if config.user_script is not None:
+            continue
+        for kind, part in config.components():
+            if part.type not in BUILT_IN[kind]:
+                error = unknown_component(kind, part.type)
+                raise spec.error(("data", which, kind), error.what, error.remedy)
 
 
 def _check_interpreters(spec: DagSpec) -> None:
