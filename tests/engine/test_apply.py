@@ -66,7 +66,7 @@ def test_all_passes_are_known() -> None:
 def test_a_file_that_is_no_model_is_the_users_error(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"not a model")
-    with pytest.raises(InputError, match="cannot read the model"):
+    with pytest.raises(InputError, match=r"model\.onnx: not an ONNX model"):
         apply_pass("simplify", path, tmp_path / "work")
 
 

@@ -15,7 +15,16 @@ from autoopt.engine.inputs.conversion import convert
 from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.hosts import Runtime
 from autoopt.engine.work.problem import DataSource
-from autoopt.engine.work.reading import READ_SECONDS, ask_worker, value_of
+from autoopt.engine.work.reading import (
+    ADMIT,
+    DESCRIBE_DATA,
+    INSPECT,
+    LOCATE,
+    READ_SECONDS,
+    RUNTIME,
+    ask_worker,
+    value_of,
+)
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
@@ -33,12 +42,6 @@ from autoopt.target import DEFAULT_EP, Accelerator
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.gate import report_waiting
 
-ADMIT = "autoopt.model.worker:admit"
-INSPECT = "autoopt.model.worker:inspect"
-LOCATE = "autoopt.model.worker:locate"
-DESCRIBE_DATA = "autoopt.data.worker:describe"
-RUNTIME = "autoopt.model.worker:runtime"
-
 
 def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspection]:
     """Copy a model into the store and inspect it, once for each content.
@@ -52,14 +55,8 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     """
     store = resources.store
     name = str(model)
-    path = Path(split_source(name)[0])
     where = without_password(name) if is_url(name) else name
-    if "://" not in name and not path.is_file() and not is_packaged(path):
-        raise InputError("no such model file", where=name)
-    source = name if "://" in name else str(path.absolute())
-    if is_packaged(path) or (is_convertible(name) and "://" in name):
-        payload = {"source": source, "cache": str(store.home / "downloads")}
-        source = ask_worker(resources.pool, LOCATE, payload, where)["path"]
+    source = _located(resources, name, where)
     digest = convert(resources, where, Path(source)) if is_convertible(source) else _copy(resources, source, where)
     record = store.models.get(digest)
     if record is None:
@@ -69,6 +66,19 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
         record = ModelRecord(artifact=digest, name=model_name, inspection=value_of(result, where))
         store.models.add(record)
     return Candidate(digest), Inspection.from_json(record.inspection)
+
+
+def _located(resources: Resources, name: str, where: str) -> str:
+    """The absolute path or the URL of a model; a package, and what is converted here, become a file of this machine."""
+    path = Path(split_source(name)[0])
+    is_remote = "://" in name
+    if not is_remote and not path.is_file() and not is_packaged(path):
+        raise InputError("no such model file", where=name)
+    source = name if is_remote else str(path.absolute())
+    if is_packaged(path) or (is_remote and is_convertible(name)):
+        payload = {"source": source, "cache": str(resources.store.home / "downloads")}
+        source = ask_worker(resources.pool, LOCATE, payload, where)["path"]
+    return source
 
 
 def _copy(resources: Resources, source: str, name: str) -> str:

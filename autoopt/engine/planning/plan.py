@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos, propose
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
-from autoopt.engine.work.reading import ask_worker
+from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, ask_worker
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import MEDIAN_LATENCY, Objective
@@ -221,7 +221,7 @@ class Probe:
         from autoopt.data.description import DataDescription
 
         payload = {"data": config.to_json(), "model": str(model.absolute())}
-        answer = self.ask("autoopt.data.worker:describe", payload, str(config.path or "data"))
+        answer = self.ask(DESCRIBE_DATA, payload, str(config.path or "data"))
         return from_json(DataDescription, answer)
 
     def execution_providers(self, provider: str) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ class Probe:
                 return Inspection.from_json(json.loads(cache.read_text()))
             except (ValueError, KeyError, TypeError):
                 cache.unlink(missing_ok=True)
-        inspection = self.ask("autoopt.model.worker:inspect", {"path": str(model.absolute())}, str(model))
+        inspection = self.ask(INSPECT, {"path": str(model.absolute())}, str(model))
         if cache is not None:
             with suppress(OSError):  # a full or read-only disk costs the cache, not the plan
                 cache.parent.mkdir(exist_ok=True)

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from autoopt.dag.compiler.pruning import Facts
 from autoopt.dag.compiler.requirements import Requirements, pass_infos
 from autoopt.engine.work.environment import local_accelerator
+from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
-from autoopt.model.fetch import fetch, is_url
+from autoopt.model.fetch import fetch
 from autoopt.model.session_file import session_document
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
@@ -116,7 +117,7 @@ def apply_pass(
     """
     options = options or PassSettings()
     script, source = options.user_script, folder / "source"
-    if script is not None and is_url(script):
+    if script is not None:
         script = str(fetch(script, settings().home / "downloads"))
     with WorkerPool(size=1) as pool:
         info, required = _look_up(pool, name, script, options.accelerator)
@@ -127,19 +128,18 @@ def apply_pass(
             script = str(model.absolute())
         if options.data is not None:
             _check_data(pool, options, path)
+        steps = [PassStep(before.name, full_config(before, {}), before.name) for before in required]
+        steps.append(PassStep(info.name, full_config(info, params or {}), info.name))
         request = PassRequest(
             model=ModelFile(path),
-            steps=(
-                *(PassStep(before.name, full_config(before, {}), before.name) for before in required),
-                PassStep(info.name, full_config(info, params or {}), info.name),
-            ),
+            steps=tuple(steps),
             output=folder / "steps",
             accelerator=options.accelerator,
             data=options.data,
             data_root=root_of_data(options.data_root) or "",
             user_script=script,
         )
-        called = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(request.steps))
+        called = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
     step = _step_of(name, called)
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
 
@@ -147,9 +147,8 @@ def apply_pass(
 def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
     """Raise an InputError if a worker cannot read the data for this model."""
     payload = {"data": options.data, "model": str(model)}
-    described = gated_call(pool, "autoopt.data.worker:describe", payload, options.timeout)
-    if described.value is None:
-        raise InputError(described.message)
+    where = options.data if isinstance(options.data, str) else "data"
+    ask_worker(pool, DESCRIBE_DATA, payload, where, options.timeout)
 
 
 def _step_of(name: str, called: CallResult) -> StepReply:
@@ -173,10 +172,8 @@ def _look_up(
     """
     passes: dict[str, PassInfo] = {}
     if user_script is not None:
-        described = gated_call(pool, DESCRIBE, to_json(DescribeRequest(user_script, accelerator)))
-        if described.value is None:
-            raise InputError(described.message)
-        for info in DescribeReply.from_json(described.value).passes:
+        value = ask_worker(pool, DESCRIBE, to_json(DescribeRequest(user_script, accelerator)), user_script)
+        for info in DescribeReply.from_json(value).passes:
             passes |= dict.fromkeys((*info.aliases, info.name), info)
     infos = pass_infos(accelerator, passes)
     info = infos(name)
@@ -188,9 +185,7 @@ def _look_up(
 
 def _admit(pool: WorkerPool, model: Path, folder: Path, timeout: float) -> Path:
     """Copy the model into `folder`; return the path of the copy."""
-    admitted = gated_call(pool, "autoopt.model.worker:admit", {"source": str(model), "dest": str(folder)}, timeout)
-    if not admitted.outcome.good:
-        raise InputError(f"cannot read the model: {admitted.message}")
+    ask_worker(pool, ADMIT, {"source": str(model), "dest": str(folder)}, str(model), timeout)
     return next(folder.glob("model.o*"))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from autoopt.engine.work.environment import cpu
+from autoopt.engine.work.reading import RUNTIME
 from autoopt.errors import AutooptError, one_line
 from autoopt.settings import Settings, without_password
 from autoopt.store import open_store
@@ -150,7 +151,7 @@ def _artifacts(settings: Settings) -> Iterator[Finding]:
 
 
 def _runtime(settings: Settings) -> Iterator[Finding]:
-    called = call_once("autoopt.model.worker:runtime", {})
+    called = call_once(RUNTIME, {})
     if called.value is None:
         remedy = "reinstall onnx and onnxruntime with the constraints file"
         yield Finding("runtime", "problem", f"a worker cannot use it ({called.message})", remedy)

@@ -13,13 +13,14 @@ from autoopt.data import DataConfig
 from autoopt.engine.run.export import narrowed_inputs
 from autoopt.engine.tools.recipe import read_recipe
 from autoopt.engine.work.environment import environment
+from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, replay_environment_of, restorer
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder
 from autoopt.model.session_file import SESSION_FILE
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
-from autoopt.workers import WorkerPool, gated_call
+from autoopt.workers import WorkerPool
 from autoopt.working_folder import temporary_folder
 
 Calibration: TypeAlias = str | Path | Mapping[str, object]
@@ -97,9 +98,7 @@ def replay(
     with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory(dir=temporary_folder()) as scratch:
         source = _admit(pool, str(model), content.source, Path(scratch, "source"))
         if calibration is not None:
-            described = gated_call(pool, "autoopt.data.worker:describe", {"data": document["calibration"]})
-            if described.value is None:
-                raise InputError(described.message)
+            ask_worker(pool, DESCRIBE_DATA, {"data": document["calibration"]}, "calibration data")
         folder = ReplayEnvironment.from_json(pool, Path(scratch), document).make(source, steps)
         digest = digest_folder(folder)
         out.mkdir(parents=True, exist_ok=True)
@@ -118,10 +117,7 @@ def replay(
 def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:
     """Copy the source model into `folder` and check that it is the one with this digest."""
     payload = {"source": str(Path(model).absolute()), "dest": str(folder)}
-    admitted = gated_call(pool, "autoopt.model.worker:admit", payload)
-    if admitted.value is None:
-        raise InputError(admitted.message, where="" if model in admitted.message else model)
-    if admitted.value["digest"] != digest:
+    if ask_worker(pool, ADMIT, payload, model)["digest"] != digest:
         raise InputError(f"is not the model that the recipe starts from ({digest[:12]})", where=model)
     return next(folder.glob("model.*"))
 

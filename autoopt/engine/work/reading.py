@@ -11,24 +11,27 @@ from autoopt.outcome import Outcome
 if TYPE_CHECKING:  # `plan` starts no worker if it knows the model already
     from autoopt.workers import CallResult, WorkerPool
 
+ADMIT: Final = "autoopt.model.worker:admit"
+INSPECT: Final = "autoopt.model.worker:inspect"
+LOCATE: Final = "autoopt.model.worker:locate"
+RUNTIME: Final = "autoopt.model.worker:runtime"
+DESCRIBE_DATA: Final = "autoopt.data.worker:describe"
+"""The worker functions that read models, runtimes and data; `registry.DESCRIBE` reads scripts."""
 READ_SECONDS: Final = 60.0
 """Time limit of a call that reads a model, data or a script."""
-MESSAGES: Final = {
-    Outcome.OUT_OF_MEMORY: "reading it exceeds the memory limit",
-    Outcome.TIMEOUT: f"reading it takes more than {READ_SECONDS:.0f} s",
-    Outcome.CRASHED: "reading it crashes the process",
-}
 
 
-def ask_worker(pool: WorkerPool, function: str, payload: Mapping[str, object], where: str) -> dict[str, Any]:
+def ask_worker(
+    pool: WorkerPool, function: str, payload: Mapping[str, object], where: str, seconds: float = READ_SECONDS
+) -> dict[str, Any]:
     """Call a worker function `module:function` that reads `where`; the errors are those of `value_of`."""
     from autoopt.workers import gated_call
 
-    return value_of(gated_call(pool, function, dict(payload), READ_SECONDS), where)
+    return value_of(gated_call(pool, function, dict(payload), seconds), where, seconds)
 
 
-def value_of(result: CallResult, where: str) -> dict[str, Any]:
-    """Return the value of a call that read `where` within `READ_SECONDS`.
+def value_of(result: CallResult, where: str, seconds: float = READ_SECONDS) -> dict[str, Any]:
+    """Return the value of a call that read `where` within a time limit in seconds.
 
     Raises:
         InputError: The worker refused it, or reading it broke the worker or a limit.
@@ -38,9 +41,13 @@ def value_of(result: CallResult, where: str) -> dict[str, Any]:
         return result.value
     if result.outcome in (Outcome.REFUSED, Outcome.FAILED):
         raise result.to_exception(where)
-    if result.outcome not in MESSAGES:
-        raise SystemFailure(result.message, where=where)
-    message = MESSAGES[result.outcome]
-    if result.outcome is Outcome.CRASHED:
-        message = f"{message} ({result.message})"
-    raise InputError(message, where=where)
+    match result.outcome:
+        case Outcome.OUT_OF_MEMORY:
+            reason = "reading it exceeds the memory limit"
+        case Outcome.TIMEOUT:
+            reason = f"reading it takes more than {seconds:.0f} s"
+        case Outcome.CRASHED:
+            reason = f"reading it crashes the process ({result.message})"
+        case _:
+            raise SystemFailure(result.message, where=where)
+    raise InputError(reason, where=where)
