@@ -2,10 +2,10 @@
 
     python benchmarks/measurement/interleaved_loop.py JOB.json
 
-JOB names `models`, a list of {path, options}, the last being the source, `data` (an npz file or null), `seconds` and
-`seed`. Every model has four sessions. In each round, every model runs for about 20 ms, the models in random order; a
-round's ratio is that of the medians. Prints one JSON document: for every model the median ratio over all rounds and a
-bootstrap interval, and the source's median in ms.
+JOB names `models`, a list of {path, options}, the last being the source, `data` (an npz file or null), `seconds`,
+`seed` and `threads`. Every model has four sessions. In each round, every model runs for about 20 ms, the models in
+random order; a round's ratio is that of the medians. Prints one JSON document: for every model the median ratio over
+all rounds and a bootstrap interval, and the source's median in ms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Ratios of all models to the last one."""
     rng = random.Random(job["seed"])
-    calls = [[_call(model, job["data"], number) for number in range(SESSIONS)] for model in job["models"]]
+    calls = [[_call(model, job, number) for number in range(SESSIONS)] for model in job["models"]]
     lengths = []
     for sessions in calls:
         for call in sessions:
@@ -65,10 +65,10 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _call(model: dict[str, Any], data: str | None, number: int) -> Any:
-    session = make(model["path"], model["options"], 1)
-    if data is not None:
-        feed = item(session, data, number)
+def _call(model: dict[str, Any], job: dict[str, Any], number: int) -> Any:
+    session = make(model["path"], model["options"], job["threads"])
+    if job["data"] is not None:
+        feed = item(session, job["data"], number)
     else:
         rng = np.random.default_rng(number)
         feed = {i.name: rng.standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()}

@@ -1,7 +1,7 @@
 """Is the answer right, also on a machine that is not quiet? Whole runs, beside other programs, against a plain loop.
 
     python benchmarks/measurement/measure.py [--zoo ZOO] [--levels quiet,one,two,four,eight] [--repeat 1]
-        [--cases a,b] [--results FILE] [--work FOLDER]
+        [--cases a,b] [--threads 1] [--results FILE] [--work FOLDER]
 
 Cases are made-up models of known ratios (`known_ratios.py`) in four sizes, and with `--zoo` a folder of folders with
 `model.onnx` and `evaluation.npz`, whose candidates are session options, graph optimisations and int8 models.
@@ -98,6 +98,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=1, help="runs of each case at each level")
     parser.add_argument("--loop", type=float, default=10.0, help="seconds of the plain loop")
     parser.add_argument("--results", default="", help="results of earlier calls in it are kept")
+    parser.add_argument("--threads", type=int, default=1, help="intra-op threads; 0: the runtime's default")
     parser.add_argument("--work", default="", help="folder for models and stores")
     parser.add_argument("--table", default="")
     return parser.parse_args()
@@ -116,12 +117,14 @@ def _cases(args: argparse.Namespace, work: Path) -> Iterator[Case]:
                     "chains": [[node] for node in passes],
                     "objectives": [{"metric": "latency_p50"}],
                     "constraints": [],
+                    "target": {"threads": args.threads},
                 }
                 yield Case(name, dag, known_ratios.write(size, work / size), None)
     for model in sorted(Path(args.zoo).glob("*/model.onnx")) if args.zoo else ():
         name = model.parent.name
         if not parts or any(part in name for part in parts):
             dag = {**ZOO_DAG, "objectives": [{"metric": "latency_p50"}], "constraints": []}
+            dag["target"] = {"threads": args.threads}
             yield Case(name, dag, model, model.with_name("evaluation.npz"))
 
 
@@ -174,7 +177,8 @@ def _truth(case: Case, work: Path, seconds: float) -> dict[str, float]:
     models.append({"path": str(case.model), "options": {}})
     job = work / "job.json"
     data = None if case.data is None else str(case.data)
-    job.write_text(json.dumps({"models": models, "data": data, "seconds": seconds, "seed": 0}))
+    threads = case.dag["target"]["threads"]
+    job.write_text(json.dumps({"models": models, "data": data, "seconds": seconds, "seed": 0, "threads": threads}))
     command = [sys.executable, str(HERE / "interleaved_loop.py"), str(job)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return dict(zip(chains, json.loads(output)["ratios"], strict=False))

@@ -97,8 +97,8 @@ def test_a_number_of_trials_ends_the_search_and_is_named(simulation: Simulation)
     assert "2" in loop.stopped
 
 
-def test_no_trial_starts_after_the_time_limit(simulation: Simulation) -> None:
-    loop = make_loop(simulation, until=5.0)
+def test_no_trial_starts_that_would_end_after_the_time_limit(simulation: Simulation) -> None:
+    loop = make_loop(simulation, until=8.0)
 
     def slow(model: dict[str, object], params: object) -> dict[str, object]:
         simulation.clock.now += 3.0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from simulation import SOURCE, Simulation, write_model
 
+from autoopt import json_codec
 from autoopt.engine.run.evidence import Evidence, judge_again, pooled_value, pooled_values
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.rounds import Rounds
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate
 from autoopt.model.candidate import Candidate
 
@@ -81,3 +84,17 @@ def test_equal_values_stay_as_they_are_and_others_are_pooled() -> None:
     assert pooled.low < 1.0 < pooled.value < 1.2 < pooled.high
     assert pooled_values([{"a": exact, "b": exact}, {"a": exact}]) == {"a": exact}
     assert pooled_values([]) == {}
+
+
+def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Simulation) -> None:
+    evidence, key = measured(simulation, 5.0, rounds=3)
+    by_clock, on_one_thread = Estimate(0.8, 0.3, 2.1), Estimate(0.5, 0.49, 0.51)
+    both = {DETAIL: json_codec.to_json(TwoRatios(by_clock, on_one_thread))}
+    records = [replace(record, ratios={"latency_p50": by_clock}) for record in evidence.records(key)]
+    evidence.rounds.records[key] = records
+    evidence = Evidence(evidence.rounds)
+    assert evidence.gain_probability(key, "latency_p50", maximize=False) < 0.9
+    again = Evidence(evidence.rounds)
+    again.rounds.records[key] = [replace(record, details={**record.details, **both}) for record in records]
+    assert again.gain_probability(key, "latency_p50", maximize=False) > 0.99
+    assert again.gain_probability(key, "latency_p50", maximize=False, beyond=0.75) < 0.5

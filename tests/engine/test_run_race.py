@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from simulation import Model, Simulation, faster
 
+from autoopt import json_codec
 from autoopt.engine.run.race import EXTENSION, FEWEST_ROUNDS, measure_repeatedly, round_settings
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.metrics import Constraint
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.metrics import Constraint, Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import RunResult
 from autoopt.workers import CallResult
@@ -220,10 +223,18 @@ def test_one_candidate_is_measured_until_its_ratio_is_known(tmp_path: Path) -> N
 
 
 def test_each_round_has_a_seed_of_its_own_and_time_for_every_model(tmp_path: Path) -> None:
-    problem = simulate(tmp_path, (1.0, 1.0, 1.0), measurement={"seconds": 10.0}).problem
-    assert round_settings(problem, 1, 0)["seconds"] == pytest.approx(2.4)
-    assert round_settings(problem, 3, 0)["seconds"] == pytest.approx(4.8)
-    assert {round_settings(problem, 1, number)["seed"] for number in range(5)} == set(range(5))
+    simulation = simulate(tmp_path, (1.0, 1.0, 1.0), measurement={"seconds": 10.0})
+    evidence = measure_repeatedly(simulation.context(), simulation.candidate)
+    candidates = [simulation.candidate] * 3
+    assert round_settings(evidence, candidates[:1], 0)["seconds"] == pytest.approx(2.4)
+    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(4.8)
+    assert {round_settings(evidence, candidates, number)["seed"] for number in range(5)} == set(range(5))
+
+    key = simulation.candidate.key
+    on_one_thread = {DETAIL: json_codec.to_json(TwoRatios(Estimate.exact(0.5), Estimate.exact(0.5)))}
+    records = [replace(record, details={**record.details, **on_one_thread}) for record in evidence.records(key)]
+    evidence.rounds.records[key] = records
+    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(2 * 4.8)
 
 
 def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Path) -> None:

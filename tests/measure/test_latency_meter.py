@@ -110,7 +110,7 @@ def test_each_session_runs_a_batch_of_its_own(tmp_path: Path, monkeypatch: pytes
     request = MeasureRequest(model, settings=MeasurementSettings(batch_size=2))
     feeds: list[dict[str, np.ndarray]] = []
     monkeypatch.setattr(meter, "caller", lambda session, feed, options: feeds.append(feed))
-    subject = subject_of(request, model, data)
+    subject = subject_of(request, data, model)
     for number in range(2):
         subject.make(number)
     assert [feed["x"].shape for feed in feeds] == [(2, 8), (2, 8)]

@@ -59,7 +59,7 @@ def test_both_make_the_same_session_and_the_same_inputs(files, options, monkeypa
     fed = []
     monkeypatch.setattr(latency, "caller", lambda session, feeds, options: fed.append(feeds))
     for number in range(7):  # more than there are items
-        latency.subject_of(request, request.candidate, evaluation_data(request)).make(number)
+        latency.subject_of(request, evaluation_data(request), request.candidate).make(number)
         other = perf_loop.item(theirs, data, number)
         assert {n: (a.dtype, a.shape, a.tobytes()) for n, a in fed[-1].items()} == {
             n: (a.dtype, a.shape, a.tobytes()) for n, a in other.items()

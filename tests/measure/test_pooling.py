@@ -207,3 +207,18 @@ def test_intervals_cover_the_truth_nearly_at_their_rate_for_each_scale(scales: t
 def test_an_observation_has_the_deviation_that_its_interval_says() -> None:
     single = observation("a", "1", Estimate(2.0, 2.0 * math.exp(-0.196), 2.0 * math.exp(0.196)), 0.001)
     assert single == Observation("a", "1", math.log(2.0), pytest.approx(0.1), 0.001)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_an_error_that_is_the_same_each_time_does_not_average_out(count: int) -> None:
+    exact = Estimate(0.6, 0.597, 0.603)
+    biased = [replace(observation("a", str(number), exact), bias=0.1) for number in range(count)]
+    estimate = pool(biased).estimate("a")
+    assert estimate.value == pytest.approx(0.6, rel=0.01)
+    assert relative_width(estimate) == pytest.approx(2 * 1.96 * 0.1, rel=0.25)
+
+
+def test_a_biased_observation_counts_less_than_an_exact_one() -> None:
+    unbiased = observation("a", "1", Estimate(0.8, 0.79, 0.81))
+    biased = replace(observation("a", "2", Estimate(0.6, 0.597, 0.603)), bias=0.1)
+    assert pool([unbiased, biased]).estimate("a").value == pytest.approx(0.8, rel=0.06)

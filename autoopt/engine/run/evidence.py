@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
+from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord
@@ -17,7 +19,7 @@ from autoopt.store import EvaluationRecord
 if TYPE_CHECKING:
     import numpy as np
 
-    from autoopt.measure.intervals.pooling import Pooled
+    from autoopt.measure.intervals.pooling import Observation, Pooled
 
 HALF_WIDTH = 0.03
 """Relative half-width of an interval that is narrow enough."""
@@ -52,6 +54,10 @@ class Evidence:
     def rounds_of(self, candidate: str) -> int:
         """Number of rounds that measured this candidate, without its trial."""
         return sum(MEASUREMENT in record.details for record in self.records(candidate))
+
+    def is_on_one_thread(self, candidate: str) -> bool:
+        """True if a measurement of this candidate was also made on one thread."""
+        return any(DETAIL in record.details for record in self.records(candidate))
 
     def has(self, candidate: str, metric: str) -> bool:
         """True if this metric's ratio to the source was measured."""
@@ -107,17 +113,13 @@ class Evidence:
 
     def _pool(self, metric: str) -> Pooled:
         """The posterior of all candidates that have this metric."""
-        from autoopt.measure.intervals.pooling import observation, pool  # imports numpy
+        from autoopt.measure.intervals.pooling import pool  # imports numpy
 
         if metric not in self._pooled:
-            observations = []
+            observations: list[Observation] = []
             for key, records in self.rounds.records.items():
                 for record in records:
-                    ratio = record.ratios.get(metric)
-                    if record.outcome.good and ratio is not None and ratio.low > 0:
-                        measurement = str(record.details.get(MEASUREMENT, record.key))
-                        shared = float(record.details.get("shared_variance", 0.0))
-                        observations.append(observation(key, measurement, ratio, shared))
+                    observations += _observations(key, record, metric)
             self._pooled[metric] = pool(observations, self._usual_scale())
         return self._pooled[metric]
 
@@ -172,6 +174,24 @@ def pooled_value(estimates: Sequence[Estimate]) -> Estimate:
     from autoopt.measure.intervals.pooling import observation, pool  # imports numpy
 
     return pool([observation("", str(number), value) for number, value in enumerate(estimates)]).estimate("")
+
+
+def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list[Observation]:
+    """Read what a measurement says about a candidate's ratio: nothing, or one or two ratios."""
+    from autoopt.measure.intervals.pooling import observation  # imports numpy
+
+    ratio = record.ratios.get(metric)
+    if not record.outcome.good or ratio is None or not _is_positive(ratio):
+        return []
+    measurement = str(record.details.get(MEASUREMENT, record.key))
+    shared = float(record.details.get("shared_variance", 0.0))
+    both = TwoRatios.of(record.details) if metric == MEDIAN_LATENCY else None
+    if both is None:
+        return [observation(candidate, measurement, ratio, shared)]
+    on_one_thread = observation(candidate, f"{measurement} on one thread", both.on_one_thread)
+    by_clock = observation(candidate, measurement, both.by_clock, shared)
+    by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, DISTURBANCE))
+    return [by_clock, replace(on_one_thread, bias=DIFFERENCE)]
 
 
 def _is_positive(estimate: Estimate | None) -> bool:

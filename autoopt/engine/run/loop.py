@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from statistics import median
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.run.confirmation import Confirmation
@@ -49,7 +50,7 @@ class SearchLoop:
     baseline: Mapping[str, Estimate]
     """Metrics of the source model."""
     until: float = float("inf")
-    """Time on the attempt's clock after which no trial starts."""
+    """Time on the attempt's clock by which trials should have ended: none starts that usually would not."""
     confirmation: Confirmation | None = None
     """The expectation that ends the search if it comes true; None to search in any case."""
     told: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
@@ -57,6 +58,8 @@ class SearchLoop:
     completed: list[CompletedTrial] = field(default_factory=list)
     stopped: str = ""
     """Why the search ended."""
+    _durations: list[float] = field(default_factory=list)
+    """Seconds that each completed trial took."""
 
     def run(self, executor: Executor) -> list[CompletedTrial]:
         """Run trials until the study or the time limit ends the search."""
@@ -80,7 +83,8 @@ class SearchLoop:
             window.append((proposals[0], self._submit(executor, proposals[0])))
 
     def _is_over(self) -> bool:
-        if not self.stopped and self.ctx.attempt.clock() >= self.until:
+        usual_seconds = median(self._durations) if self._durations else 0.0
+        if not self.stopped and self.ctx.attempt.clock() + usual_seconds >= self.until:
             self.stopped = "stopped at the time limit (--minutes)"
         return bool(self.stopped or self.study.finished)
 
@@ -98,7 +102,10 @@ class SearchLoop:
         ctx.attempt.observer.on_trial_start(proposal.number, chain.name, proposal.point)
 
         def work() -> TrialResult:
-            return execute_trial(ctx, chain, trial).result
+            began = ctx.attempt.clock()
+            result = execute_trial(ctx.until(min(self.until, ctx.attempt.deadline)), chain, trial).result
+            self._durations.append(ctx.attempt.clock() - began)
+            return result
 
         return executor.submit(chain.id, chain.name, proposal.number, work)
 

@@ -9,11 +9,13 @@ from typing import Any, TypeAlias
 from autoopt import json_codec
 from autoopt.engine.run.evidence import pooled_values
 from autoopt.engine.work.context import RunContext
+from autoopt.measure.two_ratios import DETAIL
 from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
 from autoopt.store import EvaluationRecord
 
 BUSY = "the machine was busy during the measurement"
+ONE_THREAD = "measured on one thread too, because other programs disturbed several"
 QUALITY = ("items", "identical_outputs", "outputs")
 """Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
@@ -45,7 +47,10 @@ def summarize(records: Sequence[EvaluationRecord]) -> Summary:
         # The number of threads may be searched; then it is the candidate's own.
         fields["threads"] = options.get("intra_op_num_threads", fields["threads"])
     summary = json_codec.from_json(MeasurementSummary, fields)
-    return summary, (BUSY,) if summary.busy else ()
+    caveats = [BUSY] if summary.busy else []
+    if any(DETAIL in details for details in latencies):
+        caveats.append(ONE_THREAD)
+    return summary, tuple(caveats)
 
 
 def _latency(measured: Sequence[Details]) -> dict[str, object]:

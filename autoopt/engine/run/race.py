@@ -43,6 +43,8 @@ FEW_BEST = 3
 """Number of the best candidates that are measured again if the goal is not speed alone."""
 SECONDS_SHARE, QUIET_SHARE = 0.12, 0.2
 """Shares of the settings `seconds`, for each model of a round and the source, and `quiet_seconds`."""
+BUSY_FACTOR = 2
+"""Factor on the time of rounds that also measure on one thread, because other programs disturb several."""
 EXTENSION = 2
 """Factor on the setting `rounds`, for a race that is not decided by then."""
 
@@ -116,9 +118,9 @@ class Race:
             self._announced = True
             lossy = "lossy " if self.ranking.lossy else ""
             self.ctx.attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
-        settings = round_settings(self.ctx.problem, len(trials), number)
+        candidates = [_candidate(trial) for trial in trials]
         try:
-            self.evidence.measure([_candidate(trial) for trial in trials], settings)
+            self.evidence.measure(candidates, round_settings(self.evidence, candidates, number))
         except TimeUp:
             return False
         return True
@@ -199,7 +201,7 @@ def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = ""
         if number >= FEWEST_ROUNDS and evidence.is_narrow(candidate.key, metrics[0]):
             break
         try:
-            if not evidence.measure([candidate], round_settings(ctx.problem, 1, number)):
+            if not evidence.measure([candidate], round_settings(evidence, [candidate], number)):
                 break
         except TimeUp:
             break
@@ -221,11 +223,14 @@ def race_seconds(problem: Problem) -> float:
     return settings.rounds * settings.seconds * SECONDS_SHARE * (FEW_BEST + 1)
 
 
-def round_settings(problem: Problem, candidates: int, number: int) -> Mapping[str, JsonValue]:
+def round_settings(evidence: Evidence, candidates: Sequence[Candidate], number: int) -> Mapping[str, JsonValue]:
     """Settings of one round. Each has a seed of its own, so that the order of the blocks differs."""
-    settings = MeasurementSettings.parse(problem.measurement)
+    settings = MeasurementSettings.parse(evidence.rounds.ctx.problem.measurement)
+    seconds = settings.seconds * SECONDS_SHARE * (len(candidates) + 1)
+    if any(evidence.is_on_one_thread(candidate.key) for candidate in candidates):
+        seconds *= BUSY_FACTOR
     return {
-        "seconds": settings.seconds * SECONDS_SHARE * (candidates + 1),
+        "seconds": seconds,
         "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
         "seed": settings.seed + number,
     }

@@ -2,7 +2,8 @@
 
 A measurement h of candidate i gives y = m_i + u_h + w_hi + e_hi. m_i is the candidate's log ratio; u_h is what the
 state of the machine and the source's own error add to all candidates that were measured in turns; w_hi is how that
-state and the process meet this candidate; e_hi is the error within the measurement, whose size its interval says. The
+state and the process meet this candidate; e_hi is the error within the measurement, whose size its interval says. A
+measurement on one thread instead of several has a further error that is the same each time. The
 scales of u and w are not known: the posterior averages over a grid of them, weighted by their likelihood and by a
 half-Cauchy prior (Gelman, Bayesian Analysis 1, 2006). So two measurements that agree by chance do not pass for
 certainty.
@@ -45,6 +46,8 @@ class Observation:
     """Its standard deviation within the measurement."""
     shared_variance: float = 0.0
     """The part of its variance that all candidates of the measurement share."""
+    bias: float = 0.0
+    """Standard deviation of an error that all observations of this candidate with a bias share."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class _Data:
     own: np.ndarray
     """Variance of each observation that it does not share."""
     shared: np.ndarray
-    """[observations, observations]: covariance of observations of one measurement."""
+    """[observations, observations]: covariance of observations of one measurement, and of one candidate's bias."""
     same: np.ndarray
     """[observations, observations]: 1 for observations of one measurement."""
 
@@ -140,12 +143,14 @@ class _Data:
         errors = np.array([seen.deviation**2 for seen in observations])
         shared = np.minimum([seen.shared_variance for seen in observations], errors)
         same = (measurements[:, None] == measurements).astype(np.float64)
+        biases = np.array([seen.bias for seen in observations])
+        bias = np.outer(biases, biases) * (columns[:, None] == columns)
         return _Data(
             candidates,
             logs=np.array([seen.log for seen in observations]),
             design=np.eye(len(candidates))[columns],
             own=errors - shared,
-            shared=same * np.sqrt(np.outer(shared, shared)),
+            shared=same * np.sqrt(np.outer(shared, shared)) + bias,
             same=same,
         )
 

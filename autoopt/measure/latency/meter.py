@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -19,12 +20,13 @@ from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import machine
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
-from autoopt.measure.settings import ThroughputCase
+from autoopt.measure.settings import MeasurementSettings, ThroughputCase
 from autoopt.metrics import Estimate
 from autoopt.model.session import caller
 
@@ -37,10 +39,14 @@ PACE = 0.06
 source was 7 % slower."""
 
 
-def measure(request: MeasureRequest) -> MeasureReply:
+def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply:
     """Measure latency metrics of the candidate, its rivals and, if it runs, of the source, in turns.
 
     A candidate that equals the source (same bytes, same options) is measured alone; its ratios are exactly 1.
+
+    Args:
+        request: The request.
+        one_thread: Where other programs disturb models on several threads, measure their ratios on one thread too.
 
     Raises:
         InputError: the settings or the data do not fit the model.
@@ -48,35 +54,69 @@ def measure(request: MeasureRequest) -> MeasureReply:
     """
     with _affinity(request.settings.affinity):
         request, source_refusal = sized(request)
-        waiting = machine.wait_for_quiet(request.settings.quiet_seconds)
-        before = machine.Reading.now()
-        measurement = _run(request, with_source=not source_refusal)
-        requests = [replace(request, candidate=model, rivals=()) for model in request.models]
-        tables = _throughput_tables(requests, measurement)
-        load = machine.others_load(before, machine.Reading.now())
-        state = machine.describe()
-    ms = source_ms(measurement.comparisons[0])
+        measured = _measured(request, with_source=not source_refusal, one_thread=one_thread)
+    measurement = measured.measurement
+    details = _details(request, measurement.comparisons[0])
+    details |= {"source_refused": source_refusal, "machine": measured.machine, "busy": measured.busy}
+    replies = []
+    for number, comparison in enumerate(measurement.comparisons):
+        own_details = {**measurement.summary(comparison), **details, **comparison.candidate.outlier_details()}
+        own_details["disturbed"] = comparison.disturbed or details["disturbed"]
+        single = _single_request(request, number)
+        reply = results(single, comparison, request.settings.batch_size, own_details)
+        reply = with_one_thread(reply, measured.thread_ratios[number])
+        replies.append(_with_throughput(single, reply, measured.tables[number]))
+    return replace(replies[0], rivals=tuple(replies[1:]))
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """All that was measured for one request; lists have an entry for each model."""
+
+    measurement: Measurement
+    tables: list[Table]
+    thread_ratios: list[Estimate | None]
+    """Ratios on one thread."""
+    machine: dict[str, JsonValue]
+    busy: bool
+    """True if other programs were at work."""
+
+
+def _measured(request: MeasureRequest, *, with_source: bool, one_thread: bool) -> _Measured:
+    """Measure a sized request."""
+    data = evaluation_data(request)
+    waiting = machine.wait_for_quiet(request.settings.quiet_seconds)
+    before = machine.Reading.now()
+    settings = request.settings
+    if with_source and one_thread:
+        settings = clock_settings(request, busy=waiting["quiet"] is False)
+    measurement = _run(request, data, settings, with_source=with_source)
+    tables = _throughput_tables(request, measurement)
+    load = machine.others_load(before, machine.Reading.now())
+    busy = load is not None and load > machine.BUSY
+    thread_ratios: list[Estimate | None] = [None] * len(request.models)
+    if with_source and one_thread:
+        thread_ratios = ratios_on_one_thread(request, measurement, partial(subject_of, request, data), busy=busy)
+    state = {**machine.describe(), **waiting, "others_load": None if load is None else round(load, 3)}
+    return _Measured(measurement, tables, thread_ratios, state, busy)
+
+
+def _single_request(request: MeasureRequest, number: int) -> MeasureRequest:
+    """The request for one of the models alone."""
+    return replace(request, candidate=request.models[number], rivals=())
+
+
+def _details(request: MeasureRequest, comparison: Comparison) -> dict[str, JsonValue]:
+    """Describe what all models of a measurement have in common; `disturbed` tells if the source was slow."""
+    ms = source_ms(comparison)
     pace = pace_of(request, ms)
-    details: dict[str, JsonValue] = {
+    return {
         "threads": request.target.threads,
         "batch_size": request.settings.batch_size,
-        "source_refused": source_refusal,
-        "machine": {**state, **waiting, "others_load": None if load is None else round(load, 3)},
-        "busy": load is not None and load > machine.BUSY,
         "source_ms": ms,
         "pace": None if pace is None else round(pace, 3),
+        "disturbed": is_slow(pace),
     }
-    replies = []
-    for single, comparison, table in zip(requests, measurement.comparisons, tables, strict=True):
-        own_details: dict[str, JsonValue] = {
-            **measurement.summary(comparison),
-            **details,
-            "disturbed": comparison.disturbed or is_slow(pace),
-            **comparison.candidate.outlier_details(),
-        }
-        reply = results(single, comparison, request.settings.batch_size, own_details)
-        replies.append(_with_throughput(single, reply, table))
-    return replace(replies[0], rivals=tuple(replies[1:]))
 
 
 def source_ms(comparison: Comparison) -> float | None:
@@ -102,18 +142,17 @@ def is_slow(pace: float | None) -> bool:
     return pace is not None and pace > 1 + PACE
 
 
-def _run(request: MeasureRequest, with_source: bool) -> Measurement:
+def _run(request: MeasureRequest, data: DataSet, settings: MeasurementSettings, *, with_source: bool) -> Measurement:
     """Run one measurement of a sized request; the source takes part if a candidate is another model."""
-    data = evaluation_data(request)
     source = None
     if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
-        source = subject_of(request, request.source, data)
+        source = subject_of(request, data, request.source)
     seed = request.settings.seed
-    comparisons = [Comparison(subject_of(request, model, data), source, seed=seed) for model in request.models]
-    return Measurement(comparisons, request.settings).run()
+    comparisons = [Comparison(subject_of(request, data, model), source, seed=seed) for model in request.models]
+    return Measurement(comparisons, settings).run()
 
 
-def subject_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> Subject:
+def subject_of(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subject:
     """Make the subject of a model; each of its sessions runs a batch of its own."""
     options = dict(model.session_options)
     if request.target.execution_provider != "CPUExecutionProvider":
@@ -129,12 +168,12 @@ def subject_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> Subj
     return Subject(make)
 
 
-def _throughput_tables(requests: Sequence[MeasureRequest], measurement: Measurement) -> list[Table]:
+def _throughput_tables(request: MeasureRequest, measurement: Measurement) -> list[Table]:
     """Measure the throughput of each candidate; all take as long as one would."""
-    seconds = measurement.settings.seconds / (2 * len(requests))
+    seconds = request.settings.seconds / (2 * len(request.models))
     tables = []
-    for request, comparison in zip(requests, measurement.comparisons, strict=True):
-        tables.append(_throughput_table(request, comparison, seconds))
+    for number, comparison in enumerate(measurement.comparisons):
+        tables.append(_throughput_table(_single_request(request, number), comparison, seconds))
     return tables
 
 
@@ -180,10 +219,10 @@ def _calls(request: MeasureRequest, comparison: Comparison, size: int) -> tuple[
         return candidates, sources
     request = with_batch_size(request, size)
     data = evaluation_data(request)
-    candidates = [subject_of(request, request.candidate, data).make(0)]
+    candidates = [subject_of(request, data, request.candidate).make(0)]
     if comparison.source is None or request.source is None:
         return candidates, []
-    return candidates, [subject_of(request, request.source, data).make(0)]
+    return candidates, [subject_of(request, data, request.source).make(0)]
 
 
 def _with_throughput(request: MeasureRequest, reply: MeasureReply, table: Table) -> MeasureReply:

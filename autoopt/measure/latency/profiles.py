@@ -117,7 +117,7 @@ def _measure_profiles(request: MeasureRequest, profiles: Sequence[Profile]) -> M
     for profile in profiles:
         single = request_for(request, profile)
         single = replace(single, settings=replace(single.settings, seconds=share, source_ms=None))
-        replies[str(profile.name)] = meter.measure(single)
+        replies[str(profile.name)] = meter.measure(single, one_thread=False)
     weights = np.array([profile.weight for profile in profiles])
     weights = weights / weights.sum()
     joint = []

@@ -1,0 +1,108 @@
+"""Ratios on one thread: further evidence on models that run on several threads beside other programs.
+
+Several threads can only be timed by the clock, which other programs disturb. Beside two and eight busy processes on two
+cores, such ratios spread by 10 to 40 % from one process to the next. The ratio of CPU times on one thread repeated
+within 1 to 5 %, and differed from that of two threads on the idle machine by less than 15 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from autoopt import json_codec
+from autoopt.json_codec import JsonValue
+from autoopt.measure.latency import timing
+from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.metrics import MEDIAN_LATENCY, Estimate
+
+SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
+"""Makes the subject of a model."""
+
+WIDE = 0.2
+"""Relative width of the interval by the clock from which the ratio on one thread is measured too, on any machine."""
+CLOCK_SHARE, CPU_SHARE = 0.5, 0.6
+"""Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy."""
+REPLICAS = 4
+
+
+def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
+    """Shorten the measurement by the clock where one on one thread will follow."""
+    settings = request.settings
+    if busy and timing.can_time_on_core() and any(_is_comparable(request, model) for model in request.models):
+        return replace(settings, seconds=CLOCK_SHARE * settings.seconds)
+    return settings
+
+
+def ratios_on_one_thread(
+    request: MeasureRequest, measurement: Measurement, subject_of: SubjectOf, *, busy: bool
+) -> list[Estimate | None]:
+    """Measure the ratios on one thread of the candidates whose ratio by the clock is uncertain.
+
+    Args:
+        request: The request behind the measurement, with its batch size.
+        measurement: The completed measurement by the clock.
+        subject_of: Makes the subject of a model.
+        busy: True if other programs were at work, so that no ratio by the clock is certain.
+
+    Returns:
+        A ratio for each of the request's models; None where the clock was good enough, or where one thread tells
+        nothing: the models differ in their number of threads, run on one anyway, or on another device.
+    """
+    ratios: list[Estimate | None] = [None] * len(request.models)
+    if request.source is None or measurement.stopped == "worse" or not timing.can_time_on_core():
+        return ratios
+    reference = subject_of(_on_one_thread(request.source))
+    uncertain: dict[int, Comparison] = {}
+    for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
+        if _is_comparable(request, model) and (busy or _is_wide(comparison)):
+            candidate = subject_of(_on_one_thread(model))
+            uncertain[number] = Comparison(candidate, reference, seed=request.settings.seed)
+    if uncertain:
+        settings = request.settings
+        seconds, replicas = CPU_SHARE * settings.seconds, min(REPLICAS, settings.replicas)
+        settings = replace(settings, seconds=seconds, replicas=replicas, incumbent_ratio=None)
+        Measurement(list(uncertain.values()), settings).run()
+    for number, comparison in uncertain.items():
+        ratios[number] = comparison.estimate()
+    return ratios
+
+
+def with_one_thread(reply: MeasureReply, on_one_thread: Estimate | None) -> MeasureReply:
+    """Let the ratio on one thread, if there is one, count in the ratio of the reply."""
+    if on_one_thread is None or MEDIAN_LATENCY not in reply.ratios:
+        return reply
+    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread)
+    ratios = {**reply.ratios, MEDIAN_LATENCY: both.combined()}
+    return replace(reply, ratios=ratios, details={**reply.details, DETAIL: json_codec.to_json(both)})
+
+
+def _is_comparable(request: MeasureRequest, model: ModelFile) -> bool:
+    """True if the model and the source run on the same number of threads of the CPU, which is not one."""
+    source = request.source
+    if source is None or request.target.execution_provider != "CPUExecutionProvider" or model.same_as(source):
+        return False
+    threads = _threads(request, model)
+    return threads != 1 and threads == _threads(request, source)
+
+
+def _threads(request: MeasureRequest, model: ModelFile) -> JsonValue:
+    threads = model.session_options.get("intra_op_num_threads")
+    return request.target.threads if threads is None else threads
+
+
+def _is_wide(comparison: Comparison) -> bool:
+    if comparison.source is None:
+        return False
+    ratio = comparison.estimate()
+    return ratio.high - ratio.low > WIDE * ratio.value
+
+
+def _on_one_thread(model: ModelFile) -> ModelFile:
+    return replace(model, session_options={**model.session_options, "intra_op_num_threads": 1})

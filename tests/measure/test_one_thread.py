@@ -1,0 +1,93 @@
+"""Ratios on one thread, of real sessions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import builders
+import pytest
+
+from autoopt.measure.inference.batches import sized
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.latency import meter, one_thread
+from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.metrics import MEDIAN_LATENCY, Estimate
+from autoopt.model import io
+from autoopt.target import Target
+
+
+@pytest.fixture
+def request_on_two_threads(tmp_path: Path) -> MeasureRequest:
+    source = str(io.save(builders.mlp(), tmp_path / "source"))
+    other = str(io.save(builders.mlp(seed=1), tmp_path / "other"))
+    return MeasureRequest(
+        candidate=ModelFile(other),
+        source=ModelFile(source),
+        metrics=(MEDIAN_LATENCY,),
+        target=Target(threads=2),
+        settings=MeasurementSettings(seconds=0.2, quiet_seconds=0, replicas=2),
+    )
+
+
+def ratios_of(
+    request: MeasureRequest, monkeypatch: pytest.MonkeyPatch, *, wide: float, busy: bool = False
+) -> list[Estimate | None]:
+    """The ratios on one thread where an interval of that width by the clock is wide."""
+    monkeypatch.setattr(one_thread, "WIDE", wide)
+    request, _ = sized(request)
+    data = evaluation_data(request)
+    assert request.source is not None
+    source = meter.subject_of(request, data, request.source)
+    comparisons = [Comparison(meter.subject_of(request, data, model), source) for model in request.models]
+    measurement = Measurement(comparisons, request.settings).run()
+    subject_of = partial(meter.subject_of, request, data)
+    return one_thread.ratios_on_one_thread(request, measurement, subject_of, busy=busy)
+
+
+def test_an_uncertain_candidate_is_measured_on_one_thread_too(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ratio,) = ratios_of(request_on_two_threads, monkeypatch, wide=0.0)
+    assert ratio is not None
+    assert 0.1 < ratio.low <= ratio.value <= ratio.high < 10
+
+
+def test_a_certain_candidate_is_not(request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ratios_of(request_on_two_threads, monkeypatch, wide=1e9) == [None]
+
+
+def test_on_a_busy_machine_no_candidate_is_certain(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ratios_of(request_on_two_threads, monkeypatch, wide=1e9, busy=True) != [None]
+    shorter = one_thread.clock_settings(request_on_two_threads, busy=True)
+    assert shorter.seconds == one_thread.CLOCK_SHARE * request_on_two_threads.settings.seconds
+    one = replace(request_on_two_threads, target=Target(threads=1))
+    assert one_thread.clock_settings(one, busy=True) == one.settings
+
+
+@pytest.mark.parametrize("options", [{"intra_op_num_threads": 1}, {"intra_op_num_threads": 3}])
+def test_a_candidate_on_other_threads_than_the_source_is_not(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch, options: dict[str, int]
+) -> None:
+    request = request_on_two_threads
+    other = ModelFile(request.candidate.path, options)
+    assert ratios_of(replace(request, candidate=other), monkeypatch, wide=0.0) == [None]
+    assert ratios_of(replace(request, target=Target(threads=1)), monkeypatch, wide=0.0) == [None]
+
+
+def test_only_the_ratio_of_the_median_changes() -> None:
+    by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
+    reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock, "latency_p99": by_clock})
+    changed = one_thread.with_one_thread(reply, on_one_thread)
+    both = TwoRatios(by_clock, on_one_thread)
+    assert changed.ratios == {MEDIAN_LATENCY: both.combined(), "latency_p99": by_clock}
+    assert TwoRatios.of(changed.details) == both
+    assert one_thread.with_one_thread(reply, None) == reply
+    assert DETAIL not in reply.details

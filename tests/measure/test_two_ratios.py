@@ -1,0 +1,46 @@
+"""Two ratios of one candidate as one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoopt import json_codec
+from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
+from autoopt.metrics import Estimate
+
+
+def estimate(value: float, half_width: float) -> Estimate:
+    return Estimate(value, value * math.exp(-half_width), value * math.exp(half_width))
+
+
+def half_width(ratio: Estimate) -> float:
+    return math.log(ratio.high / ratio.low) / 2
+
+
+@given(st.floats(0.1, 4), st.floats(0.1, 4), st.floats(0.01, 2), st.floats(0.01, 2))
+def test_the_combined_ratio_lies_between_both_and_is_narrower(
+    clock: float, thread: float, clock_width: float, thread_width: float
+) -> None:
+    both = TwoRatios(estimate(clock, clock_width), estimate(thread, thread_width))
+    combined = both.combined()
+    assert min(clock, thread) * 0.999 <= combined.value <= max(clock, thread) * 1.001
+    assert half_width(combined) <= math.hypot(clock_width, 1.96 * DISTURBANCE) * 1.001
+    assert half_width(combined) <= math.hypot(thread_width, 1.96 * DIFFERENCE) * 1.001
+
+
+def test_the_more_precise_ratio_counts_more() -> None:
+    unsure_thread = TwoRatios(estimate(0.5, 0.02), estimate(0.8, 1.5)).combined()
+    assert unsure_thread.value == pytest.approx(0.5, rel=0.02)
+    unsure_clock = TwoRatios(estimate(0.5, 1.5), estimate(0.8, 0.02)).combined()
+    assert unsure_clock.value == pytest.approx(0.8, rel=0.02)
+    assert half_width(unsure_clock) == pytest.approx(1.96 * DIFFERENCE, rel=0.05)
+
+
+def test_both_are_read_from_the_details_of_a_measurement() -> None:
+    both = TwoRatios(estimate(0.5, 0.2), estimate(0.6, 0.1))
+    assert TwoRatios.of({DETAIL: json_codec.to_json(both)}) == both
+    assert TwoRatios.of({}) is None
