@@ -1,0 +1,91 @@
+"""Run the floor and autoopt in turns on the same points, and compare.
+
+    python -m benchmarks.floor [--case cnn|transformer] [--repeats 3] [--ways floor,smart,inline,again,fresh,prefect]
+
+Each repetition runs all ways once, in turns, with empty stores. Prints a table of medians over the repetitions of
+each way's ratio to the floor of the same repetition, with the smallest and largest ratio, and the seconds of autoopt's
+phases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.floor.models import CASES, Case, write_case
+from benchmarks.floor.usage import Usage, measure
+
+ROOT = Path(__file__).parents[2]
+WAYS = ("floor", "smart", "inline", "again", "fresh", "prefect")
+FIGURES = ("wall", "cpu", "peak")
+
+
+def run_way(way: str, case: Case, folder: Path) -> Usage:
+    """Run one way; `again` and `fresh` need the store that `inline` left in the folder."""
+    environment = {"PYTHONPATH": str(ROOT), "AUTOOPT_HOME": str(folder / "home"), "CI": "true"}
+    if way in ("floor", "smart"):
+        command = [sys.executable, "-m", "benchmarks.floor.script", str(folder / way), case.name]
+        write_case(case, folder / way)
+        if way == "smart":
+            command.append("--smart")
+        return measure(command, ROOT, environment)
+    if not (folder / "files").exists():
+        write_case(case, folder / "files")
+    command = [sys.executable, "-m", "autoopt", "run", "dag.json", "--json", "-q", "--out", str(folder / way)]
+    if way == "fresh":
+        command.append("--fresh")
+    if way == "prefect":
+        command += ["--engine", "prefect"]
+        environment["AUTOOPT_HOME"] = str(folder / "home-prefect")
+        environment["PREFECT_HOME"] = str(folder / "prefect")
+    return measure(command, folder / "files", environment)
+
+
+def row(way: str, repetitions: list[dict[str, Usage]]) -> str:
+    """One line of the table: the figures, and their ratios to the floor of the same repetition."""
+    cells = [f"{way:<8}"]
+    for name in FIGURES:
+        values = [getattr(usages[way], name) for usages in repetitions]
+        ratios = [getattr(usages[way], name) / getattr(usages["floor"], name) for usages in repetitions]
+        cell = f"{statistics.median(values):8.2f} {statistics.median(ratios):5.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        cells.append(f"{cell:<30}")
+    return "".join(cells)
+
+
+def last_document(output: str) -> dict[str, object]:
+    """The JSON object that the output ends with; libraries may have printed before it."""
+    start = output.rfind("\n{\n") + 1 or output.rfind("\n{") + 1
+    document: dict[str, object] = json.loads(output[start:])
+    return document
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", choices=CASES, default="cnn")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--ways", default="floor,smart,inline,again,fresh")
+    options = parser.parse_args()
+    ways = [way for way in WAYS if way in options.ways.split(",")]
+    case = CASES[options.case]
+    repetitions: list[dict[str, Usage]] = []
+    for _ in range(options.repeats):
+        with tempfile.TemporaryDirectory() as name:
+            usages = {way: run_way(way, case, Path(name)) for way in ways}
+        repetitions.append(usages)
+    print(f"{case.name}, {options.repeats} repetitions, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{'':<8}{'wall s, ratio':<30}{'CPU s, ratio':<30}{'peak MB, ratio':<30}")
+    for way in ways:
+        print(row(way, repetitions))
+    for way in ways:
+        output = last_document(repetitions[-1][way].output)
+        print(way, {key: output[key] for key in ("points", "models", "seconds", "trials", "pass_runs") if key in output})
+
+
+if __name__ == "__main__":
+    main()

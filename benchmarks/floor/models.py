@@ -1,0 +1,174 @@
+"""The models, data and DAGs of the cases. Nothing is downloaded: the transformer has random weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save_model
+
+DIGITS = Path(__file__).parents[2] / "dags" / "digits"
+VOCABULARY, HIDDEN, INNER, HEADS, LAYERS = 30522, 384, 1536, 12, 6
+"""Sizes of MiniLM-L6: 90 MB in float32."""
+SEQUENCE = 32
+"""Tokens of an item."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison: the files in its folder, and the work of each point."""
+
+    name: str
+    clean: str
+    """The pass before quantization, which half of the points have: `onnxslim` or `transformer_fusion`."""
+    methods: tuple[str, ...]
+    """Calibration methods of static quantization."""
+    op_types: tuple[str, ...]
+    """Operators to quantize; empty for all."""
+    metric: str | None
+    """Quality metric of the points."""
+    pairs: int
+    """Blocks of candidate and source that autoopt times: at least the 20 inferences of the floor."""
+    seconds: float
+    """The setting `seconds`, of which autoopt warms up for 2 %."""
+
+
+CASES = {
+    "cnn": Case("cnn", "onnxslim", ("MinMax", "Entropy", "Percentile"), (), "accuracy", 2, 0.5),
+    "transformer": Case("transformer", "transformer_fusion", ("MinMax",), ("MatMul",), None, 5, 5.0),
+}
+
+
+def write_case(case: Case, folder: Path) -> None:
+    """Write `model.onnx`, `evaluation.npz`, `calibration.npz` and `dag.json` to a folder."""
+    folder.mkdir(parents=True)
+    if case.name == "cnn":
+        for name in ("model.onnx", "evaluation.npz", "calibration.npz"):
+            shutil.copyfile(DIGITS / name, folder / name)
+    else:
+        save_model(transformer(), folder / "model.onnx")
+        tokens = np.random.default_rng(0).integers(0, VOCABULARY, (8, SEQUENCE))
+        for name in ("evaluation.npz", "calibration.npz"):
+            np.savez(folder / name, input_ids=tokens)
+    (folder / "dag.json").write_text(json.dumps(dag_of(case)))
+
+
+def dag_of(case: Case) -> dict[str, object]:
+    """The DAG whose points the floor also computes: {nothing, clean} x {dynamic, static}."""
+    op_types = list(case.op_types)
+    static = {
+        "per_channel": "search",
+        "calibrate_method": {"search": list(case.methods)},
+        "activation_type": "QUInt8",
+        "quant_format": "QDQ",
+        "weight_type": "QInt8",
+        "op_types": op_types,
+    }
+    dynamic = {"per_channel": "search", "weight_type": "search", "op_types": op_types}
+    constraints = []
+    if case.metric:
+        constraints.append({"metric": case.metric, "max_drop": 1.0})
+    measurement = {
+        "replicas": 1,
+        "max_pairs": case.pairs,
+        "seconds": case.seconds,
+        "rounds": 0,
+        "quiet_seconds": 0,
+    }
+    return {
+        "name": f"floor-{case.name}",
+        "model": "model.onnx",
+        "data": {"evaluation": "evaluation.npz", "calibration": "calibration.npz"},
+        "passes": {
+            "clean": {"pass": case.clean},
+            "dynamic": {"pass": "dynamic_quantization", "params": dynamic},
+            "static": {"pass": "static_quantization", "params": static},
+        },
+        "chains": [["dynamic"], ["static"], ["clean", "dynamic"], ["clean", "static"]],
+        "objectives": [{"metric": "latency_p50", "goal": "minimize"}],
+        "constraints": constraints,
+        "search": {"strategy": "per-chain", "sampler": "exhaustive", "trials": 100},
+        "measurement": measurement,
+    }
+
+
+def transformer() -> ModelProto:
+    """Build an encoder of MiniLM's shape with random weights, in the operators of an export by torch."""
+    return _TransformerWriter().model()
+
+
+class _TransformerWriter:
+    """Collects nodes and weights."""
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeProto] = []
+        self.weights: list[TensorProto] = []
+        self._rng = np.random.default_rng(0)
+
+    def model(self) -> ModelProto:
+        """Write all layers and return the model: `input_ids` int64 [batch, 32] -> `hidden` float [batch, 32, 384]."""
+        self._weight("embeddings", VOCABULARY, HIDDEN)
+        value = self._node("Gather", ["embeddings", "input_ids"], "embedded")
+        for number in range(LAYERS):
+            value = self._layer(value, f"layer{number}")
+        self.nodes[-1].output[0] = "hidden"
+        shape = ["batch", SEQUENCE]
+        inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, shape)]
+        outputs = [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, [*shape, HIDDEN])]
+        graph = helper.make_graph(self.nodes, "transformer", inputs, outputs, self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+        model.ir_version = 8
+        return model
+
+    def _layer(self, value: str, name: str) -> str:
+        """Self-attention and a feed-forward network, each with a residual and a normalization."""
+        heads = {}
+        for part, order in (("query", (0, 2, 1, 3)), ("key", (0, 2, 3, 1)), ("value", (0, 2, 1, 3))):
+            projected = self._linear(value, f"{name}.{part}", HIDDEN, HIDDEN)
+            shape = self._constant(f"{name}.{part}.shape", np.array([0, 0, HEADS, HIDDEN // HEADS]))
+            split = self._node("Reshape", [projected, shape], f"{name}.{part}.split")
+            heads[part] = self._node("Transpose", [split], f"{name}.{part}.heads", perm=order)
+        scores = self._node("MatMul", [heads["query"], heads["key"]], f"{name}.scores")
+        scale = self._constant(f"{name}.scale", np.array((HIDDEN / HEADS) ** 0.5, np.float32))
+        scaled = self._node("Div", [scores, scale], f"{name}.scaled")
+        attention = self._node("Softmax", [scaled], f"{name}.attention", axis=-1)
+        mixed = self._node("MatMul", [attention, heads["value"]], f"{name}.mixed")
+        joined = self._node("Transpose", [mixed], f"{name}.joined", perm=(0, 2, 1, 3))
+        shape = self._constant(f"{name}.shape", np.array([0, 0, HIDDEN]))
+        context = self._node("Reshape", [joined, shape], f"{name}.context")
+        output = self._linear(context, f"{name}.output", HIDDEN, HIDDEN)
+        value = self._normalized(value, output, f"{name}.norm1")
+        inner = self._gelu(self._linear(value, f"{name}.inner", HIDDEN, INNER), f"{name}.gelu")
+        return self._normalized(value, self._linear(inner, f"{name}.outer", INNER, HIDDEN), f"{name}.norm2")
+
+    def _linear(self, value: str, name: str, inputs: int, outputs: int) -> str:
+        product = self._node("MatMul", [value, self._weight(f"{name}.weight", inputs, outputs)], f"{name}.product")
+        return self._node("Add", [self._weight(f"{name}.bias", outputs), product], name)
+
+    def _gelu(self, value: str, name: str) -> str:
+        root = self._constant(f"{name}.root", np.array(2**0.5, np.float32))
+        one = self._constant(f"{name}.one", np.array(1, np.float32))
+        half = self._constant(f"{name}.half", np.array(0.5, np.float32))
+        error = self._node("Erf", [self._node("Div", [value, root], f"{name}.div")], f"{name}.erf")
+        product = self._node("Mul", [value, self._node("Add", [error, one], f"{name}.add")], f"{name}.mul")
+        return self._node("Mul", [product, half], name)
+
+    def _normalized(self, one: str, other: str, name: str) -> str:
+        total = self._node("Add", [other, one], f"{name}.sum")
+        scale = self._constant(f"{name}.weight", np.ones(HIDDEN, np.float32))
+        bias = self._constant(f"{name}.bias", np.zeros(HIDDEN, np.float32))
+        return self._node("LayerNormalization", [total, scale, bias], name, axis=-1, epsilon=1e-12)
+
+    def _node(self, op_type: str, inputs: list[str], output: str, **attributes: object) -> str:
+        self.nodes.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
+        return output
+
+    def _weight(self, name: str, *shape: int) -> str:
+        return self._constant(name, (self._rng.standard_normal(shape) * 0.04).astype(np.float32))
+
+    def _constant(self, name: str, value: np.ndarray) -> str:
+        self.weights.append(numpy_helper.from_array(value, name))
+        return name
