@@ -7,7 +7,6 @@ bounds that hold. It is copied through the descriptor that was checked, and only
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from autoopt.model.fetch import beside, fetch
 from autoopt.model.files import MODEL, ORT_MODEL
 from autoopt.model.io import external_locations, external_tensors, parse
 from autoopt.model.mlflow import is_packaged, packaged_model
+from autoopt.model.tensors import packed_bytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 LARGEST_GRAPH = (1 << 31) - 1
 """Bytes; protobuf reads no more."""
 NUMBER = re.compile(r"[0-9]{1,18}")
-BITS = {
-    **dict.fromkeys((2, 3, 9, 17, 18, 19, 20, 24), 8),
-    **dict.fromkeys((4, 5, 10, 16), 16),
-    **dict.fromkeys((1, 6, 12), 32),
-    **dict.fromkeys((7, 11, 13, 14), 64),
-    15: 128,
-    **dict.fromkeys((21, 22, 23), 4),
-    25: 2,
-    26: 2,
-}
-"""Bits per element by ONNX type code."""
 NOT_EXTERNAL = (0, 8)
 """Type codes of undefined types and of strings."""
 
@@ -219,8 +208,7 @@ def _bytes_of(tensor: TensorProto) -> int | None:
         raise _Problem("strings and undefined types cannot be external")
     if any(dim < 0 for dim in tensor.dims):
         raise _Problem(f"a negative size in its shape {list(tensor.dims)}")
-    bits = BITS.get(tensor.data_type)
-    return None if bits is None else -(-math.prod(tensor.dims) * bits // 8)
+    return packed_bytes(tensor)
 
 
 def _copy(source: IO[bytes], dest: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
-from autoopt.model.tensors import tensors
+from autoopt.model.tensors import tensors, weight_bytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -98,12 +98,13 @@ def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | 
     """
     if any(external_tensors(model)):
         raise ValueError("the model's external data is not loaded: use io.load")
-    raw_tensors = [tensor for tensor in tensors(model) if tensor.HasField("raw_data")]
     Path(folder).mkdir(parents=True, exist_ok=True)
     path, data = Path(folder, MODEL), Path(folder, EXTERNAL_NAME)
     if external is None:
-        external = sum(len(tensor.raw_data) for tensor in raw_tensors) > EXTERNAL_ABOVE
-    large = [tensor for tensor in raw_tensors if external and len(tensor.raw_data) >= SMALL]
+        external = weight_bytes(model) > EXTERNAL_ABOVE
+    large: list[TensorProto] = []
+    if external:
+        large = [tensor for tensor in tensors(model) if len(tensor.raw_data) >= SMALL]
     if not large:
         data.unlink(missing_ok=True)
         path.write_bytes(model.SerializeToString(deterministic=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def _content_digest(model: str, size: int, modified: int) -> str:  # the last tw
 
 
 def _external_locations(path: Path) -> set[str]:
-    if path.suffix == ".ort":
+    if path.suffix == ".ort" or not _mentions_location(path):
         return set()
     try:
         import onnx as _  # noqa: F401  asks whether it is installed
@@ -43,6 +45,15 @@ def _external_locations(path: Path) -> set[str]:
     from autoopt.model.io import external_locations, parse
 
     return external_locations(parse(path))
+
+
+def _mentions_location(path: Path) -> bool:
+    """True if the graph may refer to external data: each reference has the key `location`. Parses nothing."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return True
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(b"location") >= 0
 
 
 def _mentioned_files(path: Path) -> set[str]:

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+BITS = {
+    **dict.fromkeys((2, 3, 9, 17, 18, 19, 20, 24), 8),
+    **dict.fromkeys((4, 5, 10, 16), 16),
+    **dict.fromkeys((1, 6, 12), 32),
+    **dict.fromkeys((7, 11, 13, 14), 64),
+    15: 128,
+    **dict.fromkeys((21, 22, 23), 4),
+    25: 2,
+    26: 2,
+}
+"""Bits per element by ONNX type code."""
+
+
+def packed_bytes(tensor: TensorProto) -> int | None:
+    """Compute the bytes that type and shape need; None for a type with an unknown packing, such as strings."""
+    bits = BITS.get(tensor.data_type)
+    if bits is None:
+        return None
+    elements: int = math.prod(tensor.dims)
+    return -(-elements * bits // 8)
+
+
+def weight_bytes(model: ModelProto) -> int:
+    """Sum up the bytes of all tensors by type and shape. Reading `raw_data` or `ByteSize` would copy the weights."""
+    total = 0
+    for tensor in tensors(model):
+        size = packed_bytes(tensor)
+        if size is None:
+            size = int(tensor.ByteSize())
+        total += size
+    return total
 
 
 def graphs(model: ModelProto) -> Iterator[GraphProto]:

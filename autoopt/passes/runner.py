@@ -1,7 +1,7 @@
 """Worker functions: `run` takes a model through passes, `describe` lists the available passes.
 
-One load of the model serves all steps. Each step that changes the model writes its own output, so that the lineage
-has every intermediate model.
+One load of the model serves all steps, and the next call on the same model. Each step that changes the model writes its
+own output, so that the lineage has every intermediate model.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import tempfile
 from pathlib import Path
 
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.model.candidate import digest_json
 from autoopt.passes.execution import user_code
+from autoopt.passes.execution.current_model import opened
 from autoopt.passes.execution.executor import PassExecutor
+from autoopt.passes.execution.heap import reused_memory
 from autoopt.passes.request import PassReply, PassRequest, StepReply
 from autoopt.registry import DescribeReply, DescribeRequest, registry
 
@@ -34,9 +37,14 @@ def execute(request: PassRequest) -> PassReply:
     """
     script = user_code.load(request.user_script)
     replies: list[StepReply] = []
-    with tempfile.TemporaryDirectory(prefix="autoopt-") as work:
+    surroundings = digest_json([request.data, request.data_root, script.digest])
+    with (
+        reused_memory(),
+        tempfile.TemporaryDirectory(prefix="autoopt-") as work,
+        opened(request.model.path, surroundings) as current,
+    ):
         executor = PassExecutor(
-            path=request.model.path,
+            current=current,
             session_options=request.model.session_options,
             accelerator=request.accelerator,
             script=script,

@@ -23,6 +23,8 @@ from benchmarks.floor.usage import Usage, measure
 ROOT = Path(__file__).parents[2]
 WAYS = ("floor", "smart", "inline", "again", "fresh", "prefect")
 FIGURES = ("wall", "cpu", "peak")
+SHOWN = ("points", "models", "seconds", "trials", "pass_runs")
+"""Fields of the ways' output that explain the figures."""
 
 
 def run_way(way: str, case: Case, folder: Path) -> Usage:
@@ -52,7 +54,8 @@ def row(way: str, repetitions: list[dict[str, Usage]]) -> str:
     for name in FIGURES:
         values = [getattr(usages[way], name) for usages in repetitions]
         ratios = [getattr(usages[way], name) / getattr(usages["floor"], name) for usages in repetitions]
-        cell = f"{statistics.median(values):8.2f} {statistics.median(ratios):5.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        spread = f"({min(ratios):.2f}-{max(ratios):.2f})"
+        cell = f"{statistics.median(values):8.2f} {statistics.median(ratios):5.2f} {spread}"
         cells.append(f"{cell:<30}")
     return "".join(cells)
 
@@ -84,7 +87,7 @@ def main() -> None:
         print(row(way, repetitions))
     for way in ways:
         output = last_document(repetitions[-1][way].output)
-        print(way, {key: output[key] for key in ("points", "models", "seconds", "trials", "pass_runs") if key in output})
+        print(way, {key: output[key] for key in SHOWN if key in output})
 
 
 if __name__ == "__main__":

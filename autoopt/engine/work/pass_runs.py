@@ -225,7 +225,7 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainP
     if outcome.good:
         artifact = before.artifact
         if step.path is not None:
-            artifact = ctx.store.artifacts.put(step.path, step.digest)
+            artifact = ctx.store.artifacts.put(step.path, step.digest, consume=True)
         after = Candidate(artifact, dict(step.session_options))
         if after.key == before.key:
             outcome = Outcome.UNCHANGED

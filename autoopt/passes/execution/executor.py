@@ -18,15 +18,16 @@ from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
 from autoopt.model.session import check_session_options
 from autoopt.outcome import Outcome
-from autoopt.passes.base import Pass, PassContext, Refused, Touch
+from autoopt.passes.base import Pass, PassContext, Refused
 from autoopt.passes.base.build import build_pass
 from autoopt.passes.base.config import full_config
 from autoopt.passes.base.lifecycle import LifecycleResult, describe_error, outcome_of, run_lifecycle
+from autoopt.passes.execution.current_model import CurrentModel
 from autoopt.passes.execution.user_code import UserCode
 from autoopt.passes.request import Attempt, PassStep, StepReply
 from autoopt.passes.verification.checker import verify
 from autoopt.passes.verification.equivalence import Reference
-from autoopt.passes.verification.fingerprint import allow_constants, fingerprint, strip_notes
+from autoopt.passes.verification.fingerprint import allow_constants, strip_notes
 from autoopt.registry import PassInfo
 from autoopt.target import Accelerator
 
@@ -57,8 +58,7 @@ class _PassRun:
 class PassExecutor:
     """Executes passes on a current model, which each successful step replaces."""
 
-    path: Path
-    """The current model as a file."""
+    current: CurrentModel
     session_options: JsonObject
     accelerator: Accelerator
     script: UserCode
@@ -70,20 +70,8 @@ class PassExecutor:
     data_root: str = ""
     reports: dict[str, JsonValue] = field(default_factory=dict)
     """Reports on the current model. A new model starts without any."""
-    _model: ModelProto | None = None
-    _fingerprints: dict[tuple[Touch, ...], str] = field(default_factory=dict)
-    _reference: Reference | None = None
     _reply: StepReply = field(init=False)
     """The reply to the current step, completed as it proceeds."""
-
-    @property
-    def model(self) -> ModelProto:
-        """The current model, loaded once. Passes get copies of it."""
-        if self._model is None:
-            if self.path.suffix == ".ort":
-                raise Refused("the model is in ORT format, which graph passes cannot read")
-            self._model = io.load(self.path)
-        return self._model
 
     def execute(self, step: PassStep, folder: Path) -> StepReply:
         """Run one pass. A new model is written to `folder`; without one, `folder` does not exist afterwards.
@@ -125,7 +113,7 @@ class PassExecutor:
 
     def _refuse_unrunnable_input(self) -> None:
         """Turn a failure into a refusal if the runtime cannot run the input model either."""
-        if not self.check or self.path.suffix != ".onnx":
+        if not self.check or self.current.path.suffix != ".onnx":
             return
         reference = self._input_reference()
         reference.run()
@@ -137,9 +125,9 @@ class PassExecutor:
             )
 
     def _input_reference(self) -> Reference:
-        if self._reference is None:
-            self._reference = Reference(self.path, self.model, self._user_items())
-        return self._reference
+        if self.current.reference is None:
+            self.current.reference = Reference(self.current.path, self.current.model, self._user_items())
+        return self.current.reference
 
     def _user_items(self) -> tuple[dict[str, np.ndarray], ...]:
         """The first items of the user's data that this model takes, for the check; none if the data cannot be read."""
@@ -176,7 +164,7 @@ class PassExecutor:
         while True:
             pass_ = build_pass(info, params, self.script.objects, self.data_root)
             context = PassContext(
-                model_path=self.path,
+                model_path=self.current.path,
                 work=Path(tempfile.mkdtemp(dir=self.work)),
                 accelerator=self.accelerator,
                 session_options=dict(self.session_options),
@@ -185,9 +173,9 @@ class PassExecutor:
                 objects=self.script.objects,
             )
             pass_.context = context
-            model: ModelProto | Path = self.path
+            model: ModelProto | Path = self.current.path
             if pass_.takes == "proto":
-                model = deepcopy(self.model)
+                model = deepcopy(self.current.model)
             result = run_lifecycle(pass_, model)
             if result.retry is None:
                 return _PassRun(pass_, context, result, params, tuple(attempts))
@@ -210,7 +198,7 @@ class PassExecutor:
             # Late: most passes never read the data, and opening it loads the model.
             from autoopt.passes.execution.calibration import calibration_source
 
-            return calibration_source(self.data, self.model, self.path)()
+            return calibration_source(self.data, self.current.model, self.current.path)()
 
         return feeds
 
@@ -245,7 +233,7 @@ class PassExecutor:
                 model = io.load(result)
         if model is None or pass_.layout:
             path = _move_model(result, folder)
-            if digest_folder(folder) == digest_folder(self.path.parent):
+            if digest_folder(folder) == digest_folder(self.current.path.parent):
                 return False
         elif not pass_.makes_model and self._is_unchanged(model, pass_):
             return False
@@ -255,18 +243,14 @@ class PassExecutor:
         if not self._reply.outcome.good:
             return False
         self._update_reply(path=folder, digest=digest_folder(folder), bytes=bytes_in(folder))
-        self.path, self._model, self._reference = path, model, reference
-        self._fingerprints, self.reports = {}, {}
+        self.current, self.reports = CurrentModel(path, model, reference), {}
         return True
 
     def _is_unchanged(self, model: ModelProto, pass_: Pass) -> bool:
         """Compare `model` with the current one; strips producer notes from `model`, in place."""
-        strip_notes(model, self.model)
+        strip_notes(model, self.current.model)
         allow_constants(model)
-        kinds = pass_.touches
-        if kinds not in self._fingerprints:
-            self._fingerprints[kinds] = fingerprint(self.model, kinds)
-        return fingerprint(model, kinds) == self._fingerprints[kinds]
+        return self.current.computes_like(model, pass_.touches)
 
     def _verify(self, path: Path, model: ModelProto | None, pass_: Pass) -> Reference | None:
         """Check the new model and note the findings in the reply. Returns the reference for the next step."""
@@ -274,7 +258,7 @@ class PassExecutor:
             return None
 
         if pass_.makes_model:
-            before = Reference(self.path, model, failure="it is not an ONNX model")
+            before = Reference(self.current.path, model, failure="it is not an ONNX model")
         else:
             before = self._input_reference()
         elsewhere = self.accelerator.execution_provider != "CPUExecutionProvider"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from autoopt.model.tensors import walk_graphs
+from autoopt.model.tensors import walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def refuse_invalid(model: ModelProto, reason: str) -> None:
 
 def is_large(model: ModelProto) -> bool:
     """Tell if the model needs external data."""
-    return int(model.ByteSize()) > EXTERNAL_DATA_BYTES
+    return weight_bytes(model) > EXTERNAL_DATA_BYTES
 
 
 FLOAT_ATTRIBUTES: Final = {"value_float": "float32", "value_floats": "float32"}

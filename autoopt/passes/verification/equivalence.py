@@ -133,6 +133,10 @@ class Reference:
         self.inferences = [Inference(each, session.run(None, each)) for each in feeds]
         self._attempted = True
 
+    def drop_noise(self) -> None:
+        """Forget the copy with noise, which is several times as large as the model."""
+        self._noise, self._spreads = None, {}
+
     def spread_meter(self, number: int) -> SpreadMeter:
         """The meter of how far rounding moves the outputs of an inference; it keeps its results."""
         if self._noise is None:

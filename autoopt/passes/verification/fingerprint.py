@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.passes.onnx_tools.graphs import replace_items
@@ -19,6 +20,23 @@ DERIVED_NOTES: Final = ("pkg.onnxscript.", "onnx_ir.", "pkg.torch.")
 """Prefixes of metadata keys that libraries leave on nodes and values. They do not describe the computation."""
 
 
+@dataclass(frozen=True)
+class _View:
+    """The parts of a model that count."""
+
+    kinds: frozenset[str]
+    """See `touches` of `fingerprint`."""
+    digest_tensor: Callable[[TensorProto], str]
+
+
+def outline(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
+    """Compute a digest like `fingerprint`, but of tensors only their types and shapes count.
+
+    Models with different outlines have different fingerprints. It does not read the weights.
+    """
+    return _fingerprint(model, _View(frozenset(touches), _describe_tensor))
+
+
 def fingerprint(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
     """Compute the sha256 of the structure of `model`.
 
@@ -28,14 +46,17 @@ def fingerprint(model: ModelProto, touches: Iterable[Touch] = ()) -> str:
         model: the model, with its external data loaded.
         touches: what else counts: names of nodes and inner values, recorded types of inner values, metadata.
     """
+    return _fingerprint(model, _View(frozenset(touches), _digest_tensor))
+
+
+def _fingerprint(model: ModelProto, view: _View) -> str:
     digest = hashlib.sha256()
-    kinds = frozenset(touches)
     opsets = sorted({(_domain(entry.domain), entry.version) for entry in model.opset_import})
     _update(digest, model.ir_version, opsets)
-    _add_graph(digest, model.graph, {}, kinds)
+    _add_graph(digest, model.graph, {}, view)
     for function in sorted(model.functions, key=lambda function: (function.domain, function.name)):
-        _add_function(digest, function, kinds)
-    if "metadata" in kinds:
+        _add_function(digest, function, view)
+    if "metadata" in view.kinds:
         _update(digest, sorted((entry.key, entry.value) for entry in model.metadata_props))
     return digest.hexdigest()
 
@@ -95,7 +116,7 @@ def _update(digest: _Hash, *values: object) -> None:
     digest.update(repr(values).encode())
 
 
-def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], kinds: frozenset[str]) -> None:
+def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], view: _View) -> None:
     """Add a graph.
 
     Values get canonical names: the position of the node that makes them, or the digest of a constant.
@@ -104,7 +125,7 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], kinds
         digest: the digest to add to.
         graph: the main graph or the body of a node.
         outer: canonical names of the values visible from outside; empty for the main graph, whose signature counts.
-        kinds: see `touches` of `fingerprint`.
+        view: the parts that count.
     """
     is_main = not outer
     names = dict(outer)
@@ -117,7 +138,7 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], kinds
         _update(digest, names[value.name], value.type.SerializeToString(deterministic=True))
     tensor_names, tensor_digests = [], []
     for tensor in graph.initializer:
-        tensor_digest = _digest_tensor(tensor)
+        tensor_digest = view.digest_tensor(tensor)
         tensor_names.append(tensor.name)
         tensor_digests.append(tensor_digest)
         prefix = ""
@@ -125,43 +146,43 @@ def _add_graph(digest: _Hash, graph: GraphProto, outer: Mapping[str, str], kinds
             prefix = names[tensor.name]  # a default value: the caller may give another
         names[tensor.name] = prefix + tensor_digest
     _update(digest, sorted(tensor_digests), len(graph.sparse_initializer))
-    _add_nodes(digest, graph.node, names, kinds)
+    _add_nodes(digest, graph.node, names, view)
     for value in graph.output:
         name, kind = "", b""
         if is_main:
             name, kind = value.name, value.type.SerializeToString(deterministic=True)
         _update(digest, "out", names.get(value.name, "?"), name)
         _update(digest, kind)
-    if "types" in kinds:
+    if "types" in view.kinds:
         _update(digest, sorted((v.name, v.type.SerializeToString(deterministic=True)) for v in graph.value_info))
-    if "names" in kinds:
+    if "names" in view.kinds:
         _update(digest, graph.name, sorted(tensor_names))
 
 
-def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str], kinds: frozenset[str]) -> None:
+def _add_nodes(digest: _Hash, nodes: Iterable[NodeProto], names: dict[str, str], view: _View) -> None:
     for number, node in enumerate(nodes):
         _update(digest, _domain(node.domain), node.op_type)
         # An omitted optional input has an empty name; "?" stands for a value from nowhere in an invalid graph.
         _update(digest, [names.get(name, "?" if name else "") for name in node.input])
         for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
-            _add_attribute(digest, attribute, names, kinds)
+            _add_attribute(digest, attribute, names, view)
         for position, name in enumerate(node.output):
             if name:
                 names[name] = f"{len(names)}:{number}.{position}"
         _update(digest, [bool(name) for name in node.output])
-        if "names" in kinds:
+        if "names" in view.kinds:
             _update(digest, node.name, list(node.output))
 
 
-def _add_attribute(digest: _Hash, attribute: AttributeProto, names: Mapping[str, str], kinds: frozenset[str]) -> None:
+def _add_attribute(digest: _Hash, attribute: AttributeProto, names: Mapping[str, str], view: _View) -> None:
     _update(digest, attribute.name, attribute.type, attribute.ref_attr_name)
     if attribute.HasField("t"):
-        _update(digest, _digest_tensor(attribute.t))
+        _update(digest, view.digest_tensor(attribute.t))
     elif attribute.HasField("g"):
-        _add_graph(digest, attribute.g, names, kinds)
+        _add_graph(digest, attribute.g, names, view)
     elif attribute.graphs:
         for graph in attribute.graphs:
-            _add_graph(digest, graph, names, kinds)
+            _add_graph(digest, graph, names, view)
     else:
         plain = type(attribute)()
         plain.CopyFrom(attribute)
@@ -169,12 +190,16 @@ def _add_attribute(digest: _Hash, attribute: AttributeProto, names: Mapping[str,
         digest.update(plain.SerializeToString(deterministic=True))
 
 
-def _add_function(digest: _Hash, function: FunctionProto, kinds: frozenset[str]) -> None:
+def _add_function(digest: _Hash, function: FunctionProto, view: _View) -> None:
     names = {name: f"arg{position}" for position, name in enumerate(function.input)}
     _update(digest, function.domain, function.name, list(function.attribute), len(function.input))
     _update(digest, sorted((entry.domain, entry.version) for entry in function.opset_import))
-    _add_nodes(digest, function.node, names, kinds)
+    _add_nodes(digest, function.node, names, view)
     _update(digest, [names.get(name, "?") for name in function.output])
+
+
+def _describe_tensor(tensor: TensorProto) -> str:
+    return repr((tensor.data_type, tuple(tensor.dims)))
 
 
 def _digest_tensor(tensor: TensorProto) -> str:
@@ -182,7 +207,7 @@ def _digest_tensor(tensor: TensorProto) -> str:
     import onnx
     from onnx import numpy_helper
 
-    digest = hashlib.sha256(repr((tensor.data_type, tuple(tensor.dims))).encode())
+    digest = hashlib.sha256(_describe_tensor(tensor).encode())
     if tensor.data_type == onnx.TensorProto.STRING:
         digest.update(repr(list(tensor.string_data)).encode())
     elif tensor.HasField("raw_data"):

@@ -155,14 +155,16 @@ class ArtifactFiles:
                 raise SystemFailure(f"has digest {actual}, not {digest} as expected", where=str(source))
             _make_durable(temporary)
             reached("after fsync")
-            self._publish(temporary, actual)
+            fingerprint = fingerprint_of(temporary)
+            if self._publish(temporary, actual):
+                self._verified[actual] = fingerprint
             reached("after rename")
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return actual
 
-    def _publish(self, temporary: Path, digest: str) -> None:
-        """Move a complete folder to its place. An intact artifact there stays, a damaged one is replaced."""
+    def _publish(self, temporary: Path, digest: str) -> bool:
+        """Move a complete folder to its place; False if an intact artifact is there. A damaged one is replaced."""
         folder = self.folder(digest)
         with self._locked(fcntl.LOCK_SH):
             is_first = not folder.parent.exists()
@@ -170,12 +172,13 @@ class ArtifactFiles:
             if not _rename(temporary, folder):
                 if self.is_intact(digest):
                     os.utime(folder)
-                    return
+                    return False
                 self.remove(digest)
                 _rename(temporary, folder)
             sync(folder.parent)
             if is_first:
                 sync(self.root)
+        return True
 
     def _touch(self, folder: Path, digest: str) -> None:
         if time.monotonic() - self._touched.get(digest, -TOUCH_SECONDS) < TOUCH_SECONDS:

@@ -1,0 +1,99 @@
+"""The model that passes run on, with what the checks know about it.
+
+A worker keeps the input model of its last call: a search runs many configurations of a pass on one model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from autoopt.model import io
+from autoopt.passes.base import Refused, Touch
+from autoopt.passes.verification.equivalence import Reference
+from autoopt.passes.verification.fingerprint import fingerprint, outline
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+KEPT_BYTES: Final = 256 << 20
+"""Larger input models are loaded anew by each call."""
+KEPT_FILES: Final = 8
+"""An input model beside more files than this is loaded anew: its folder is not an artifact's."""
+
+_Key: TypeAlias = tuple[str, tuple[tuple[str, int, int, int, int], ...]]
+"""The surroundings; name, device, inode, size and modification time of each file."""
+
+
+@dataclass
+class CurrentModel:
+    """A model file, loaded at the first use."""
+
+    path: Path
+    loaded: ModelProto | None = None
+    reference: Reference | None = None
+    """Its inputs and outputs, for the equivalence check; made by the executor."""
+    _outlines: dict[tuple[Touch, ...], str] = field(default_factory=dict)
+    _fingerprints: dict[tuple[Touch, ...], str] = field(default_factory=dict)
+
+    @property
+    def model(self) -> ModelProto:
+        """The model with its weights. Passes get copies of it."""
+        if self.loaded is None:
+            if self.path.suffix == ".ort":
+                raise Refused("the model is in ORT format, which graph passes cannot read")
+            self.loaded = io.load(self.path)
+        return self.loaded
+
+    def computes_like(self, other: ModelProto, touches: tuple[Touch, ...]) -> bool:
+        """True if `other` has the same fingerprint; see there for `touches`."""
+        if touches not in self._outlines:
+            self._outlines[touches] = outline(self.model, touches)
+        if outline(other, touches) != self._outlines[touches]:
+            return False
+        if touches not in self._fingerprints:
+            self._fingerprints[touches] = fingerprint(self.model, touches)
+        return fingerprint(other, touches) == self._fingerprints[touches]
+
+
+_last: dict[_Key, CurrentModel] = {}
+"""The input model of the last call, if it is worth keeping."""
+
+
+@contextmanager
+def opened(path: Path, surroundings: str) -> Iterator[CurrentModel]:
+    """The model at `path`, taken over from the last call if that had the same input.
+
+    Args:
+        path: The model file.
+        surroundings: Identifies what else the reference depends on: the user's data and script.
+    """
+    key = _key(path, surroundings)
+    current = _last.get(key) if key else None
+    _last.clear()
+    if current is None:
+        current = CurrentModel(path)
+    current.path = path
+    if current.reference is not None:
+        current.reference.path = path
+    yield current
+    if key:
+        if current.reference is not None:
+            current.reference.drop_noise()
+        _last[key] = current
+
+
+def _key(path: Path, surroundings: str) -> _Key | None:
+    """The identity of a model file and its external data; None if it is not worth keeping."""
+    if not path.is_file():
+        return None
+    files = sorted(path.parent.iterdir())
+    if len(files) > KEPT_FILES:
+        return None
+    stats = [(file.name, file.stat()) for file in files]
+    if sum(stat.st_size for _, stat in stats) > KEPT_BYTES:
+        return None
+    return surroundings, tuple((name, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in stats)

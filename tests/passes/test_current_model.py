@@ -1,0 +1,67 @@
+"""The input model that a worker keeps from one call to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from micro_models import MODELS
+
+from autoopt.model import io
+from autoopt.passes.base import Refused
+from autoopt.passes.execution.current_model import opened
+
+
+def test_the_next_call_on_the_same_file_takes_the_model_over(tmp_path: Path) -> None:
+    path = io.save(MODELS["mlp"](), tmp_path)
+    with opened(path, "data") as first:
+        loaded = first.model
+    with opened(path, "data") as second:
+        assert second.model is loaded
+
+
+def test_a_changed_file_or_other_data_are_read_anew(tmp_path: Path) -> None:
+    path = io.save(MODELS["mlp"](), tmp_path)
+    with opened(path, "data") as first:
+        loaded = first.model
+    with opened(path, "other data") as second:
+        assert second.model is not loaded
+    io.save(MODELS["relu_only"](), tmp_path)
+    with opened(path, "other data") as third:
+        assert third.model == MODELS["relu_only"]()
+
+
+def test_a_moved_file_is_the_same_model(tmp_path: Path) -> None:
+    path = io.save(MODELS["mlp"](), tmp_path / "one")
+    with opened(path, "") as first:
+        loaded = first.model
+    (tmp_path / "one").rename(tmp_path / "two")
+    with opened(tmp_path / "two" / path.name, "") as second:
+        assert second.model is loaded
+        assert second.path == tmp_path / "two" / path.name
+
+
+def test_a_call_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    path = io.save(MODELS["mlp"](), tmp_path)
+    call = opened(path, "")
+    loaded = call.__enter__().model
+    assert not call.__exit__(RuntimeError, RuntimeError(), None)
+    with opened(path, "") as second:
+        assert second.model is not loaded
+
+
+def test_a_model_computes_like_its_copy_only(tmp_path: Path) -> None:
+    path = io.save(MODELS["mlp"](), tmp_path)
+    other_weights = MODELS["mlp"]()
+    weights = other_weights.graph.initializer[0]
+    weights.raw_data = bytes(len(weights.raw_data))
+    with opened(path, "") as current:
+        assert current.computes_like(MODELS["mlp"](), ())
+        assert not current.computes_like(other_weights, ())
+        assert not current.computes_like(MODELS["relu_only"](), ())
+
+
+def test_a_model_in_ort_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.ort").write_bytes(b"ort")
+    with opened(tmp_path / "model.ort", "") as current, pytest.raises(Refused, match="ORT format"):
+        _ = current.model
