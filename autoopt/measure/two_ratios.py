@@ -28,7 +28,11 @@ class TwoRatios:
     by_clock: Estimate
     """On the threads that were asked for, by the clock."""
     on_one_thread: Estimate
-    """By CPU time."""
+    """By CPU time, and expected on the threads that were asked for."""
+    disturbance: float = DISTURBANCE
+    """Error of the first one beyond its interval."""
+    difference: float = DIFFERENCE
+    """Error of the second one beyond its interval."""
 
     @staticmethod
     def of(details: Mapping[str, JsonValue]) -> TwoRatios | None:
@@ -39,7 +43,7 @@ class TwoRatios:
     def combined(self) -> Estimate:
         """Weight both by their precision, which is less than their intervals say."""
         variances, logs = [], []
-        for ratio, error in ((self.by_clock, DISTURBANCE), (self.on_one_thread, DIFFERENCE)):
+        for ratio, error in ((self.by_clock, self.disturbance), (self.on_one_thread, self.difference)):
             variances.append((math.log(ratio.high / ratio.low) / (2 * NORMAL)) ** 2 + error**2)
             logs.append(math.log(ratio.value))
         share = variances[1] / sum(variances)

@@ -72,22 +72,37 @@ def test_on_a_busy_machine_no_candidate_is_certain(
     assert one_thread.clock_settings(one, busy=True) == one.settings
 
 
-@pytest.mark.parametrize("options", [{"intra_op_num_threads": 1}, {"intra_op_num_threads": 3}])
-def test_a_candidate_on_other_threads_than_the_source_is_not(
-    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch, options: dict[str, int]
+def test_models_on_one_thread_are_not_measured_twice(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = request_on_two_threads
-    other = ModelFile(request.candidate.path, options)
-    assert ratios_of(replace(request, candidate=other), monkeypatch, wide=0.0) == [None]
-    assert ratios_of(replace(request, target=Target(threads=1)), monkeypatch, wide=0.0) == [None]
+    request = replace(request_on_two_threads, target=Target(threads=1))
+    assert ratios_of(request, monkeypatch, wide=0.0, busy=True) == [None]
 
 
-def test_only_the_ratio_of_the_median_changes() -> None:
+def test_other_numbers_of_threads_are_compared_on_one_only_beside_other_programs(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = ModelFile(request_on_two_threads.candidate.path, {"intra_op_num_threads": 1})
+    request = replace(request_on_two_threads, candidate=other)
+    assert ratios_of(request, monkeypatch, wide=0.0) == [None]
+    assert ratios_of(request, monkeypatch, wide=0.0, busy=True) != [None]
+
+
+def test_only_the_ratio_of_the_median_changes(request_on_two_threads: MeasureRequest) -> None:
     by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock, "latency_p99": by_clock})
-    changed = one_thread.with_one_thread(reply, on_one_thread)
+    changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread)
     both = TwoRatios(by_clock, on_one_thread)
     assert changed.ratios == {MEDIAN_LATENCY: both.combined(), "latency_p99": by_clock}
     assert TwoRatios.of(changed.details) == both
-    assert one_thread.with_one_thread(reply, None) == reply
+    assert one_thread.with_one_thread(request_on_two_threads, reply, None) == reply
     assert DETAIL not in reply.details
+
+
+def test_fewer_threads_may_be_as_fast_or_not(request_on_two_threads: MeasureRequest) -> None:
+    single = ModelFile(request_on_two_threads.candidate.path, {"intra_op_num_threads": 1})
+    request = replace(request_on_two_threads, candidate=single)
+    on_one_thread = Estimate(0.6, 0.59, 0.61)
+    reply = MeasureReply(ratios={MEDIAN_LATENCY: Estimate(0.5, 0.49, 0.51)})
+    ratio = one_thread.with_one_thread(request, reply, on_one_thread).ratios[MEDIAN_LATENCY]
+    assert ratio.low < 0.6 < ratio.value < 1.2 < ratio.high * 1.1

@@ -11,7 +11,7 @@ from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
-from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord
@@ -190,8 +190,8 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
         return [observation(candidate, measurement, ratio, shared)]
     on_one_thread = observation(candidate, f"{measurement} on one thread", both.on_one_thread)
     by_clock = observation(candidate, measurement, both.by_clock, shared)
-    by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, DISTURBANCE))
-    return [by_clock, replace(on_one_thread, bias=DIFFERENCE)]
+    by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, both.disturbance))
+    return [by_clock, replace(on_one_thread, bias=both.difference)]
 
 
 def _is_positive(estimate: Estimate | None) -> bool:

@@ -75,7 +75,16 @@ def frequency() -> float | None:
         return None
 
 
+def affinity() -> list[int]:
+    """List the cores that this process may use; empty where the system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def core_count() -> int:
+    """Count the cores that this process may use."""
+    return len(affinity()) or os.cpu_count() or 1
+
+
 def describe() -> dict[str, JsonValue]:
     """Describe what a result depends on: affinity, cores, load average, frequency."""
-    affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    return {"affinity": affinity, "cores": os.cpu_count(), "load": os.getloadavg()[0], "frequency_mhz": frequency()}
+    return {"affinity": affinity(), "cores": os.cpu_count(), "load": os.getloadavg()[0], "frequency_mhz": frequency()}

@@ -64,7 +64,7 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
         own_details["disturbed"] = comparison.disturbed or details["disturbed"]
         single = _single_request(request, number)
         reply = results(single, comparison, request.settings.batch_size, own_details)
-        reply = with_one_thread(reply, measured.thread_ratios[number])
+        reply = with_one_thread(single, reply, measured.thread_ratios[number])
         replies.append(_with_throughput(single, reply, measured.tables[number]))
     return replace(replies[0], rivals=tuple(replies[1:]))
 

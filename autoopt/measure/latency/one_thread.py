@@ -7,19 +7,20 @@ within 1 to 5 %, and differed from that of two threads on the idle machine by le
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
 from autoopt import json_codec
-from autoopt.json_codec import JsonValue
 from autoopt.measure.latency import timing
 from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.machine import core_count
 from autoopt.measure.latency.measurement import Measurement
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 
 SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
@@ -30,6 +31,8 @@ WIDE = 0.2
 CLOCK_SHARE, CPU_SHARE = 0.5, 0.6
 """Shares of the setting `seconds` for measuring by the clock and on one thread, where the machine is busy."""
 REPLICAS = 4
+UNIFORM = 12**-0.5
+"""Standard deviation of a uniform distribution, relative to its width."""
 
 
 def clock_settings(request: MeasureRequest, *, busy: bool) -> MeasurementSettings:
@@ -53,15 +56,15 @@ def ratios_on_one_thread(
 
     Returns:
         A ratio for each of the request's models; None where the clock was good enough, or where one thread tells
-        nothing: the models differ in their number of threads, run on one anyway, or on another device.
+        nothing: the models run on one anyway, or on another device.
     """
     ratios: list[Estimate | None] = [None] * len(request.models)
-    if request.source is None or measurement.stopped == "worse" or not timing.can_time_on_core():
+    if request.source is None or not timing.can_time_on_core():
         return ratios
     reference = subject_of(_on_one_thread(request.source))
     uncertain: dict[int, Comparison] = {}
     for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
-        if _is_comparable(request, model) and (busy or _is_wide(comparison)):
+        if _is_comparable(request, model) and (busy or _is_wide(request, model, comparison)):
             candidate = subject_of(_on_one_thread(model))
             uncertain[number] = Comparison(candidate, reference, seed=request.settings.seed)
     if uncertain:
@@ -74,31 +77,48 @@ def ratios_on_one_thread(
     return ratios
 
 
-def with_one_thread(reply: MeasureReply, on_one_thread: Estimate | None) -> MeasureReply:
-    """Let the ratio on one thread, if there is one, count in the ratio of the reply."""
+def with_one_thread(request: MeasureRequest, reply: MeasureReply, on_one_thread: Estimate | None) -> MeasureReply:
+    """Let the ratio on one thread, if there is one, count in the ratio of the reply.
+
+    Args:
+        request: The request for this candidate alone.
+        reply: The reply to it.
+        on_one_thread: The ratio of both models on one thread.
+    """
     if on_one_thread is None or MEDIAN_LATENCY not in reply.ratios:
         return reply
     both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread)
+    most = math.log(_thread_count(request, request.source) / _thread_count(request, request.candidate))
+    if most:
+        # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.
+        half = math.exp(most / 2)
+        expected = Estimate(on_one_thread.value * half, on_one_thread.low * half, on_one_thread.high * half)
+        difference = math.hypot(DIFFERENCE, UNIFORM * most)
+        both = TwoRatios(both.by_clock, expected, disturbance=abs(most), difference=difference)
     ratios = {**reply.ratios, MEDIAN_LATENCY: both.combined()}
     return replace(reply, ratios=ratios, details={**reply.details, DETAIL: json_codec.to_json(both)})
 
 
 def _is_comparable(request: MeasureRequest, model: ModelFile) -> bool:
-    """True if the model and the source run on the same number of threads of the CPU, which is not one."""
+    """True if the model or the source runs on several threads of the CPU."""
     source = request.source
     if source is None or request.target.execution_provider != "CPUExecutionProvider" or model.same_as(source):
         return False
-    threads = _threads(request, model)
-    return threads != 1 and threads == _threads(request, source)
+    return max(_thread_count(request, model), _thread_count(request, source)) > 1
 
 
-def _threads(request: MeasureRequest, model: ModelFile) -> JsonValue:
-    threads = model.session_options.get("intra_op_num_threads")
-    return request.target.threads if threads is None else threads
+def _thread_count(request: MeasureRequest, model: ModelFile | None) -> int:
+    """The number of intra-op threads of a model; the runtime's default is one for each core."""
+    threads = None if model is None else model.session_options.get("intra_op_num_threads")
+    if not isinstance(threads, int):
+        threads = request.target.threads
+    return threads or core_count()
 
 
-def _is_wide(comparison: Comparison) -> bool:
-    if comparison.source is None:
+def _is_wide(request: MeasureRequest, model: ModelFile, comparison: Comparison) -> bool:
+    """True if the clock left the ratio of two models with the same number of threads uncertain."""
+    same_threads = _thread_count(request, model) == _thread_count(request, request.source)
+    if comparison.source is None or not same_threads:
         return False
     ratio = comparison.estimate()
     return ratio.high - ratio.low > WIDE * ratio.value
