@@ -6,13 +6,13 @@ import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, TypeAlias, runtime_checkable
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from autoopt.errors import InputError
 from autoopt.model.in_memory import write_once
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 @runtime_checkable
@@ -22,7 +22,7 @@ class DataFrame(Protocol):
     def to_csv(self, *, index: bool) -> str: ...
 
 
-Data: TypeAlias = str | Path | Mapping[str, object] | Mapping[str, ArrayLike] | DataFrame
+Data: TypeAlias = "str | Path | Mapping[str, object] | Mapping[str, ArrayLike] | DataFrame"
 """A path, a data configuration, arrays by the name of the model's input or `labels`, or a table."""
 
 
@@ -41,6 +41,8 @@ def data_file(data: Data, home: Path) -> object:
 
 def _npz(arrays: Mapping[str, object]) -> bytes:
     """The arrays as a `.npz` file; equal arrays give equal bytes."""
+    import numpy as np
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, value in arrays.items():

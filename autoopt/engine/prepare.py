@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
@@ -11,12 +12,15 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.source_check import source_warnings
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.preparation import prepare_targets
-from autoopt.engine.work.resources import closed_on_error
+from autoopt.engine.work.resources import Resources, closed_on_error
 from autoopt.workers import Gate
 from autoopt.workers.gate import report_waiting
 
 WARM = ["onnx", "onnxruntime", "autoopt.measure.latency.profiles", "autoopt.measure.quality.meters"]
 """Modules that workers import before the first call, so that its time limit does not include them."""
+
+READING = ["onnx"]
+"""Modules that the reading of a model needs."""
 
 
 def prepare(request: RunRequest) -> Session | Targets:
@@ -30,15 +34,24 @@ def prepare(request: RunRequest) -> Session | Targets:
     spec = spec_of(request)
     spec.check_files(model=request.model is None, data=request.data is None)
     with closed_on_error(request.open_resources(spec)) as resources:
-        with Gate(waiting=report_waiting).working():
-            resources.pool.warm(WARM)
+        # One worker reads the model. The others are not needed if the store answers.
+        _warm(resources, READING, workers=1)
         if len(spec.all_targets) > 1:
+            _warm(resources, WARM)
             return prepare_targets(request, spec, resources, began)
         inputs = resolve_inputs(request, spec, resources)
         session = open_session(request, inputs, resources, began)
         session.closing.callback(resources.close)
         if session.answer is None:
+            # A new search over old results may find all of them in the store.
+            _warm(resources, WARM, workers=1 if request.fresh else None)
             for warning in source_warnings(session.ctx):
                 session.notes.append(warning)
                 request.observer.on_note(warning)
         return session
+
+
+def _warm(resources: Resources, modules: Sequence[str], workers: int | None = None) -> None:
+    """Start workers that import `modules`, while nobody measures on this machine."""
+    with Gate(waiting=report_waiting).working():
+        resources.pool.warm(modules, workers)

@@ -14,12 +14,11 @@ import os
 import re
 import shutil
 import tempfile
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from autoopt.errors import InputError
@@ -28,6 +27,9 @@ from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, without_password
+
+if TYPE_CHECKING:
+    from urllib.request import Request
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", re.IGNORECASE)
 TIMEOUT = 60.0
@@ -173,7 +175,10 @@ def _write_atomically(path: Path, text: str) -> None:
 @contextmanager
 def _open(url: str) -> Iterator[_Remote]:
     if url.startswith(("http://", "https://")):
-        with urllib.request.urlopen(_request(url), timeout=TIMEOUT) as response:
+        # Imported here: it loads the cryptography of https.
+        from urllib.request import urlopen
+
+        with urlopen(_request(url), timeout=TIMEOUT) as response:
             headers = dict(response.headers)
             size = response.headers.get("Content-Length", "")
             # A compressed transfer has another length than the file.
@@ -189,11 +194,13 @@ def _open(url: str) -> Iterator[_Remote]:
         yield _Remote(file, _version(info), size if isinstance(size, int) and size > 0 else None)
 
 
-def _request(url: str) -> urllib.request.Request:
+def _request(url: str) -> Request:
     """Make a request with user and password as a header, which no redirection carries to another host."""
+    from urllib.request import Request
+
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
-    request = urllib.request.Request(parts._replace(netloc=host, fragment="").geturl())
+    request = Request(parts._replace(netloc=host, fragment="").geturl())
     if at:
         credentials = unquote(user if ":" in user else f"{user}:")
         request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")

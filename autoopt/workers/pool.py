@@ -110,11 +110,18 @@ class WorkerPool:
         finally:
             self._give_back(worker)
 
-    def warm(self, modules: Sequence[str]) -> None:
-        """Start all workers and have them import `modules`, now and whenever one is replaced; returns at once."""
+    def warm(self, modules: Sequence[str], workers: int | None = None) -> None:
+        """Start workers and have all import `modules`, now and whenever one is started; returns at once.
+
+        Args:
+            modules: names of modules.
+            workers: number of workers that run afterwards, unless more do already; None for all of the pool.
+        """
+        if workers is None:
+            workers = self.size
         with self._free:
             self._modules += [module for module in modules if module not in self._modules]
-            fresh = [self._new_worker() for _ in range(self.size - self._busy - len(self._idle))]
+            fresh = [self._new_worker() for _ in range(workers - self._busy - len(self._idle))]
             for worker in self._idle:
                 worker.warm(modules)
             self._idle = fresh + self._idle

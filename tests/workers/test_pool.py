@@ -81,6 +81,15 @@ def test_warm_modules_survive_replacement(jobs: dict[str, str]) -> None:
         assert pool.call("jobs:imported", wanted).value == wanted
 
 
+def test_no_more_workers_start_than_are_asked_for(jobs: dict[str, str]) -> None:
+    before = len(psutil.Process().children())
+    with WorkerPool(size=2, env=jobs) as pool:
+        pool.warm(["colorsys"], workers=1)
+        assert len(psutil.Process().children()) == before + 1
+        pool.warm(["colorsys"])
+        assert len(psutil.Process().children()) == before + 2
+
+
 def test_many_threads_share_few_workers(pool: WorkerPool) -> None:
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda n: pool.call("jobs:echo", {"n": n}).value, range(200)))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, Table, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from autoopt.errors import InputError
 from autoopt.store import codec
 from autoopt.store.sql.database import Database
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 Item = TypeVar("Item")
 Record = TypeVar("Record")
@@ -43,11 +46,18 @@ def is_among(column: Column[str], values: Sequence[str]) -> ColumnElement[bool]:
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
     """Insert a row unless a row with its key exists; True if it was inserted."""
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    statement = insert(table).values(dict(values)).on_conflict_do_nothing().inline()
+    statement = _insert(connection, table).values(dict(values)).on_conflict_do_nothing().inline()
     count = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
     assert count in (0, 1), "the driver must count rows"
     return bool(count)
+
+
+def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects.postgresql import insert
+
+    return insert(table)
 
 
 def to_row(table: Table, record: object) -> Row:
