@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo check test test-services coverage dead-code soak clean
+.PHONY: help install demo docs check test test-services coverage dead-code soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 16
@@ -18,6 +18,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 demo: install  ## optimise the model that ships with the project
 	$(BIN)/autoopt run dags/quickstart.yaml
+
+docs: install  ## build the documentation as a site in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: install  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -42,5 +45,5 @@ soak: install  ## the long variants
 	$(BIN)/pytest -m soak -o timeout=7200
 
 clean:  ## remove everything these targets created
-	rm -rf $(VENV) out .autoopt htmlcov .coverage*
+	rm -rf $(VENV) out .autoopt site htmlcov .coverage*
 	find autoopt flows tests -name __pycache__ -prune -exec rm -r {} +

@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, Command]] = {
         (
             "autoopt run model.onnx",
             "autoopt run model.onnx --data test.npz",
+            "autoopt run model.onnx --data images/ --image-size 224x224 --minimize size",
             "autoopt run dag.yaml --model model.onnx --minutes 5",
         ),
     ),
@@ -54,7 +55,7 @@ COMMANDS: Final[dict[str, Command]] = {
         "autoopt.cli.sweep",
         "sweep",
         "Run over a zoo of models and compare with the last sweep.",
-        ("autoopt sweep zoo.yaml --only cnn",),
+        ("autoopt sweep zoo.yaml", "autoopt sweep zoo.yaml --nightly --only cnn"),
     ),
     "serve": Command(
         "autoopt.cli.serve",

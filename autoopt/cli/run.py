@@ -38,7 +38,7 @@ EngineName = Annotated[
         "[default: inline, or prefect if PREFECT_API_URL is set].",
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the best model and its recipe.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the package of the best model.")]
 Workers = Annotated[int, typer.Option(min=1, help="Number of passes and metrics to run in parallel.")]
 DataRoot = Annotated[
     str | None,
@@ -50,7 +50,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on 
 def run(  # noqa: PLR0913, PLR0917  options of the command
     dag: Annotated[str, typer.Argument(metavar="DAG", help="A dag.yaml or JSON file, or a bare model.onnx.")],
     model: Annotated[str | None, typer.Option(help="The source model; overrides the DAG's.")] = None,
-    data: Annotated[str | None, typer.Option(help="Evaluation data; overrides the DAG's.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Evaluation data (.npz, .csv, folder of images, ...); overrides the DAG's.")
+    ] = None,
     calibration: Annotated[
         str | None,
         typer.Option(help="Calibration data; overrides the DAG's [default: the evaluation data]."),
