@@ -107,12 +107,15 @@ def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links:
     if not points:
         return None
     bound = constraint_bound(result, metric)
-    shown = [point for point in points if point.kind not in (FEASIBLE_KIND, INFEASIBLE_KIND)]
-    x_ends = [point.x.value for point in shown]
-    for point in shown:
+    x_ends: list[float] = []
+    y_ends: list[float] = []
+    for point in points:
+        if point.kind in (FEASIBLE_KIND, INFEASIBLE_KIND):
+            continue
+        x_ends.append(point.x.value)
+        y_ends.append(point.y)
         if point.kind == BEST_KIND:
-            x_ends += [point.x.low, point.x.high]
-    y_ends = [point.y for point in shown]
+            x_ends += (point.x.low, point.x.high)
     if bound is not None:
         y_ends.append(bound)
     x = _axis(figure_title(objective), x_ends, [point.x.value for point in points])
@@ -126,26 +129,32 @@ def trade_off(result: RunResult, trials: Sequence[Trial], metric: str, *, links:
 def best_so_far(trials: Sequence[Trial], objective: Objective, *, links: bool = False) -> alt.LayerChart | None:
     """Chart the first objective of each trial and the best feasible one so far; None if it was never measured."""
     points: list[Point] = []
-    steps: list[dict[str, float]] = []
-    best: float | None = None
     for trial in trials:
         estimate = trial_estimate(trial.result, objective.metric)
-        if estimate is None:
-            continue
-        text = f"{trial_title(trial)}, {estimate_text(objective.metric, estimate)}"
-        points.append(Point(_kind(trial), Estimate.exact(trial.number), estimate.value, text, trial.number))
-        if trial.feasible and (best is None or is_better(estimate.value, best, objective.goal)):
-            best = estimate.value
-        if best is not None:
-            steps.append({"x": trial.number, "y": best})
+        if estimate is not None:
+            text = f"{trial_title(trial)}, {estimate_text(objective.metric, estimate)}"
+            points.append(Point(_kind(trial), Estimate.exact(trial.number), estimate.value, text, trial.number))
     if not points:
         return None
+    steps = _best_steps(points, objective)
     x = Axis("trial", -0.5, max(point.x.value for point in points) + 0.5)
     limits = [step["y"] for step in steps] or [point.y for point in points]
     if is_ratio_metric(objective.metric):
         limits.append(1.0)
     y = _axis(figure_title(objective.metric), limits, [point.y for point in points])
     return _layered([_step_line(steps, x, y), *_point_layers(points, x, y, links=links)])
+
+
+def _best_steps(points: Iterable[Point], objective: Objective) -> list[dict[str, float]]:
+    """The best feasible value up to each trial; nothing before the first feasible one."""
+    steps: list[dict[str, float]] = []
+    best: float | None = None
+    for point in points:
+        if point.kind == FEASIBLE_KIND and (best is None or is_better(point.y, best, objective.goal)):
+            best = point.y
+        if best is not None:
+            steps.append({"x": point.x.value, "y": best})
+    return steps
 
 
 def measurements_chart(measurements: Sequence[Measurement], pooled: Estimate) -> alt.LayerChart | None:

@@ -135,15 +135,11 @@ def _column(values: Cells, name: str, options: ImageOptions) -> Array | list[Arr
     """One array for all rows, or one per row if their shapes differ."""
     if any(isinstance(value, str) for value in values):
         return text_array(values)
-    if any(hasattr(value, "convert") for value in values):
+    if any(hasattr(value, "convert") for value in values):  # Pillow's images
         if any(value is None for value in values):
             raise InputError("rows without an image", where=name)
         return options.stack([options.pixels_of(value, name) for value in values], name)
-    arrays = []
-    for value in values:
-        if value is None:
-            value = np.nan
-        arrays.append(np.asarray(value))
+    arrays = [np.asarray(np.nan if value is None else value) for value in values]
     if len({array.shape for array in arrays}) > 1:
         return [array[np.newaxis] for array in arrays]
     return np.stack(arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -108,20 +108,13 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     if _needs_quality_constraint(request):
         default = DEFAULT_QUALITY[default_quality]
         constraints.append(default)
-        bound = f"{default.metric} of at least {default.min}"
-        if default.max_drop is not None:
-            bound = f"a drop in {default.metric} of at most {default.max_drop}"
-        notes.append(f"no quality constraint given; requiring {bound}")
+        notes.append(f"no quality constraint given; requiring {_bound_text(default)}")
     if not request.unverified:
         notes += _quality_notes(constraints, custom, data)
 
     objective_names = [objective.metric for objective in objectives]
     constraint_names = [constraint.metric for constraint in constraints]
-    quality = default_quality
-    for name in [*constraint_names, *objective_names]:
-        if get_metric(name, custom).kind in ("task", "custom"):
-            quality = name
-            break
+    quality = _first_quality((*constraint_names, *objective_names), custom) or default_quality
     names = [*objective_names, *constraint_names, "size", *STEADY_STATE, quality, *request.extra_metrics]
     if default_quality == AGREEMENT:
         names += ["relative_l2", "max_abs_error"]
@@ -133,6 +126,21 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
         custom=dict(custom),
     )
     return goal, notes
+
+
+def _bound_text(default: Constraint) -> str:
+    """A default quality constraint in words."""
+    if default.max_drop is None:
+        return f"{default.metric} of at least {default.min}"
+    return f"a drop in {default.metric} of at most {default.max_drop}"
+
+
+def _first_quality(names: Iterable[str], custom: Mapping[str, Metric]) -> str | None:
+    """The first metric that compares outputs with labels or that the user defines."""
+    for name in names:
+        if get_metric(name, custom).kind in ("task", "custom"):
+            return name
+    return None
 
 
 def _task_metric(data: DataDescription | None) -> str | None:
@@ -147,7 +155,7 @@ def _needs_quality_constraint(request: GoalRequest) -> bool:
     if request.constraints is None:
         return True
     kinds = {get_metric(constraint.metric, request.custom).kind for constraint in request.constraints}
-    return bool(kinds) and not kinds & {"task", "fidelity", "custom"}
+    return bool(kinds) and kinds.isdisjoint(QUALITY)
 
 
 def _quality_notes(

@@ -27,7 +27,7 @@ from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.hosts import Runtime
 from autoopt.engine.work.keys import run_identity
-from autoopt.engine.work.problem import DataSets, Goal, Limits, Problem, UserScript
+from autoopt.engine.work.problem import DataSets, DataSource, Goal, Limits, Problem, UserScript
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
@@ -313,29 +313,35 @@ class _DataFacts:
 
 def _check_data(sources: _Sources, spec_file: str, measurement: Mapping[str, Any], resources: Resources) -> _DataFacts:
     """Check all data sets against the model."""
-    data = sources.data
-    model_file = resources.store.artifacts.path(sources.model.artifact)
-    descriptions: list[DataDescription] = []
+    described = _describe_data(sources, resources)
     notes: list[str] = []
-    fed_back: set[str] = set((measurement.get("state") or {}).values())
+    measured_states = frozenset((measurement.get("state") or {}).values())
+    fed_back = measured_states
     batch_size = int(measurement.get("batch_size") or 0)
-    evaluation = describe_data(resources.pool, data.evaluation, model_file)
-    described = [(data.evaluation, evaluation)]
-    for other in (data.calibration, data.latency):
-        if other != data.evaluation:
-            unlabelled = describe_data(resources.pool, other, model_file)
-            if unlabelled is not None:
-                # Only the labels of the evaluation data are used; those of other data may be anything.
-                described.append((other, replace(unlabelled, label_text=None)))
     for source, description in described:
-        if description is None:
-            continue
         config: Mapping[str, Any] = source.config or {}
-        states = {*config.get("state", {}).values(), *(measurement.get("state") or {}).values()}
+        states = measured_states.union(config.get("state", {}).values())
         place = str(config.get("path") or spec_file)
         named = "post_process" in config or sources.script is not None
         notes += check_data(description, sources.inspection, place, fed_back=states, named=named)
-        descriptions.append(description)
         fed_back |= states
         batch_size = max(batch_size, int(config.get("batch_size", 0)))
-    return _DataFacts(evaluation, descriptions, frozenset(fed_back), batch_size, notes)
+    evaluation = next((description for source, description in described if source is sources.data.evaluation), None)
+    return _DataFacts(evaluation, [description for _, description in described], fed_back, batch_size, notes)
+
+
+def _describe_data(sources: _Sources, resources: Resources) -> list[tuple[DataSource, DataDescription]]:
+    """Describe the data sets that there are, each once, the evaluation data first."""
+    data = sources.data
+    model_file = resources.store.artifacts.path(sources.model.artifact)
+    described: list[tuple[DataSource, DataDescription]] = []
+    evaluation = describe_data(resources.pool, data.evaluation, model_file)
+    if evaluation is not None:
+        described.append((data.evaluation, evaluation))
+    for other in (data.calibration, data.latency):
+        if other != data.evaluation:
+            description = describe_data(resources.pool, other, model_file)
+            if description is not None:
+                # Only the labels of the evaluation data are used; those of other data may be anything.
+                described.append((other, replace(description, label_text=None)))
+    return described
