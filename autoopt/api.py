@@ -146,10 +146,10 @@ def _check_names(options: Mapping[str, object]) -> None:
     Raises:
         TypeError: names the first of them, and what was probably meant.
     """
-    known = RunOptions.__annotations__
+    names = RunOptions.__annotations__
     for name in options:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"it takes {', '.join(sorted(known))}"
+        if name not in names:
+            hint = did_you_mean(name, names) or f"it takes {', '.join(sorted(names))}"
             raise TypeError(f"run() has no option {name!r}; {hint}")
 
 

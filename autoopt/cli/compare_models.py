@@ -35,8 +35,11 @@ def compare_models(
     as_json: AsJson = False,
 ) -> None:
     """Compare two models output by output and layer by layer."""
+    from autoopt.data.config import DataConfig
     from autoopt.json_codec import from_json
     from autoopt.measure.layerwise import ModelComparison
+    from autoopt.measure.request import MeasureRequest, ModelFile
+    from autoopt.measure.settings import MeasurementSettings
     from autoopt.workers import call_once
 
     for path in (first, second):
@@ -44,14 +47,13 @@ def compare_models(
             raise InputError("no such model", where=str(path))
     if data and Path(data).exists():
         data = str(Path(data).absolute())
-    payload: dict[str, object] = {
-        "source": {"path": str(first.absolute())},
-        "candidate": {"path": str(second.absolute())},
-        "data": data,
-        "metrics": [],
-        "settings": {"samples": items},
-    }
-    result = call_once("autoopt.measure.layerwise:compare_models", payload, TIMEOUT_SECONDS)
+    request = MeasureRequest(
+        candidate=ModelFile(str(second.absolute())),
+        source=ModelFile(str(first.absolute())),
+        data=DataConfig.parse(data) if data else None,
+        settings=MeasurementSettings(samples=items),
+    )
+    result = call_once("autoopt.measure.layerwise:compare_models", request.to_json(), TIMEOUT_SECONDS)
     if result.value is None:
         places = (str(first.absolute()), str(second.absolute()), data)
         named = any(place and place in result.message for place in places)

@@ -53,11 +53,11 @@ class DataOptions:
         Raises:
             InputError: There is no path, or an option is malformed or does not apply to this kind of data.
         """
-        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
-        if not given:
+        options = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if not options:
             return path
         if path is None:
-            raise InputError("needs --data", where=f"--{given[0].replace('_', '-')}")
+            raise InputError("needs --data", where=f"--{options[0].replace('_', '-')}")
         config: dict[str, object] = {"path": path}
         if self.label is not None:
             config["label_col"] = self.label

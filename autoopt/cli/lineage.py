@@ -34,9 +34,9 @@ def lineage(
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
-        found = store.lineage.trace(_resolve(store, what, target))
-        document = found.to_json()
-        imported = _imported(store, found)
+        trace = store.lineage.trace(_resolve(store, what, target))
+        document = trace.to_json()
+        imported = _imported(store, trace)
         if imported:
             document["imported"] = imported
     if as_json:
@@ -99,8 +99,8 @@ def _of_file(store: Store, path: Path) -> Candidate | str:
 
     digest = digest_file(path)
     recipe = _read_recipe(path.with_name("recipe.json"))
-    known = any(artifact.digest == digest for artifact in store.artifacts.all())
-    if recipe and (recipe.get("result") == digest or not known):
+    is_stored = any(artifact.digest == digest for artifact in store.artifacts.all())
+    if recipe and (recipe.get("result") == digest or not is_stored):
         return Candidate(str(recipe.get("result", "")), dict(recipe.get("session_options") or {}))
     return digest
 

@@ -25,13 +25,13 @@ def list_(as_json: AsJson = False) -> None:
     from autoopt.engine.work.quarantine import quarantined
 
     with existing_store() as store:
-        found = quarantined(store)
+        items = quarantined(store)
     if as_json:
-        _print_json(found)
-    elif not found:
+        _print_json(items)
+    elif not items:
         typer.echo("nothing is in quarantine")
     else:
-        _write_table(found)
+        _write_table(items)
 
 
 @app.command(epilog=example_text("autoopt store quarantine lift 1f2e3d4c5b6a", "autoopt store quarantine lift --all"))

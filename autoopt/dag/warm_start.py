@@ -11,7 +11,7 @@ from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.compiler.plan import Learned, Plan
 from autoopt.metrics import MEDIAN_LATENCY
 from autoopt.model.inspection import Inspection
-from autoopt.space import Value, same
+from autoopt.space import Value
 
 MIN_SIMILARITY: Final = 0.7
 """Models that are less similar are no examples."""
@@ -82,7 +82,7 @@ def warm_started(plan: Plan, examples: Sequence[Example]) -> Plan:
     """Return the plan with a preference for the chains that come closest to the examples.
 
     A chain is credited only if it has every pass that changed the example's model, and no other lossy pass. Examples of
-    the same chain are told together.
+    the same chain are reported together.
     """
     matches: dict[str, list[_Match]] = {}
     chains = list(plan.chains(MAX_CHAINS)) if examples else []
@@ -126,7 +126,7 @@ def _tried_values(example: Example, chain: Chain) -> tuple[dict[str, dict[str, V
     for node in chain.nodes:
         for name, value in example.values.get(node.pass_name, {}).items():
             searched = node.space.search.get(name)
-            if searched is not None and any(same(value, other) for other in searched.all_values()):
+            if searched is not None and searched.offers(value):
                 tried.setdefault(node.id, {})[name] = value
             else:
                 untried += 1
@@ -154,7 +154,7 @@ def _learned(group: Sequence[_Match]) -> Learned:
 
 
 def _evidence(examples: Sequence[Example]) -> str:
-    """Say what was measured, where, and on which models; equal settings are told together."""
+    """Say what was measured, where, and on which models; equal settings are reported together."""
     groups: dict[str, list[Example]] = {}
     for example in examples:
         groups.setdefault(_settings(example), []).append(example)

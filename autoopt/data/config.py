@@ -193,8 +193,8 @@ def _validated(value: object) -> DataConfig:
         first = error.errors()[0]
         where = ".".join(["data", *map(str, first["loc"])])
         if first["type"] == "unexpected_keyword_argument":
-            known = [each.name for each in fields(DataConfig)]
-            remedy = did_you_mean(str(first["loc"][-1]), known) or f"known: {', '.join(known)}"
+            names = [each.name for each in fields(DataConfig)]
+            remedy = did_you_mean(str(first["loc"][-1]), names) or f"known: {', '.join(names)}"
             raise InputError("unknown field", where=where, remedy=remedy) from error
         raise InputError(one_line(first["msg"]).replace("Input should be", "must be"), where=where) from error
 

@@ -134,8 +134,8 @@ def _add_columns(params: dict[str, object], loader: str, config: DataConfig) -> 
         if value is None:
             continue
         if loader not in WITH_COLUMNS:
-            known = ", ".join(WITH_COLUMNS)
-            raise InputError(f"{field} applies to {known}, not to {loader}", where=str(config.path or loader))
+            loaders = ", ".join(WITH_COLUMNS)
+            raise InputError(f"{field} applies to {loaders}, not to {loader}", where=str(config.path or loader))
         params.setdefault(field, value)
 
 

@@ -71,10 +71,12 @@ def _value_of(item: Array) -> JsonValue:
 
 def _open_axes(arrays: Sequence[Array]) -> tuple[int, ...]:
     """Axes of the first array along which the others have another size; all axes if they differ in rank."""
-    first = arrays[0]
-    if any(array.ndim != first.ndim for array in arrays):
-        return tuple(range(first.ndim))
-    return tuple(axis for axis in range(first.ndim) if any(array.shape[axis] != first.shape[axis] for array in arrays))
+    shapes = {array.shape for array in arrays}
+    rank = arrays[0].ndim
+    if any(len(shape) != rank for shape in shapes):
+        return tuple(range(rank))
+    sizes = map(set, zip(*shapes, strict=True))
+    return tuple(axis for axis, sizes_of_axis in enumerate(sizes) if len(sizes_of_axis) > 1)
 
 
 def _label_kind(labels: Array) -> str:

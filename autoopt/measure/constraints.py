@@ -84,10 +84,10 @@ class _Bound:
     @property
     def excess(self) -> Estimate:
         """The amount by which the bound is broken."""
-        seen = self.observed
+        observed = self.observed
         if self.is_upper:
-            return Estimate(seen.value - self.limit, seen.low - self.limit, seen.high - self.limit)
-        return Estimate(self.limit - seen.value, self.limit - seen.high, self.limit - seen.low)
+            return Estimate(observed.value - self.limit, observed.low - self.limit, observed.high - self.limit)
+        return Estimate(self.limit - observed.value, self.limit - observed.high, self.limit - observed.low)
 
 
 def judge(constraint: Constraint, metric: Metric, observation: Observation) -> Verdict:
@@ -115,10 +115,10 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
     elif excess.high <= 0 and violation <= 0:
         # Within the 95 % interval a bound may still miss a higher confidence: then it stays uncertain.
         status = "holds"
-    seen = bound.observed
-    text = f"{name} {bound.text} {_WORDS[status]}: {seen.value:.4g}"
-    if seen.low != seen.high:
-        text += f" (95 %: {seen.low:.4g} to {seen.high:.4g})"
+    observed = bound.observed
+    text = f"{name} {bound.text} {_WORDS[status]}: {observed.value:.4g}"
+    if observed.low != observed.high:
+        text += f" (95 %: {observed.low:.4g} to {observed.high:.4g})"
     is_data_limited = status == "uncertain" and violation <= 0 and confidence is None and bound.is_data_limited
     return Verdict(violation, status, text, is_data_limited)
 

@@ -84,6 +84,7 @@ class Registry:
         names = self.names()
         if name in names:
             return name
+        # Aliases are attributes of the classes, so only an unknown name costs the import of all pass modules.
         aliases: dict[str, str] = {}
         for registered in names:
             for alias in getattr(self.get(registered), "aliases", ()):

@@ -72,8 +72,8 @@ def quality_change(metric: str, before: float | None, after: float) -> str:
 
 def quality_text(metric: str, value: float, decimals: int = 1) -> str:
     """A quality metric for people: shares in percent, `75.2 %`."""
-    known = known_metric(metric)
-    if known is not None and known.unit == "fraction":
+    built_in = known_metric(metric)
+    if built_in is not None and built_in.unit == "fraction":
         return f"{100 * value:.{decimals}f} %"
     return metric_text(metric, value)
 

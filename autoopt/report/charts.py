@@ -312,7 +312,8 @@ def _point_layers(points: Iterable[Point], x: Axis, y: Axis, *, links: bool) -> 
     import altair as alt
 
     rows = [_row(point, x, y, links=links) for point in points]
-    kinds = [kind for kind in KINDS if any(row["kind"] == kind for row in rows)]
+    present = {row["kind"] for row in rows}
+    kinds = [kind for kind in KINDS if kind in present]
     colours = alt.Scale(domain=kinds, range=[KINDS[kind][0] for kind in kinds])
     shapes = alt.Scale(domain=kinds, range=[KINDS[kind][1] for kind in kinds])
     base = alt.Chart(alt.Data(values=rows)).encode(

@@ -80,8 +80,8 @@ def _verdict(metric: str, before: Estimate | None, after: Estimate | None) -> Ve
     slack = SLACK * max(abs(before.value), abs(after.value))
     if before.low <= after.high + slack and after.low <= before.high + slack:
         return "same"
-    known = known_metric(metric)
-    minimize = known is None or known.direction == "minimize"
+    built_in = known_metric(metric)
+    minimize = built_in is None or built_in.direction == "minimize"
     if (after.value < before.value) == minimize:
         return "better"
     return "worse"

@@ -36,7 +36,7 @@ def failure_groups(trials: Iterable[Trial]) -> list[FailureGroup]:
         if not trial.feasible:
             message = _NUMBERS.sub("#", trial.result.explanation)
             groups.setdefault((outcome_text(trial), message), []).append(trial)
-    found = []
+    failures = []
     for (outcome, _), members in groups.items():
-        found.append(FailureGroup(outcome, members[0].result.explanation, tuple(members)))
-    return sorted(found, key=lambda group: -len(group.trials))
+        failures.append(FailureGroup(outcome, members[0].result.explanation, tuple(members)))
+    return sorted(failures, key=lambda group: -len(group.trials))

@@ -24,10 +24,10 @@ QUALITY_KINDS: tuple[Kind, ...] = ("task", "fidelity", "custom")
 
 def kind(metric: str) -> Kind:
     """The kind of a metric by its name; unknown names are `custom`."""
-    known = known_metric(metric)
-    if known is None:
+    built_in = known_metric(metric)
+    if built_in is None:
         return "custom"
-    return known.kind
+    return built_in.kind
 
 
 def is_quality(metric: str) -> bool:

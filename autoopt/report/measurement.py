@@ -53,15 +53,18 @@ def _rounds_text(measured: MeasurementSummary) -> str:
 def _worst_output(outputs: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
     """The output with the worst value of the first fidelity metric."""
     metrics = [metric for values in outputs.values() for metric in values]
-    known = known_metric(metrics[0]) if metrics else None
-    if known is None:
+    first_metric = known_metric(metrics[0]) if metrics else None
+    if first_metric is None:
         return []
-    values = {name: estimates[known.name].value for name, estimates in outputs.items() if known.name in estimates}
+    values: dict[str, float] = {}
+    for name, estimates in outputs.items():
+        if first_metric.name in estimates:
+            values[name] = estimates[first_metric.name].value
     worst = min(values, key=values.__getitem__)
-    if known.direction == "minimize":
+    if first_metric.direction == "minimize":
         worst = max(values, key=values.__getitem__)
-    text = metric_text(known.name, values[worst])
-    return [f"least faithful of {len(outputs)} outputs: {one_line(worst)}, {known.name} {text}"]
+    text = metric_text(first_metric.name, values[worst])
+    return [f"least faithful of {len(outputs)} outputs: {one_line(worst)}, {first_metric.name} {text}"]
 
 
 def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list[Table]:
@@ -88,7 +91,10 @@ def _throughput_table(model: ModelResult) -> Table:
 
 def _profiles_table(model: ModelResult) -> Table:
     profiles = model.measured.profiles
-    metrics = [name for name in PROFILE_METRICS if any(name in profile.metrics for profile in profiles.values())]
+    measured: set[str] = set()
+    for profile in profiles.values():
+        measured.update(profile.metrics)
+    metrics = [name for name in PROFILE_METRICS if name in measured]
     columns = ["profile"]
     for metric in metrics:
         columns += [metric, "ratio"]

@@ -12,6 +12,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.report.change import change_text, quality_text
 from autoopt.report.figures import is_quality, metrics_of
 from autoopt.report.formatting import metric_text, plural, short, value_text
+from autoopt.report.goal import constraint_text
 from autoopt.report.verdict import gains
 from autoopt.results import ModelResult, RunResult
 
@@ -185,17 +186,7 @@ def _limits_text(card: Card) -> str:
         lines.append(f"{text} `narrowed_inputs` in `session.json` lists the inputs and sizes that are fixed.")
     if card.generated_inputs:
         lines.append("- There was no data: nothing here says how good the model is at its task.")
-    for constraint in card.result.constraints:
-        bounds = {
-            "at least": constraint.min,
-            "at most": constraint.max,
-            "at least this share of the source's": constraint.min_ratio,
-            "at most this share of the source's": constraint.max_ratio,
-            "at most this much worse than the source": constraint.max_drop,
-        }
-        for words, bound in bounds.items():
-            if bound is not None:
-                lines.append(f"- required: {constraint.metric} {words}: {bound:g}")
+    lines += [f"- required: {constraint_text(constraint)}" for constraint in card.result.constraints]
     lines += [f"- {one_line(flag)}" for flag in card.model.flags]
     if card.result.undecided:
         lines.append(f"- undecided: {one_line(card.result.undecided)}")

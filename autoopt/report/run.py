@@ -55,13 +55,13 @@ def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
 
 def target_table(result: RunResult, target: TargetResult) -> Table:
     """The table of one of several targets: its own models, then the best single model if it is another one."""
-    own = replace(target.result, objectives=result.objectives, constraints=result.constraints)
+    own_result = replace(target.result, objectives=result.objectives, constraints=result.constraints)
     extra = []
     if result.best_single is not None:
         single = result.best_single.targets.get(target.name)
         if single is not None and not single.is_source:
             extra.append(("single", single))
-    return run_table(own, extra, title=f"target {target.name}: {target_text(target)}")
+    return run_table(own_result, extra, title=f"target {target.name}: {target_text(target)}")
 
 
 def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), title: str = "") -> Table:
@@ -146,11 +146,11 @@ def target_text(target: TargetResult) -> str:
 
 def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
     """The caveats, notes and the answer, a line each; with `verbose`, also the work that was done."""
-    lines = [*caveats(result), *(f"note: {one_line(note)}" for note in result.notes), _trials_line(result)]
+    lines = [*caveats(result), *(f"note: {one_line(note)}" for note in result.notes), trials_line(result)]
     if verbose:
         for name, counts in (("pass runs", result.pass_runs), ("evaluations", result.evaluations)):
             lines.append(f"{name}: {counts.executed} executed, {counts.reused} reused")
-    lines.append(f"time {seconds_text(result.seconds)}")
+    lines.append(time_line(result))
     if result.reused:
         lines.append("answered from the store: an identical run has finished, so nothing was executed")
     if not result.targets:
@@ -174,13 +174,18 @@ def _unverified(result: RunResult) -> list[str]:
     ]
 
 
-def _trials_line(result: RunResult) -> str:
+def trials_line(result: RunResult) -> str:
     """`3 trials: 2 ok, 1 refused (stopped at 3 trials)`."""
     total, colon, outcomes = counts_text(result.trials).partition(": ")
     text = f"{plural(int(total), 'trial')}{colon}{outcomes}"
     if result.stopped:
         text += f" ({result.stopped})"
     return text
+
+
+def time_line(result: RunResult) -> str:
+    """`time 41.2 s (baseline 3.0, search 30.1)`."""
+    return f"time {seconds_text(result.seconds)}"
 
 
 def caveats(result: RunResult) -> list[str]:

@@ -24,7 +24,7 @@ from autoopt.report.html import charts, code, definitions, page, paragraphs, sec
 from autoopt.report.html import figure as figure_html
 from autoopt.report.lineage import lineage_lines, params_of_step
 from autoopt.report.measurement import measured_lines, measured_tables
-from autoopt.report.run import caveats, run_table, single_verdict, summary, target_table
+from autoopt.report.run import caveats, run_table, single_verdict, target_table, time_line, trials_line
 from autoopt.report.run_facts import ModelFacts, RunFacts
 from autoopt.report.table import Table
 from autoopt.report.verdict import verdict
@@ -355,8 +355,7 @@ def _use(result: RunResult, facts: RunFacts) -> str:
         parts.append(subsection("Repeat the run", code(facts.command)))
     commands = f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}"
     parts.append(subsection("Look it up in the store", code(commands)))
-    totals = [line for line in summary(result) if line.startswith("time ") or " trial" in line.split(":")[0]]
-    return "\n".join([*parts, paragraphs(totals, "muted small")])
+    return "\n".join([*parts, paragraphs([trials_line(result), time_line(result)], "muted small")])
 
 
 def _target(result: RunResult, target: TargetResult, trials: Sequence[Trial]) -> str:

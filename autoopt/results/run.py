@@ -146,8 +146,8 @@ class TargetResult:
     """The target whose search found `best`."""
 
     def to_json(self) -> dict[str, object]:
-        own = {"name": self.name, "target": dict(self.target), "best_made_on": self.made_on}
-        return {**own, **self.result.to_json()}
+        fields = {"name": self.name, "target": dict(self.target), "best_made_on": self.made_on}
+        return {**fields, **self.result.to_json()}
 
     @staticmethod
     def from_json(data: Json) -> TargetResult:

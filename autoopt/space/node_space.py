@@ -131,7 +131,7 @@ class NodeSpace:
                     raise InputError(f"{name!r} has no effect with {dict(point)}")
                 config[name] = self._default(name, config)
                 continue
-            if name not in point or not any(same(point[name], value) for value in branch.values()):
+            if name not in point or not branch.offers(point[name]):
                 raise InputError(f"{name!r} must be one of {list(branch.values())}, not {point.get(name)!r}")
             config[name] = point[name]
         unknown = sorted(set(point) - set(self.search))
@@ -185,6 +185,7 @@ class NodeSpace:
     @cached_property
     def _groups(self) -> tuple[tuple[NodePoint, ...], ...]:
         """Points of each connected group of searched parameters; the space is their product."""
+        # Only parameters that depend on each other are enumerated together: the product of all would not fit in memory.
         groups: list[set[str]] = []
         for name in self.search:
             merged = {name} | self._searched_parents(name)

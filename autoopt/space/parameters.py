@@ -45,6 +45,10 @@ class SearchParameter:
         """Every value that the parameter can take, under any condition."""
         return self.values()
 
+    def offers(self, value: Value) -> bool:
+        """True if the parameter can take `value`, under any condition."""
+        return any(same(value, other) for other in self.all_values())
+
     def restrict(self, allows: Callable[[Value], bool]) -> Branch:
         """The parameter with only the values that `allows` accepts; `INVALID` if it accepts none."""
         values = list(filter(allows, self.values()))

@@ -62,6 +62,7 @@ class FileModel(StrictModel):
     @classmethod
     def _mistakes(cls, document: Document, error: ValidationError) -> Iterator[ConfigError]:
         """Yield all mistakes: without the wrong fields, the rest is validated again, until no new mistake appears."""
+        # pydantic checks fields together only if each is valid, so one wrong field would hide mistakes between others.
         value = deepcopy(document.value)
         assert isinstance(value, dict)
         for attempt in range(MAX_ATTEMPTS):

@@ -66,13 +66,13 @@ def parse_order(value: object) -> Order:
     if isinstance(value, dict):
         place = ("nested",)
     groups: list[Group] = []
-    seen: set[str] = set()
+    named_nodes: set[str] = set()
     for index, item in enumerate(_items(value, ())):
         group = _group(item, (*place, index))
         for node in group.nodes:
-            if node in seen:
+            if node in named_nodes:
                 raise FieldError(f"node {node!r} is named twice", place=(*place, index))
-            seen.add(node)
+            named_nodes.add(node)
         groups.append(group)
     return Order("nested" if isinstance(value, dict) else "staged", tuple(groups))
 

@@ -27,8 +27,8 @@ def read_document(given: str | Path | Mapping[str, object]) -> Document:
         _copy(given, build)
         return Document(build.root, Source("<dict>"))
     if _URL.match(str(given)):  # a Path turns :// into :/
-        shown = without_password(_URL.sub(r"\1://", str(given)))
-        raise ConfigError("is an address, not a file", file=shown, remedy="download it first")
+        address = without_password(_URL.sub(r"\1://", str(given)))
+        raise ConfigError("is an address, not a file", file=address, remedy="download it first")
     path = Path(given)
     text = _read_text(path)
     if path.suffix == ".json":

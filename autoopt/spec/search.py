@@ -139,8 +139,8 @@ def _check_combination(fields: SearchFields) -> None:
     if fields.strategy == "unified" and not joint:
         raise FieldError("strategy unified takes only joint", place=("order",), remedy="use strategy: per-chain")
     if fields.strategy not in sampler.strategies:
-        known = " or ".join(short_name(info) for info in SAMPLERS if fields.strategy in info.strategies)
-        reason = f"strategy {fields.strategy} takes {known}, not {fields.sampler!r}"
+        names = " or ".join(short_name(info) for info in SAMPLERS if fields.strategy in info.strategies)
+        reason = f"strategy {fields.strategy} takes {names}, not {fields.sampler!r}"
         raise FieldError(reason, place=("sampler",), remedy="use strategy: per-chain")
     if fields.with_replacement:
         _check_option("with_replacement", sampler)

@@ -37,10 +37,10 @@ class StrictModel(BaseModel):
     def _read(cls, value: object) -> object:
         value = cls.expand(value)
         if isinstance(value, Mapping):
-            known = cls.keys()
+            names = cls.keys()
             for key in value:
-                if key not in known:
-                    hint = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
+                if key not in names:
+                    hint = did_you_mean(str(key), names) or f"known: {', '.join(names)}"
                     raise FieldError("unknown field", place=(str(key),), remedy=hint)
         return value
 

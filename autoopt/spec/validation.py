@@ -78,9 +78,9 @@ def _problem(details: ErrorDetails) -> FieldError:
         return FieldError(_MISSING, place=place)
     remedy = ""
     if kind == "literal_error":
-        known = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        words = f"must be one of {', '.join(known)}"
-        remedy = did_you_mean(str(value), known)
+        choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        words = f"must be one of {', '.join(choices)}"
+        remedy = did_you_mean(str(value), choices)
     elif kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         words += f" {context[bound]:g}"

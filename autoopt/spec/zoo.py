@@ -114,12 +114,12 @@ class ZooSpec(FileModel):
         Raises:
             ConfigError: no model has the tag, or none exists.
         """
-        seen = {self.path(model.path) for model in self.models}
+        listed_files = {self.path(model.path) for model in self.models}
         entries: list[ZooEntry] = []
         errors: list[ConfigError] = []
         for index, model in self.lines(tag):
             try:
-                entries += self._expand(index, model, seen)
+                entries += self._expand(index, model, listed_files)
             except ConfigError as error:
                 errors.append(error)
                 path = self.path(model.path)
@@ -130,15 +130,15 @@ class ZooSpec(FileModel):
             raise errors[0]
         return entries
 
-    def _expand(self, index: int, model: ZooModel, seen: set[str]) -> list[ZooEntry]:
-        """Return the models of one line whose files are not in `seen`, and add these files to it."""
+    def _expand(self, index: int, model: ZooModel, listed_files: set[str]) -> list[ZooEntry]:
+        """Return the models of one line whose files are not in `listed_files`, and add these files to it."""
         path = self.path(model.path)
         files = self._files(index, model)
         entries = []
         for file in files:
-            if file != path and file in seen:
+            if file != path and file in listed_files:
                 continue
-            seen.add(file)
+            listed_files.add(file)
             name = name_of(file)
             if model.name and len(files) == 1:
                 name = model.name

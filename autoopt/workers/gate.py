@@ -83,14 +83,14 @@ def report_other_runs(report: Callable[[str], None]) -> Callable[[], AbstractCon
 
 def _who_is_inside() -> str:
     """The processes inside the gate of this machine, in brackets; empty if they are not known."""
-    found = ""
+    processes = ""
     with suppress(OSError):
         fd = os.open(machine_folder() / GATE_FILE, _FLAGS)
         try:
-            found = describe_processes(lock_holders(fd))
+            processes = describe_processes(lock_holders(fd))
         finally:
             os.close(fd)
-    return f" ({found})" if found else ""
+    return f" ({processes})" if processes else ""
 
 
 @contextmanager

@@ -78,12 +78,12 @@ class MachineLoad:
         ticks = [0.0] * 8
         with suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as file:
             ticks = [float(number) for number in file.readline().split()[1:9]]
-        own = 0.0
+        own_ticks = 0.0
         with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             user, system = file.read().rpartition(")")[2].split()[11:13]
-            own = float(user) + float(system)
+            own_ticks = float(user) + float(system)
         rate = float(os.sysconf("SC_CLK_TCK"))
-        return MachineLoad((ticks[3] + ticks[4]) / rate, sum(ticks) / rate, own / rate)
+        return MachineLoad((ticks[3] + ticks[4]) / rate, sum(ticks) / rate, own_ticks / rate)
 
     def disturbed_since(self, before: MachineLoad) -> bool:
         """True if no core was free since `before`, and not only because of the process itself."""

@@ -48,7 +48,7 @@ def test_it_says_where_it_was_measured_and_what_limits_it(card: Card) -> None:
     assert "- runtime: onnxruntime 1.31.1, numpy 2.4.6" in text
     assert f"- session: {PROVIDER}, 2 threads, batch size 1" in text
     assert "4 times; the machine was busy in 1 of them" in text
-    assert "- required: accuracy at most this much worse than the source: 0.01" in text
+    assert "- required: accuracy may get worse by at most 0.01" in text
 
 
 def test_generated_and_missing_inputs_are_said(card: Card) -> None:

@@ -51,6 +51,8 @@ def compile_plan(spec: DagSpec, infos: Infos, facts: Facts | None = None, *, pri
         spaces[node] = replace(spaces[node], search={})
     verdicts = _verdicts(passes, spaces, facts)
     cuts = cuts_of(stated, spaces)
+    # A value that is cut in every chain makes a node's space smaller once and for all. Only the other cuts have to be
+    # followed along the paths, where each multiplies the states to count.
     reduced, remaining_cuts = _apply_simple_cuts(spaces, cuts, verdicts)
     counter = CutCounter(remaining_cuts, {node: space for node, space in reduced.items() if node not in verdicts})
     rules = PathRules(graph, passes, verdicts, Requirements(infos, facts), stated, counter)

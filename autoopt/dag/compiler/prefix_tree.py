@@ -82,10 +82,12 @@ class PrefixTree:
         self._paths_to_end = _count_paths_to_end(self.graph)
         self._root = self._cell(START, rules.start())
         self._root.add(1, NO_POINTS_YET, 1)
+        # Forwards: a cell is complete before its continuations are counted, because parents come first.
         for cell in self._cells_in_order():
             for after in self.graph.successors[cell.key]:
                 self._step(cell, after)
         self.prefix_nodes = 0
+        # Backwards: what a cell leads to depends on what follows it.
         for cell in reversed(list(self._cells_in_order())):
             cell.keeps = any(_leads_to(step, kept=True) for _, step in cell.steps)
             cell.prunes = any(_leads_to(step, kept=False) for _, step in cell.steps)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autoopt.dag.graph.pass_graph import END, START, PassGraph
 from autoopt.dag.graph.priors import KINDS
 from autoopt.errors import did_you_mean
-from autoopt.space import NodeSpace, Value, same
+from autoopt.space import NodeSpace, Value
 from autoopt.spec import DagSpec
 from autoopt.spec.source import Place
 
@@ -63,8 +63,8 @@ class SpecChecks:
         if name not in search:
             remedy = did_you_mean(name, search) or f"searched: {', '.join(search) or 'nothing'}"
             raise self.spec.error(place, f"parameter {name!r} is not searched here", remedy)
-        values = search[name].all_values()
-        if not any(same(value, other) for other in values):
+        if not search[name].offers(value):
+            values = search[name].all_values()
             options = ", ".join(map(repr, values[:MAX_VALUES_IN_MESSAGE]))
             if len(values) > MAX_VALUES_IN_MESSAGE:
                 options += ", ..."

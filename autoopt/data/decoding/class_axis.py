@@ -73,13 +73,12 @@ def _confident_axis(items: Sequence[Array], axes: Sequence[int]) -> int | None:
     if sum(size > 1 for size in items[0].shape) > 2:
         # Two numbers are confident as soon as they are large; the state of an LSTM holds many such pairs.
         axes = [axis for axis in axes if items[0].shape[axis] > 2]
-    confidences = {axis: float(np.mean([_confidence(item, axis) for item in items])) for axis in axes}
-    if not confidences:
-        return None
-    best = max(confidences, key=confidences.__getitem__)
-    if confidences[best] < CONFIDENT:
-        return None
-    return best
+    best, highest = None, 0.0
+    for axis in axes:
+        confidence = float(np.mean([_confidence(item, axis) for item in items]))
+        if confidence > highest:
+            best, highest = axis, confidence
+    return best if highest >= CONFIDENT else None
 
 
 def _confidence(logits: Array, axis: int) -> float:

@@ -48,16 +48,16 @@ def load_npz(
 
 def _find_labels(columns: Mapping[str, Array], path: str, model: str | None) -> str:
     """The array that is called like labels and is no input of the model; empty if there is none."""
-    found = [name for name in columns if name.lower() in LABELS]
-    if found and model is not None:
+    candidates = [name for name in columns if name.lower() in LABELS]
+    if candidates and model is not None:
         from autoopt.data.sources.synthetic import read_inputs
 
         inputs = {spec.name for spec in read_inputs(model)[0]}
-        found = [name for name in found if name not in inputs]
-    if len(found) > 1:
-        names = " and ".join(map(repr, found))
-        raise InputError(f"{names} may both be the labels", where=path, remedy=f"name one: --label {found[0]}")
-    return next(iter(found), "")
+        candidates = [name for name in candidates if name not in inputs]
+    if len(candidates) > 1:
+        names = " and ".join(map(repr, candidates))
+        raise InputError(f"{names} may both be the labels", where=path, remedy=f"name one: --label {candidates[0]}")
+    return next(iter(candidates), "")
 
 
 def load_npy(path: str, labels: str | None = None) -> DataSet:

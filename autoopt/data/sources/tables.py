@@ -95,9 +95,9 @@ def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
         return arrays[0] if arrays[0].ndim > 1 or texts else arrays[0].reshape(-1, 1)
     if 0 < len(texts) < len(arrays):
         noun, verb = ("column", "holds") if len(texts) == 1 else ("columns", "hold")
-        shown = ", ".join(map(repr, texts))
+        quoted = ", ".join(map(repr, texts))
         remedy = f"is it the label? Use --label {texts[0]}; or choose columns with --inputs A,B,..."
-        raise InputError(f"{noun} {shown} {verb} text among numbers", where=path, remedy=remedy)
+        raise InputError(f"{noun} {quoted} {verb} text among numbers", where=path, remedy=remedy)
     return np.column_stack(arrays)
 
 

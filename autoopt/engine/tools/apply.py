@@ -139,8 +139,8 @@ def apply_pass(
             data_root=root_of_data(options.data_root) or "",
             user_script=script,
         )
-        called = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
-    step = _step_of(name, called)
+        reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
+    step = _step_of(name, reply)
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
 
 
@@ -151,11 +151,11 @@ def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
     ask_worker(pool, DESCRIBE_DATA, payload, where, options.timeout)
 
 
-def _step_of(name: str, called: CallResult) -> StepReply:
+def _step_of(name: str, reply: CallResult) -> StepReply:
     """Return the worker's reply for the pass; raises PassFailed if it did not succeed."""
-    if called.value is None:
-        raise PassFailed(name, called.outcome, called.message)
-    step = from_json(PassReply, called.value).steps[-1]
+    if reply.value is None:
+        raise PassFailed(name, reply.outcome, reply.message)
+    step = from_json(PassReply, reply.value).steps[-1]
     if not step.outcome.good:
         # The steps end at the first failure, which may be that of a required pass.
         raise PassFailed(step.pass_name, step.outcome, step.message)

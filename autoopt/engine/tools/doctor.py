@@ -70,9 +70,12 @@ def examine(settings: Settings) -> list[Finding]:
 
 def _versions(settings: Settings) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{platform.python_implementation()} {sys.version.split()[0]}")
-    requirements = [line for line in metadata.requires("autoopt") or [] if "extra" not in line.partition(";")[2]]
-    problems = [_unmet(line.partition(";")[0]) for line in requirements]
-    unmet = "; ".join(problem for problem in problems if problem)
+    problems: list[str] = []
+    for line in metadata.requires("autoopt") or ():
+        requirement, _, condition = line.partition(";")
+        if "extra" not in condition:
+            problems.append(_unmet(requirement))
+    unmet = "; ".join(filter(None, problems))
     if unmet:
         yield Finding("versions", "problem", unmet, "pip install --constraint constraints.txt --editable .")
     else:
@@ -151,13 +154,13 @@ def _artifacts(settings: Settings) -> Iterator[Finding]:
 
 
 def _runtime(settings: Settings) -> Iterator[Finding]:
-    called = call_once(RUNTIME, {})
-    if called.value is None:
+    reply = call_once(RUNTIME, {})
+    if reply.value is None:
         remedy = "reinstall onnx and onnxruntime with the constraints file"
-        yield Finding("runtime", "problem", f"a worker cannot use it ({called.message})", remedy)
+        yield Finding("runtime", "problem", f"a worker cannot use it ({reply.message})", remedy)
         return
-    providers = ", ".join(name.removesuffix("ExecutionProvider") for name in called.value["providers"])
-    yield Finding("runtime", "ok", f"onnxruntime {called.value['onnxruntime']} with {providers}")
+    providers = ", ".join(name.removesuffix("ExecutionProvider") for name in reply.value["providers"])
+    yield Finding("runtime", "ok", f"onnxruntime {reply.value['onnxruntime']} with {providers}")
 
 
 def _prefect(settings: Settings) -> Iterator[Finding]:

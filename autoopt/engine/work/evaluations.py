@@ -62,7 +62,7 @@ class Measurements:
     resolutions: dict[str, float] = field(default_factory=dict)
     """The smallest drop that the data can confirm, by metric."""
     details: dict[str, Mapping[str, object]] = field(default_factory=dict)
-    """Course of the measurement, by meter."""
+    """Details of the measurement, by meter."""
     outcome: Outcome = Outcome.OK
     message: str = ""
     verdicts: list[Verdict] = field(default_factory=list)

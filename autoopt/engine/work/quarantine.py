@@ -55,14 +55,14 @@ def quarantined(store: Store) -> list[Quarantined]:
     by_subject: dict[str, list[EventRecord]] = {}
     for event in _counting_deaths(store):
         by_subject.setdefault(event.subject, []).append(event)
-    found: list[Quarantined] = []
+    items: list[Quarantined] = []
     for key, deaths in by_subject.items():
         if len(deaths) >= MAX_DEATHS:
             last = deaths[-1]
             name = str(last.data.get("name") or Subject.model(key).name)
             expires = deaths[-MAX_DEATHS].time + EXPIRY_SECONDS
-            found.append(Quarantined(key, name, len(deaths), str(last.data.get("message", "")), expires))
-    return found
+            items.append(Quarantined(key, name, len(deaths), str(last.data.get("message", "")), expires))
+    return items
 
 
 def lift(store: Store, names: Sequence[str]) -> list[Quarantined]:
@@ -71,11 +71,11 @@ def lift(store: Store, names: Sequence[str]) -> list[Quarantined]:
     Raises:
         InputError: A name matches nothing.
     """
-    found = quarantined(store)
+    items = quarantined(store)
     for name in names:
-        if not any(item.id.startswith(name) for item in found):
+        if not any(item.id.startswith(name) for item in items):
             raise InputError(f"{name!r} is not in quarantine", remedy="'autoopt store quarantine list' shows what is")
-    lifted = [item for item in found if not names or item.id.startswith(tuple(names))]
+    lifted = [item for item in items if not names or item.id.startswith(tuple(names))]
     for item in lifted:
         store.events.add(EventRecord(kind=LIFTED, subject=item.id))
     return lifted

@@ -49,12 +49,12 @@ class Rounds:
         next_number, first = 1, 0
         while True:
             keys = [self._meter_run(candidate, first + number, {}).key for number in range(PAGE)]
-            known = self.ctx.store.results.evaluations(keys)
+            stored = self.ctx.store.results.evaluations(keys)
             for number, key in enumerate(keys):
-                if key in known:
-                    records.append(known[key])
+                if key in stored:
+                    records.append(stored[key])
                     next_number = max(next_number, first + number + 1)
-            if keys[-1] not in known:
+            if keys[-1] not in stored:
                 break
             first += PAGE
         self.records[candidate.key] = records

@@ -54,9 +54,12 @@ def box_precision(outputs: Outputs, labels: np.ndarray, at: float | None = None)
         raise InputError(f"boxes need labels of shape (items, boxes, 5), not {labels.shape}")
     thresholds = THRESHOLDS if at is None else np.array([at])
     matches: list[dict[int, Matches]] = []
+    true_classes: set[int] = set()
     for index, truth in enumerate(labels):
-        matches.append(_match(boxes_of(outputs, index), truth[truth[:, 0] >= 0], thresholds))
-    classes = sorted({label for image in matches for label, match in image.items() if match.true_boxes})
+        of_image = _match(boxes_of(outputs, index), truth[truth[:, 0] >= 0], thresholds)
+        true_classes.update(label for label, match in of_image.items() if match.true_boxes)
+        matches.append(of_image)
+    classes = sorted(true_classes)
 
     def score(indices: np.ndarray) -> float:
         precisions = []

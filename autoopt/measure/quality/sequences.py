@@ -65,7 +65,9 @@ def _decoded(outputs: Outputs, labels: np.ndarray, split: Split) -> list[list[Sy
         )
     if items and items[0].dtype.kind == "f" and items[0].ndim >= 2:
         axis = class_axis(items)
-        return [list(map(int, best_path(item, -1 if axis is None else axis))) for item in items]
+        if axis is None:
+            axis = -1
+        return [list(map(int, best_path(item, axis))) for item in items]
     return [symbols(item, split) for item in items]
 
 

@@ -99,9 +99,9 @@ def _statistics(key: str, op_types: list[str]) -> _Statistics:
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
     # Those of all operators that have a quantized form serve every choice among them.
-    wanted = sorted({*op_types, *QDQRegistry, *QLinearOpsRegistry})
-    key = f"{key} {','.join(wanted)}"
-    statistics = _cache.setdefault(key, _Statistics(wanted))
+    collected_types = sorted({*op_types, *QDQRegistry, *QLinearOpsRegistry})
+    key = f"{key} {','.join(collected_types)}"
+    statistics = _cache.setdefault(key, _Statistics(collected_types))
     _cache.move_to_end(key)
     while len(_cache) > CACHE_SIZE:
         _cache.popitem(last=False)
@@ -124,12 +124,12 @@ class _Collector:
         if not self._statistics.extremes:
             self._collect_extremes()
         if method == "MinMax" and settings.get("moving_average"):
-            found = dict(self._min_max(settings).items())
+            ranges = dict(self._min_max(settings).items())
         elif method == "MinMax":
-            found = {name: _min_max_range(pair, settings) for name, pair in self._statistics.extremes.items()}
+            ranges = {name: _min_max_range(pair, settings) for name, pair in self._statistics.extremes.items()}
         else:
-            found = self._histogram_ranges(method, settings)
-        usable = {name: found[name] for name in found if _is_finite(self._statistics.extremes[name])}
+            ranges = self._histogram_ranges(method, settings)
+        usable = {name: ranges[name] for name in ranges if _is_finite(self._statistics.extremes[name])}
         return TensorsData(CalibrationMethod[method], usable)
 
     def _collect_extremes(self) -> None:
@@ -227,8 +227,8 @@ def _distribution(histograms: Mapping[str, Histogram], bins: int, scenario: str)
     for name, histogram in histograms.items():
         counts, edges = histogram.rebinned(bins)
         collector.histogram_dict[name] = (counts, edges, histogram.low, histogram.high, histogram.bound)
-    found: dict[str, TensorData] = collector.compute_collection_result()
-    return found
+    distribution: dict[str, TensorData] = collector.compute_collection_result()
+    return distribution
 
 
 def _cache_key(model: ModelProto, reader: CalibrationReader) -> str:

@@ -134,7 +134,7 @@ def _cast_input(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
 def _cast_output(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
     """Let a Cast turn what the nodes compute into the type that callers get."""
     inner = _inner_name(model, value.name)
-    if any(value.name == given.name for given in model.graph.input):
+    if any(value.name == caller_input.name for caller_input in model.graph.input):
         raise Refused(f"output {value.name!r} is an input, too")
     for node in walk_nodes(model.graph):
         rename_inputs([node], {value.name: inner})
@@ -156,8 +156,8 @@ def _inner_name(model: ModelProto, name: str) -> str:
 
 def _check_names(names: Iterable[str], values: Iterable[ValueInfoProto]) -> None:
     """Refuse names that the model does not have."""
-    known = [value.name for value in values]
+    model_names = [value.name for value in values]
     for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"it has {', '.join(known)}"
+        if name not in model_names:
+            hint = did_you_mean(name, model_names) or f"it has {', '.join(model_names)}"
             raise Refused(f"the model has no {name!r}; {hint}")

@@ -91,9 +91,8 @@ def _age_of_oldest_run(store: SqlStore, connection: Connection) -> float:
     """Seconds since the oldest run under way was being set up; 0 without one."""
     run = tables.run.c
     query = select(run.created, run.lease, run.owner, store.database.now.label("now")).where(run.status == "running")
-    ages = [
-        row.now - row.created + MARGIN
-        for row in connection.execute(query)
-        if not is_run_abandoned(row.lease, row.owner, row.now)
-    ]
-    return max(ages, default=0.0)
+    oldest = 0.0
+    for row in connection.execute(query):
+        if not is_run_abandoned(row.lease, row.owner, row.now):
+            oldest = max(oldest, row.now - row.created + MARGIN)
+    return oldest

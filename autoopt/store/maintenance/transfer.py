@@ -112,8 +112,8 @@ def import_run(store: Store, file: Path, *, reuse: bool = False) -> str:
         raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
     except SQLAlchemyError:
         raise InputError("its rows are not of the schema that it names", where=str(file)) from None
-    own = {record.id for record in sql.runs.all() if not record.imported}
-    if own.intersection(row["id"] for row in rows["run"]):
+    local_runs = {record.id for record in sql.runs.all() if not record.imported}
+    if local_runs.intersection(row["id"] for row in rows["run"]):
         return sql.runs.get(run).id  # it is from here: only lost artifacts come back
     existing = {record.digest for record in sql.artifacts.all()}
     for row in rows["artifact"]:
