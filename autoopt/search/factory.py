@@ -64,8 +64,10 @@ def create_study(  # noqa: PLR0913  what a search depends on
         for point in chain.prior:
             chain.space.index(point)  # raises if the space does not hold it
     check_order(config.parsed_order(), chains, known_nodes=not pruned)
-    groups = [[chain for chain in chains if (chain.id in apart) == is_apart] for is_apart in (False, True)]
-    if config.strategy == "unified" and all(groups):
+    together = [chain for chain in chains if chain.id not in apart]
+    separate = [chain for chain in chains if chain.id in apart]
+    if config.strategy == "unified" and together and separate:
+        groups = [together, separate]
         samplers = [create_sampler(_half(config), group, objectives, cost=cost) for group in groups]
         return Study(config, chains, objectives, GroupedSampler(groups, samplers), source)
     sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives)

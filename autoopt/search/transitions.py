@@ -1,4 +1,4 @@
-"""What each pass made of each candidate, as trials reported it: many points are then known to repeat a candidate."""
+"""The result of each pass on each candidate, as trials reported it; many points then repeat a known candidate."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _check_labels(description: DataDescription, inspection: Inspection, place: s
 
 
 def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
-    """What is lost or may be meant otherwise where values become the model's type; empty if nothing.
+    """The loss or the likely mistake where values become the model's type; empty if nothing.
 
     Raises:
         InputError: The values cannot become that type.

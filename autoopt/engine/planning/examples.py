@@ -39,7 +39,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Case:
-    """What a run is about: results of other cases teach less, or nothing."""
+    """The question that a run answers: results of other cases teach less, or nothing."""
 
     inspection: Inspection
     objective: Objective
