@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
@@ -26,6 +26,7 @@ from autoopt.cli.proposal_options import (
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
+    from autoopt.report.profile import Profile
     from autoopt.results import RunResult
 
 Minimize = Literal["latency", "size", "memory"]
@@ -102,6 +103,9 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
         Literal["undecided", "all"] | None,
         typer.Option("--remeasure", help="Measure candidates again: those not known well (undecided), or all."),
     ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show where the time went: a table, and out/profile.svg.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -112,6 +116,8 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     Exit code 1 if no model meets the constraints.
     """
     from autoopt.cli.logs import is_verbose
+    from autoopt.observer import ObserverGroup
+    from autoopt.report.profile import Profile
     from autoopt.report.progress import Progress
 
     fields = parse_assignments(search, "--search")
@@ -122,6 +128,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {model or dag}")
+            work = Profile()
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
             from autoopt.engine.inputs.goal import GoalOptions
@@ -140,14 +147,35 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
                 fresh=fresh,
                 remeasure=remeasure,
                 proposal_options=proposal_options,
-                observer=progress,
+                observer=ObserverGroup(progress, work) if profile else progress,
             )
             result = execute(request, out=out, engine=chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
         else:
             _show_result(result, out, shown_notes=progress.notes)
+        if profile:
+            _show_profile(work, out, sys.stderr if as_json else sys.stdout)
     return exit_code(bool(result.best))
+
+
+def _show_profile(work: Profile, out: Path, stream: TextIO) -> None:
+    """Write the profile as a table and, where charts can be drawn, as a picture."""
+    from autoopt.report.drawing import INSTALL, can_draw, picture
+    from autoopt.report.profile import profile_table, timeline, timeline_height
+    from autoopt.report.table import write_table
+
+    spans = work.spans()
+    write_table(profile_table(spans, work.elapsed()), stream)
+    if not spans:
+        return
+    if not can_draw():
+        print(f"no timeline: {INSTALL}", file=stream)
+        return
+    file = out / "profile.svg"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(picture(timeline(spans), width=1000, height=timeline_height(spans)), encoding="utf-8")
+    print(f"wrote {file}", file=stream)
 
 
 def resume(  # noqa: PLR0913, PLR0917  options of the command

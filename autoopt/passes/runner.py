@@ -39,9 +39,9 @@ def execute(request: PassRequest) -> PassReply:
     replies: list[StepReply] = []
     surroundings = digest_json([request.data, request.data_root, script.digest])
     with (
-        reused_memory(),
-        tempfile.TemporaryDirectory(prefix="autoopt-") as work,
         opened(request.model.path, surroundings) as current,
+        reused_memory(current.is_small),
+        tempfile.TemporaryDirectory(prefix="autoopt-") as work,
     ):
         executor = PassExecutor(
             current=current,

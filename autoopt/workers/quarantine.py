@@ -6,6 +6,7 @@ time or memory limit, a cancellation, the end of the pool, or a kill from outsid
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from autoopt.outcome import Outcome
 from autoopt.workers.process import CallResult
 
 MAX_DEATHS = 2
+_ON_MODEL = re.compile(" (?:on|of) model ")
 SHORT = 12
 """Characters of a key that users see."""
 
@@ -26,6 +28,11 @@ class Subject:
     """Digest of the content: the model, and for a pass or a meter its parameters, script and library versions."""
     name: str
     """For people: `model 1f2e3d`, `simplify on model 1f2e3d`."""
+
+    @property
+    def work(self) -> str:
+        """The name without the model."""
+        return _ON_MODEL.split(self.name)[0]
 
     @staticmethod
     def model(digest: str) -> Subject:

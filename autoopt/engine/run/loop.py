@@ -6,6 +6,7 @@ the same proposals, whichever trial finished first, also after a resume.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from autoopt.engine.run.trial import (
 )
 from autoopt.engine.work.context import RunContext
 from autoopt.metrics import Estimate, latency_objective
+from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
 from autoopt.search.study import Study
@@ -77,7 +79,10 @@ class SearchLoop:
     def _fill(self, window: deque[tuple[Proposal, Future[TrialResult]]], executor: Executor) -> None:
         """Start trials until as many run as may run in parallel, or the search is over."""
         while len(window) < self.ctx.attempt.workers and not self._is_over():
+            began = time.monotonic()
             proposals = self.study.ask(1)
+            span = WorkSpan("sampler", "ask", "sampler", began, time.monotonic())
+            self.ctx.attempt.observer.on_work(span)
             if not proposals:
                 return
             window.append((proposals[0], self._submit(executor, proposals[0])))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autoopt.engine.work.attempt import Attempt
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import SystemFailure, TimeUp
+from autoopt.observer import WorkSpan
 from autoopt.outcome import Outcome
 from autoopt.passes.request import PassReply, PassRequest
 from autoopt.workers import CallResult, Gate, gated_call
@@ -116,11 +119,15 @@ def _gated_call(
     until = time.monotonic() + attempt.remaining()
     gate = resources.gate.measuring(until) if terms.exclusive else resources.gate.working(until)
     # A remote machine has a gate of its own, which its worker takes.
+    asked = time.monotonic()
     with nullcontext() if host.remote else gate as passage:
         began = time.monotonic()
+        _report(attempt, terms, "waiting", asked, began)
         seconds = attempt.call_seconds(terms.limit)
         reply = work(CallLimits(seconds, ctx.problem.limits.memory, terms.exclusive))
-        attempt.counts.add_seconds(terms.phase, time.monotonic() - began)
+        ended = time.monotonic()
+        attempt.counts.add_seconds(terms.phase, ended - began)
+        _report(attempt, terms, terms.phase, began, ended)
         if terms.exclusive and passage is not None and passage.passed_over:
             # This process was suspended, and others worked meanwhile.
             reply = replace(reply, result=replace(reply.result, transient=True))
@@ -128,6 +135,12 @@ def _gated_call(
     if reply.result.outcome is Outcome.TIMEOUT and seconds < terms.limit:
         raise TimeUp
     return reply
+
+
+def _report(attempt: Attempt, terms: CallTerms, phase: str, began: float, ended: float) -> None:
+    """Tell the observer what this thread did."""
+    thread = threading.current_thread().name
+    attempt.observer.on_work(WorkSpan(phase, terms.subject.work, thread, began, ended))
 
 
 def _is_transient(reply: HostReply[Reply]) -> bool:

@@ -36,6 +36,8 @@ class CurrentModel:
     loaded: ModelProto | None = None
     reference: Reference | None = None
     """Its inputs and outputs, for the equivalence check; made by the executor."""
+    is_small: bool = False
+    """True if memory for several copies is no concern."""
     _outlines: dict[tuple[Touch, ...], str] = field(default_factory=dict)
     _fingerprints: dict[tuple[Touch, ...], str] = field(default_factory=dict)
 
@@ -75,7 +77,7 @@ def opened(path: Path, surroundings: str) -> Iterator[CurrentModel]:
     current = _last.get(key) if key else None
     _last.clear()
     if current is None:
-        current = CurrentModel(path)
+        current = CurrentModel(path, is_small=key is not None)
     current.path = path
     if current.reference is not None:
         current.reference.path = path
