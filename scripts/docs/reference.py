@@ -63,8 +63,6 @@ def _help_block(words: list[str], name: str | None) -> str:
 def schema_page(title: str, schema: dict[str, Any]) -> str:
     """A JSON Schema as tables, one for each object."""
     parts = [f"# {title}", f"Generated from the schema that `autoopt schema {title.partition('.')[0]}` prints."]
-    if schema.get("description"):
-        parts.append(_text(schema["description"]))
     parts.append(_properties(schema))
     for name, given in schema.get("$defs", {}).items():
         # A section that may also be a single word is one of several forms.
