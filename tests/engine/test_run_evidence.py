@@ -98,3 +98,5 @@ def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Sim
     again.rounds.records[key] = [replace(record, details={**record.details, **both}) for record in records]
     assert again.gain_probability(key, "latency_p50", maximize=False) > 0.99
     assert again.gain_probability(key, "latency_p50", maximize=False, beyond=0.75) < 0.5
+    assert not evidence.is_narrow(key, "latency_p50")
+    assert again.is_narrow(key, "latency_p50")  # as far as it can be

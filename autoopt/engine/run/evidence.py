@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 HALF_WIDTH = 0.03
 """Relative half-width of an interval that is narrow enough."""
+ONE_THREAD_HALF_WIDTH = 0.17
+"""The same for a ratio that rests on one thread too: that has an error of 16 %, which no repetition reduces."""
 PACE_SHARE = 0.3
 """Share of the changes of the source's time that its ratio to a candidate shows. Where the host slowed a source by 20
 to 60 %, ratios of quantised models moved by 0 to 30 %."""
@@ -78,7 +80,8 @@ class Evidence:
         if not self.has(candidate, metric):
             return True
         estimate = self.estimate(candidate, metric)
-        return estimate.high - estimate.low <= 2 * HALF_WIDTH * estimate.value
+        half_width = ONE_THREAD_HALF_WIDTH if self.is_on_one_thread(candidate) else HALF_WIDTH
+        return estimate.high - estimate.low <= 2 * half_width * estimate.value
 
     def cautious_ratio(self, candidate: str, metric: str, *, maximize: bool) -> float:
         """The ratio, worse by its standard deviation: of two that look alike the better known one is preferred."""
