@@ -36,6 +36,7 @@ def lineage(
     with existing_store() as store:
         trace = store.lineage.trace(_resolve(store, what, target))
         document = trace.to_json()
+        _add_ratios(store, document)
         imported = _imported(store, trace)
         if imported:
             document["imported"] = imported
@@ -70,6 +71,19 @@ def replay(
         for name, (before, now) in result.changed.items():
             typer.echo(f"  {name} was {before}, is {now}")
     return exit_code(result.same)
+
+
+def _add_ratios(store: Store, document: dict[str, Any]) -> None:
+    """Add the last measured ratios to the source of each step's result, where there are any, to the step."""
+    from autoopt.model.candidate import Candidate
+
+    for step in document.get("steps") or ():
+        ratios: dict[str, float] = {}
+        for evaluation in store.results.evaluations_of(Candidate(step["output"], step.get("session_options") or {})):
+            if evaluation.outcome.good:
+                ratios.update({name: ratio.value for name, ratio in evaluation.ratios.items()})
+        if ratios:
+            step["ratios"] = ratios
 
 
 def _imported(store: Store, lineage: Lineage) -> list[str]:

@@ -54,6 +54,8 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "mixed_float16": "autoopt.passes.precision.mixed_float16:MixedFloat16",
     "bfloat16": "autoopt.passes.precision.half_floats:BFloat16",
     "quant_pre_process": "autoopt.passes.quantize.pre_process:QuantPreProcess",
+    "cross_layer_equalization": "autoopt.passes.quantize.equalize:CrossLayerEqualization",
+    "smooth_quant": "autoopt.passes.quantize.smooth:SmoothQuant",
     "dynamic_quantization": "autoopt.passes.quantize.dynamic:DynamicQuantization",
     "static_quantization": "autoopt.passes.quantize.static:StaticQuantization",
     "static_16bit": "autoopt.passes.quantize.static_types:Static16Bit",

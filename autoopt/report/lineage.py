@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from autoopt.errors import one_line
+from autoopt.metrics import is_ratio_metric
 from autoopt.report.formatting import params_text, short, value_text
 from autoopt.report.table import write_lines
 
@@ -29,6 +30,9 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
         lines.append(_step_line(f"{number}.", step))
         for attempt in step.get("attempts") or ():
             lines.append(f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}")
+        ratios = [f"{name} {ratio:.3g}x" for name, ratio in (step.get("ratios") or {}).items() if is_ratio_metric(name)]
+        if ratios:
+            lines.append(f"     measured: {', '.join(ratios)} of the source")
         lines += _report_lines(step)
     for step in document.get("analyses") or ():
         lines.append(f"  {one_line(str(step.get('pass', '')))} of {short(str(step.get('input', '')))}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, known_metric
-from autoopt.report.formatting import metric_text, plural, ratio_text
+from autoopt.metrics import Estimate, is_ratio_metric, known_metric
+from autoopt.report.formatting import metric_text, plural, ratio_text, short
 from autoopt.report.table import Table
 from autoopt.results import MeasurementSummary, ModelResult
 
@@ -68,13 +68,32 @@ def _worst_output(outputs: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
 
 
 def measured_tables(model: ModelResult | None, *, outputs: bool = False) -> list[Table]:
-    """Tables of what was measured: throughput, profiles and, if asked for and several, `outputs`."""
+    """Tables of what was measured: models on the way, throughput, profiles and, if asked for and several, `outputs`."""
     if model is None:
         return []
-    tables = [_throughput_table(model), _profiles_table(model)]
+    tables = [_intermediate_table(model), _throughput_table(model), _profiles_table(model)]
     if outputs and len(model.measured.outputs) > 1:
         tables.append(_outputs_table(model))
     return [table for table in tables if table.rows]
+
+
+def _intermediate_table(model: ModelResult) -> Table:
+    """The models on the way to this one: their metrics and, where there is one, the ratio to the source."""
+    metrics = list(dict.fromkeys(metric for row in model.intermediate for metric in row.metrics))
+    rows = []
+    for row in model.intermediate:
+        cells = [row.node, short(row.artifact)]
+        for metric in metrics:
+            text = "-"
+            if metric in row.metrics:
+                text = metric_text(metric, row.metrics[metric])
+            if metric in row.ratios and is_ratio_metric(metric):
+                text = f"{text} ({ratio_text(row.ratios[metric])})"
+            cells.append(text)
+        rows.append((*cells, "" if row.outcome.good else str(row.outcome)))
+    columns = ("after", "artifact", *metrics, "outcome")
+    title = f"on the way to {_label(model)}, ratios to the source"
+    return Table(columns, tuple(rows), title=title, right=frozenset(range(2, 2 + len(metrics))))
 
 
 def _throughput_table(model: ModelResult) -> Table:

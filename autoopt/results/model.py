@@ -13,6 +13,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.results.measurement import MeasurementSummary
+from autoopt.results.trial import IntermediateResult
 from autoopt.space import Point
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class ModelResult:
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
     """The metrics with their confidence intervals."""
     measured: MeasurementSummary = field(default_factory=MeasurementSummary)
+    intermediate: tuple[IntermediateResult, ...] = ()
+    """The models between the source and this one, if the DAG asks for their metrics (`evaluate: intermediate`)."""
 
     @property
     def candidate(self) -> Candidate:

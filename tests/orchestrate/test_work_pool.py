@@ -6,10 +6,12 @@ import math
 from pathlib import Path
 
 import pytest
+from prefect.client.schemas.objects import StateType
 
 from autoopt.errors import InputError
 from autoopt.orchestrate.hosts import work_pool
-from autoopt.orchestrate.hosts.work_pool import PrefectHost, _Stage, _StageClock
+from autoopt.orchestrate.hosts.work_pool import PrefectHost, _Stage, _StageClock, unanswered
+from autoopt.outcome import Outcome
 from autoopt.spec.targets import HostSpec
 
 
@@ -60,3 +62,12 @@ def test_an_outage_does_not_count_while_a_call_waits_for_a_worker(monkeypatch: p
     now[0] += 11
     clock.skip_outage()
     assert clock.exceeded(), "a call that has begun goes on without the server"
+
+
+def test_a_failed_flow_run_names_its_cause() -> None:
+    cause = "Flow run encountered an exception: InputError: calls travel through the shared artifacts"
+    result = unanswered(StateType.FAILED, cause, 1.0, 60.0)
+    assert (result.outcome, result.transient) == (Outcome.CRASHED, True)
+    assert result.message == f"the flow run of the call ended failed: {cause}"
+    assert unanswered(StateType.CRASHED, "", 1.0, None).message == "the flow run of the call ended crashed"
+    assert unanswered(None, "", 61.0, 60.0).outcome is Outcome.TIMEOUT

@@ -53,3 +53,8 @@ def test_conversion_given_up_parameters_and_analyses_are_shown() -> None:
     assert lines[2] == '     conversion: {"status": "same"}'
     assert "     gave up block=64: 64 does not divide 48" in lines
     assert lines[-3:-1] == [f"  operator_counts of {'a' * 12}", '     operator_counts: {"Conv": 2}']
+
+
+def test_measured_steps_have_their_ratios() -> None:
+    measured = step("fold", "a" * 64, "b" * 64, ratios={"latency_p50": 0.5, "accuracy": 0.99})
+    assert "     measured: latency_p50 0.5x of the source" in lineage_lines({**DOCUMENT, "steps": [measured]})

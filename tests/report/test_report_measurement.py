@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from autoopt.metrics import Estimate
+from autoopt.outcome import Outcome
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.run import write_run
 from autoopt.report.run_page import html_report
-from autoopt.results import MeasurementSummary, ModelResult, ProfileResult, RunResult, TargetResult, ThroughputResult
+from autoopt.results import (
+    IntermediateResult,
+    MeasurementSummary,
+    ModelResult,
+    ProfileResult,
+    RunResult,
+    TargetResult,
+    ThroughputResult,
+)
 
 
 def estimate(value: float) -> Estimate:
@@ -132,3 +141,19 @@ def test_a_caveat_of_all_models_makes_no_star(result: RunResult) -> None:
     text = text_of(replace(result, best=best, pareto=(best, small)))
     assert "all candidates: the machine was busy" in text
     assert "*" not in text
+
+
+def test_models_on_the_way_to_the_best_one_are_listed_with_their_figures(result: RunResult) -> None:
+    assert result.best is not None
+    row = IntermediateResult(
+        "fold", "c" * 64, {}, Outcome.OK, {"latency_p50": 2.0, "accuracy": 0.75}, {"latency_p50": estimate(0.5)}
+    )
+    failed = IntermediateResult("static", "d" * 64, {}, Outcome.FAILED)
+    best = replace(result.best, intermediate=(row, failed))
+    text = text_of(replace(result, best=best))
+    (line_of_fold,) = [line for line in text if line.lstrip().startswith("fold")]
+    assert "cccccccccccc" in line_of_fold
+    assert "0.500x" in line_of_fold
+    assert any(line.lstrip().startswith("static") and line.rstrip().endswith("failed") for line in text)
+    assert "on the way to the best model" in html_report(replace(result, best=best))
+    assert RunResult.from_json(replace(result, best=best).to_json()).best == best

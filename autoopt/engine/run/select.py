@@ -85,6 +85,7 @@ def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
         point=result.point,
         flags=(*result.reasons, *caveats),
         measured=summary,
+        intermediate=result.intermediate,
     )
 
 
@@ -114,6 +115,7 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
         point=trial.point,
         flags=(*trial.result.reasons, *caveats),
         measured=summary,
+        intermediate=trial.result.intermediate,
     )
 
 

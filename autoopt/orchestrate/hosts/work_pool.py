@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoopt.errors import InputError, SystemFailure
+from autoopt.errors import InputError, SystemFailure, one_line
 from autoopt.orchestrate.server import heartbeats
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
@@ -120,14 +120,10 @@ class PrefectHost(FunctionHost):
         def cancelled() -> bool:
             return self._closed.is_set() or (cancel is not None and cancel.is_set())
 
-        state = self._execute(call_id, limits.seconds, cancelled)
+        state, cause = self._execute(call_id, limits.seconds, cancelled)
         answer = self._exchange.read(call_id, RemoteAnswer)
         if answer is None:
-            seconds = time.monotonic() - started
-            if state is None:
-                return CallResult(Outcome.TIMEOUT, message=f"more than {limits.seconds:.0f} s", seconds=seconds)
-            message = f"the flow run of the call ended {state.value.lower()}"
-            return CallResult(Outcome.CRASHED, message=message, seconds=seconds, transient=True)
+            return unanswered(state, cause, time.monotonic() - started, limits.seconds)
         value: Any = unpack_answer(answer, str(payload.get("output", "")), self._exchange)
         if function.endswith(":runtime") and isinstance(value, dict):
             value = {**value, **answer.machine}
@@ -141,8 +137,14 @@ class PrefectHost(FunctionHost):
             transient=answer.transient,
         )
 
-    def _execute(self, call_id: str, timeout: float | None, cancelled: Callable[[], bool]) -> StateType | None:
-        """Run a call to its end; the final state of its last flow run, None if it was stopped at the time limit."""
+    def _execute(
+        self, call_id: str, timeout: float | None, cancelled: Callable[[], bool]
+    ) -> tuple[StateType | None, str]:
+        """Run a call to its end.
+
+        Returns:
+            The final state of its last flow run, None if it was stopped at the time limit; and Prefect's message on it.
+        """
         outage = Outage()
         limit = (timeout or math.inf) + GRACE_SECONDS
         with client_retries(0):
@@ -151,11 +153,11 @@ class PrefectHost(FunctionHost):
                 # While the server was away, it did not receive the heartbeats of a flow run that may be fine.
                 silenced = state is not None and state.value == "CRASHED" and outage.occurred
                 if not run.lost and not silenced:
-                    return state
+                    return state, run.message
         if run.lost:
             message = f"workers took a call {MAX_ATTEMPTS} times and never began it"
             raise SystemFailure(message, where=self.name, remedy="see their logs")
-        return state
+        return state, run.message
 
     def _run_attempt(
         self, call_id: str, attempt: int, outage: Outage, limit: float, cancelled: Callable[[], bool]
@@ -236,6 +238,23 @@ class PrefectHost(FunctionHost):
         self._closed.set()
         with suppress(SystemFailure):
             self._exchange.clear()
+
+
+def unanswered(state: StateType | None, cause: str, seconds: float, limit: float | None) -> CallResult:
+    """The result of a call whose flow run left no answer: it was stopped at the time limit, or ended early.
+
+    Args:
+        state: the final state of the flow run; None if it was stopped at the limit.
+        cause: Prefect's message on that state.
+        seconds: the time that the call took.
+        limit: the time limit of the call, in seconds.
+    """
+    if state is None:
+        return CallResult(Outcome.TIMEOUT, message=f"more than {limit or 0:.0f} s", seconds=seconds)
+    message = f"the flow run of the call ended {state.value.lower()}"
+    if cause:
+        message = f"{message}: {one_line(cause)}"
+    return CallResult(Outcome.CRASHED, message=message, seconds=seconds, transient=True)
 
 
 class _Stage(StrEnum):

@@ -62,6 +62,8 @@ class WatchedFlowRun:
         self.id = flow_run
         self.lost = False
         """True if a worker took it and never began it."""
+        self.message = ""
+        """Prefect's message on the last state: of a failed flow run, the exception that ended it."""
         self._pending_since: float | None = None
 
     def state(self) -> StateType | None:
@@ -81,6 +83,8 @@ class WatchedFlowRun:
                 flow_run = client.read_flow_run(self.id)
             except ObjectNotFound:
                 return StateType.CRASHED
+            if flow_run.state is not None:
+                self.message = flow_run.state.message or ""
             if flow_run.state_type is not StateType.PENDING:
                 self._pending_since = None
                 return flow_run.state_type

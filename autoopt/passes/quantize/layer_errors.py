@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -43,49 +43,69 @@ def layer_ratios(
     Returns:
         The ratios by name of the layer.
     """
+    from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
+
+    ratios = {}
+    for node, exact, noisy in run_alone(model, layers, ranges, feeds, work):
+        ratios[node.name] = float(compute_signal_to_quantization_noice_ratio(exact, noisy))
+    return ratios
+
+
+def run_alone(
+    model: ModelProto,
+    layers: Sequence[NodeProto],
+    ranges: Ranges,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    work: Path,
+    per_channel: bool = False,
+) -> Iterator[tuple[NodeProto, list[np.ndarray], list[np.ndarray]]]:
+    """Run each layer by itself, on the values that it gets in the float model.
+
+    Yields:
+        The layer, its outputs in the float model by item, and those with inputs and weights rounded to 8 bits. Layers
+        that cannot run alone are left out.
+    """
     from onnx import numpy_helper
     from onnxruntime.quantization.calibrate import load_tensors_data
-    from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
 
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     bounds = {name: data.range_value for name, data in load_tensors_data(ranges.path).items()}
     measurable = bounds.keys() | weights.keys()
     usable = [node for node in layers if measurable.issuperset((*node.input, *node.output))]
     items = _values(model, usable, feeds, work)
-    ratios = {}
     for node in usable:
         session = _alone(model, node, work)
         exact, noisy = [], []
         for values in items:
             inputs = {name: weights[name] if name in weights else values[name] for name in node.input}
             for name in node.input[:2]:
-                low, high = bounds[name] if name in bounds else _symmetric(weights[name])
-                inputs[name] = _rounded(inputs[name], float(low), float(high))
+                if name in bounds:
+                    inputs[name] = _rounded(inputs[name], *bounds[name])
+                else:
+                    inputs[name] = _rounded(inputs[name], *_symmetric(weights[name], node, per_channel))
             exact.append(values[node.output[0]])
             noisy.append(session.run(None, inputs)[0])
-        ratios[node.name] = float(compute_signal_to_quantization_noice_ratio(exact, noisy))
-    return ratios
+        yield node, exact, noisy
+
+
+def expose(model: ModelProto, values: Iterable[str]) -> tuple[ModelProto, list[str]]:
+    """A copy of the model that also returns these values; and the names of those that are not inputs or weights."""
+    from onnx import ValueInfoProto
+
+    exposed = deepcopy(model)
+    known = weight_names(model) | {value.name for value in model.graph.input}
+    names = [name for name in dict.fromkeys(values) if name not in known]
+    outputs = {value.name for value in model.graph.output}
+    exposed.graph.output.extend(ValueInfoProto(name=name) for name in names if name not in outputs)
+    return exposed, names
 
 
 def _values(
     model: ModelProto, layers: Sequence[NodeProto], feeds: Sequence[Mapping[str, np.ndarray]], work: Path
 ) -> list[dict[str, np.ndarray]]:
     """The values that the layers read and write in the float model, for each item."""
-    from onnx import ValueInfoProto
-
-    fixed = weight_names(model) | {value.name for value in model.graph.input}
-    computed: dict[str, None] = {}
-    for node in layers:
-        for name in (*node.input, *node.output):
-            if name not in fixed:
-                computed[name] = None
-    exposed = deepcopy(model)
-    outputs = {value.name for value in model.graph.output}
-    for name in computed:
-        if name not in outputs:
-            exposed.graph.output.append(ValueInfoProto(name=name))
+    exposed, names = expose(model, [name for node in layers for name in (*node.input, *node.output)])
     session = make_session(io.save(exposed, work / "exposed"), {"graph_optimization_level": "disable"})
-    names = list(computed)
     items = []
     for feed in feeds:
         values = dict(zip(names, session.run(names, dict(feed)), strict=True))
@@ -104,16 +124,21 @@ def _alone(model: ModelProto, node: NodeProto, work: Path) -> InferenceSession:
     return make_session(io.save(single, work / "alone"), {"graph_optimization_level": "disable"})
 
 
-def _symmetric(weight: np.ndarray) -> tuple[float, float]:
-    bound = float(np.abs(weight).max(initial=0.0))
+def _symmetric(weight: np.ndarray, node: NodeProto, per_channel: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The range of a weight; `per_channel`: one for each output channel of a convolution, in a shape to broadcast."""
+    axes = None
+    if per_channel and node.op_type == "Conv":
+        axes = tuple(range(1, weight.ndim))
+    bound = np.abs(weight).max(axis=axes, initial=0.0, keepdims=True)
     return -bound, bound
 
 
-def _rounded(array: np.ndarray, low: float, high: float) -> np.ndarray:
+def _rounded(array: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """The values nearest to an array's on the 8-bit grid of a range."""
-    low, high = min(low, 0.0), max(high, 0.0)
-    scale = (high - low) / STEPS or 1.0
-    offset = round(low / scale)
+    low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    scale = (high - low) / STEPS
+    scale = np.where(scale == 0, 1.0, scale)
+    offset = np.round(low / scale)
     levels = np.clip(np.round(array / scale) - offset, 0, STEPS)
     rounded: np.ndarray = ((levels + offset) * scale).astype(array.dtype)
     return rounded

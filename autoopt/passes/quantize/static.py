@@ -12,7 +12,7 @@ from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNT
 from autoopt.passes.onnx_tools.graphs import is_large, op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
-from autoopt.passes.quantize.calibration import Ranges
+from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
 from autoopt.passes.quantize.ort_quantizer import (
     accept_quantized,
@@ -31,6 +31,9 @@ Method = Literal["MinMax", "Entropy", "Percentile", "Distribution"]
 STATIC_CONFLICTS: Final = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
 QUANTIZABLE_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators with weights that have an integer kernel."""
+
+CORRECTION_ITEMS: Final = 16
+"""Calibration items that the mean errors for `bias_correction` are taken from."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,14 @@ class Static(Pass):
     ] = []
     nodes_to_exclude: Annotated[list[str], "nodes to keep in float32, by name; layer_sensitivity ranks them"] = []
     samples: Annotated[int, "maximum number of calibration items; 0: all"] = 0
+    equalize: Annotated[
+        Literal["none", "cross_layer", "smooth"],
+        "even out the ranges of channels first: weights between layers (cross_layer_equalization), or activations and "
+        "weights (smooth_quant)",
+    ] = "none"
+    bias_correction: Annotated[bool, "take the mean rounding error of each channel off the biases of Conv and Gemm"] = (
+        False
+    )
     dynamic_ops: Annotated[
         list[Literal["LSTM", "Attention"]],
         "operator types without a static form to quantize at run time; only for the CPU provider",
@@ -94,6 +105,7 @@ class Static(Pass):
             return None
         self.types()
         self._check_settings()
+        model = self._equalized(model)
         with quiet():
             prepared, ranges = self.calibrate(model)
             failing = find_unquantizable(prepared, ranges, self.nodes_to_exclude, op_types)
@@ -101,10 +113,25 @@ class Static(Pass):
                 reason = f"{len(failing)} of the operators stay in float, without a valid scale or an integer form"
                 excluded = sorted({*self.nodes_to_exclude, *failing})
                 return Retry(f"{reason} ({', '.join(failing[:3])})", {"nodes_to_exclude": excluded})
+            if self.bias_correction:
+                self._correct_biases(prepared, ranges)
             quantized = self.quantize(prepared, ranges.path)
             if self.dynamic_ops:
                 quantized = self._quantize_at_run_time(quantized)
         return accept_quantized(before, quantized)
+
+    def _equalized(self, model: ModelProto) -> ModelProto:
+        """The float model with its channels evened out, as `equalize` says."""
+        from autoopt.passes.quantize.equalize import CrossLayerEqualization
+        from autoopt.passes.quantize.smooth import SmoothQuant
+
+        if self.equalize == "none":
+            return model
+        equalization: CrossLayerEqualization | SmoothQuant = SmoothQuant()
+        if self.equalize == "cross_layer":
+            equalization = CrossLayerEqualization()
+        equalization.context = self.context
+        return equalization.run(model) or model
 
     def _check_settings(self) -> None:
         if not 0 < self.percentile <= 100:
@@ -161,6 +188,14 @@ class Static(Pass):
             calibration_cache_path=ranges,
         )
         return onnx.load(target)
+
+    def _correct_biases(self, model: ModelProto, ranges: Ranges) -> None:
+        from autoopt.passes.quantize.bias_correction import correct_biases, correctable
+
+        feeds = list(CalibrationReader(self.context, CORRECTION_ITEMS))
+        op_types = self.quantized_op_types()
+        nodes = [node for node in correctable(model, self.nodes_to_exclude) if node.op_type in op_types]
+        correct_biases(model, ranges, feeds, self.context.work, nodes, self.per_channel)
 
     def _quantize_at_run_time(self, model: ModelProto) -> ModelProto:
         from autoopt.passes.quantize.dynamic import DynamicQuantization
