@@ -44,7 +44,7 @@ class OptunaSurrogateSampler(optuna.samplers.BaseSampler):
         self._chains = {chain.id: chain for chain in chains}
         self._objectives = tuple(objectives)
         self._seed = seed
-        self._sampler = create_sampler(SearchConfig(trials=trials, seed=seed), chains, objectives)
+        self._sampler = create_sampler(SearchConfig(trials=trials, seed=seed, stop_early=False), chains, objectives)
         self._random = optuna.samplers.RandomSampler(seed)
         self._suggestions: dict[int, Suggestion] = {}
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.search record|report|cost`; see README.md beside this file."""
+"""`python -m benchmarks.search record|report|stop|cost`; see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -38,9 +38,14 @@ def main() -> None:
     reporting.add_argument("--add", action="store_true", help="replay only what the results do not hold yet")
     reporting.add_argument("--no-control", dest="control", action="store_false", help="without shuffled tables")
     reporting.add_argument("--out", type=Path, default=HERE / "results")
+    stopping = commands.add_parser("stop", help="replay searches that end by themselves")
+    stopping.add_argument("--seeds", type=int, default=50)
+    stopping.add_argument("--only", nargs="*", default=(), help="tables, by name")
+    stopping.add_argument("--families", nargs="*", default=("S", "M"), help="synthetic families")
+    stopping.add_argument("--out", type=Path, default=HERE / "results")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
-    {"record": record, "report": report, "cost": cost}[options.command](options)
+    {"record": record, "report": report, "stop": stop, "cost": cost}[options.command](options)
 
 
 def record(options: argparse.Namespace) -> None:
@@ -112,6 +117,25 @@ def _mean_curve(curves: list[tuple[float, ...]]) -> list[float]:
 
 def _mean(curves: list[tuple[float, ...]]) -> list[float]:
     return [statistics.fmean(values) for values in zip(*curves, strict=True)]
+
+
+def stop(options: argparse.Namespace) -> None:
+    from benchmarks.search import report as replays
+    from benchmarks.search.stopping import Stop, markdown, replay
+    from benchmarks.search.synthetic import FAMILIES, make
+
+    sets = replays.recorded()
+    for family in FAMILIES:
+        if family.name in options.families:
+            sets[f"synthetic {family.name}"] = [make(family, seed) for seed in range(options.seeds)]
+    if options.only:
+        sets = {name: sets[name] for name in options.only}
+    results: dict[str, list[Stop]] = {}
+    options.out.mkdir(exist_ok=True)
+    for name, tables in sets.items():
+        results[name] = [replay(tables[seed % len(tables)], seed) for seed in range(options.seeds)]
+        (options.out / "stopping.md").write_text(markdown(results.items()))
+        print(name, flush=True)
 
 
 def cost(options: argparse.Namespace) -> None:

@@ -24,6 +24,8 @@ STRATEGIES: dict[str, SearchConfig | None] = {
     "unified, batches of 4": SearchConfig(strategy="unified", batch=4),
 }
 """Name -> how; None is random over all points."""
+SHIPPED = 40
+"""Trials of the shipped DAGs."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,15 @@ def replay(
     least: int | None = None,
 ) -> Replay:
     """Study `table` with up to `trials` trials; with `least`, end after so many once a good point was found."""
-    made = (config or SearchConfig()).overridden({"seed": seed, "trials": min(trials, table.points)})
+    end = min(trials, table.points)
+    budget = end if config is not None and config.strategy == "per-chain" else SHIPPED
+    made = (config or SearchConfig()).overridden({"seed": seed, "trials": budget, "stop_early": False})
     if config is None:
         search = Study(made, table.chains, objectives, UniformSampler(table.chains))
     else:
         search = create_study(made, table.chains, objectives)
+    # The first points of a unified search are those of the shipped budget, however long the replay goes on.
+    search.config = made.overridden({"trials": end})
     noise = Random(f"noise:{seed}")
     rows: list[Row] = []
     hit, asking, recommended = math.inf, 0.0, (math.inf, math.inf)

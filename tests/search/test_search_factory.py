@@ -38,7 +38,9 @@ WHOLE = {name: config for name, config in ALL.items() if config.order == "joint"
 
 
 def made(config: SearchConfig, chains=MIDDLE, *, trials: int | None = 24, objectives=LATENCY, **options):
-    return create_study(config.overridden({"trials": trials, "seed": 3}), chains, objectives, **options)
+    return create_study(
+        config.overridden({"trials": trials, "seed": 3, "stop_early": False}), chains, objectives, **options
+    )
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -24,7 +24,7 @@ def test_groups_get_the_same_number_of_trials_until_one_is_exhausted() -> None:
     study = create_study(SearchConfig(trials=10), SIX, LATENCY, apart=apart)
     asked = drive(study)
     assert [proposal.chain in apart for proposal in asked[:8]].count(True) == 4
-    whole = drive(create_study(SearchConfig(), SIX, LATENCY, apart=apart))
+    whole = drive(create_study(SearchConfig(stop_early=False), SIX, LATENCY, apart=apart))
     assert len(whole) == sum(chain.space.count for chain in SIX)
 
 
@@ -37,7 +37,7 @@ def test_it_waits_for_a_group_that_waits_and_stops_when_all_are_exhausted() -> N
             return Stop("all 3 points tried")
 
     assert GroupedSampler([SIX[:1], SIX[1:2]], [Exhausted(), Exhausted()]).next(empty, Random(0)) == Stop(
-        "all points tried"
+        "all 3 points tried"
     )
     decision = GroupedSampler([SIX[:1], SIX[1:2]], [Waiting(), ExhaustiveSampler(SIX[1])]).next(empty, Random(0))
     assert decision.chain == SIX[1].id

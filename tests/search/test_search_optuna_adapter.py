@@ -46,7 +46,7 @@ def test_the_sampler_goes_through_a_small_space() -> None:
 
 @pytest.mark.parametrize("objectives", [LATENCY, BOTH], ids=["one", "two"])
 def test_a_search_as_a_study(objectives) -> None:
-    strategy = create_study(SearchConfig(trials=20), MIDDLE, objectives)
+    strategy = create_study(SearchConfig(trials=20, stop_early=False), MIDDLE, objectives)
     drive(strategy, limit=20)
     strategy.tell(19, measure(strategy.trials[19].proposal)) if strategy.trials[19].feedback is None else None
     study = as_study(MIDDLE, objectives, strategy.trials, name="mine")

@@ -9,7 +9,7 @@ from autoopt.search import SearchConfig, StepwiseStudy
 
 
 def test_suggest_and_report() -> None:
-    search = StepwiseStudy(SIX, LATENCY)
+    search = StepwiseStudy(SIX, LATENCY, SearchConfig(stop_early=False))
     while (proposal := search.suggest()) is not None:
         feedback = measure(proposal)
         search.report(proposal, feedback.values, violation=feedback.violation, failed=feedback.failed)

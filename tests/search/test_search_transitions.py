@@ -64,7 +64,7 @@ def test_siblings_share_the_result_and_the_source_has_none() -> None:
 
 @pytest.mark.parametrize("chains", [SIX, LARGE])
 def test_known_repeats_are_never_asked(chains: tuple[ChainSpace, ...]) -> None:
-    study = create_study(SearchConfig(), chains, LATENCY)
+    study = create_study(SearchConfig(stop_early=False), chains, LATENCY)
     asked = drive(study, outcome=lambda proposal: result(study, proposal))
     all_points = [Proposal(0, chain, point) for chain, point in iterate(chains)]
     distinct = {path_of(study, proposal)[-1] for proposal in all_points}

@@ -27,7 +27,7 @@ class Confirmation:
         """Say why a trial ends the search; nothing if it does not."""
         for preference in self.learned:
             if preference.expected is not None and self._repeats(trial, preference, preference.expected):
-                return f"the best known of the same graph is confirmed: {preference.evidence}"
+                return f"the best known of the same graph is confirmed: {preference.expected:.2f} was expected"
         return ""
 
     def _repeats(self, trial: CompletedTrial, preference: Learned, expected: float) -> bool:

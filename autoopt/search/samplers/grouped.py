@@ -22,9 +22,15 @@ class GroupedSampler:
         seed = rng.getrandbits(64)
         trials = [sum(len(history.trials_of(chain.id)) for chain in group) for group in self._groups]
         waiting = False
+        reasons: list[str] = []
         for index in sorted(range(len(self._groups)), key=trials.__getitem__):
             decision = self._samplers[index].next(history, Random(f"{seed}:{index}"))
             if isinstance(decision, Suggestion):
                 return decision
-            waiting = waiting or not isinstance(decision, Stop)
-        return WAIT if waiting else Stop("all points tried")
+            if isinstance(decision, Stop):
+                reasons.append(decision.reason)
+            else:
+                waiting = True
+        if waiting:
+            return WAIT
+        return Stop("; ".join(dict.fromkeys(reasons)))

@@ -15,8 +15,13 @@ from autoopt.search.points import PointTable
 from autoopt.search.samplers.base import Decision, Stop, Suggestion
 from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.tie_breaking import cheapest
-from autoopt.search.surrogates.scalarization import improvement_below, may_stop, single_losses
-from autoopt.search.surrogates.small_gaussian_process import SmallGaussianProcess, log_expected_improvement
+from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
+from autoopt.search.surrogates.small_gaussian_process import (
+    SmallGaussianProcess,
+    chance_below,
+    log_expected_improvement,
+)
+from autoopt.search.surrogates.stopping import MAX_CHANCE, STOPPED, chance_of_any, gain_in_losses, is_settled
 from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 
@@ -35,8 +40,15 @@ class SmallSurrogateSampler:
     """
 
     def __init__(
-        self, chains: Sequence[ChainSpace], *, seed: int, threshold: float | None = None, cost: Cost | None = None
+        self,
+        chains: Sequence[ChainSpace],
+        *,
+        seed: int,
+        threshold: float | None = None,
+        stops_early: bool = False,
+        cost: Cost | None = None,
     ) -> None:
+        self._stops_early = stops_early
         self._threshold = threshold
         self._cost = cost
         self._table = PointTable(chains)
@@ -68,11 +80,14 @@ class SmallSurrogateSampler:
         if initial is not None:
             return Suggestion(*initial)
         single = single_losses(trials, history.objectives, rng)
-        scores = self._scores(free, asked, trials, single.loss)
-        threshold = self._threshold
-        stop_allowed = may_stop(single, trials, count, len(self._initial))
+        scores, chances = self._scores(free, asked, trials, single)
+        threshold, beginning = self._threshold, len(self._initial)
+        stop_allowed = may_stop(single, trials[:count], beginning)
         if threshold is not None and stop_allowed and improvement_below(threshold, max(scores), single):
             return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
+        settled = self._stops_early and len(history.objectives) == 1 and is_settled(trials[:count], single, beginning)
+        if settled and chance_of_any(chances) < MAX_CHANCE:
+            return Stop(STOPPED)
         points = []
         weighted = []
         for score, row in zip(scores, free, strict=True):
@@ -80,20 +95,26 @@ class SmallSurrogateSampler:
             weighted.append(score + self._log_weights[row])
         return Suggestion(*cheapest(points, weighted, history, self._cost, rng))
 
-    def _scores(self, free: list[int], asked: list[int], trials: list[Trial], loss: list[float]) -> list[float]:
-        """Log of expected improvement times P(feasible) of each free row."""
+    def _scores(
+        self, free: list[int], asked: list[int], trials: list[Trial], single: Single
+    ) -> tuple[list[float], list[float]]:
+        """Of each free row the log of expected improvement times P(feasible), and the chance of a gain."""
         log_feasible = self._log_feasible(free, asked, trials)
+        loss = single.loss
         finite = [value for value in loss if math.isfinite(value)]
         if len(finite) < 2:
-            return log_feasible
+            return log_feasible, [1.0]
         shift = fmean(finite)
         scale = pstdev(finite) or 1.0
         model, best = self._fit(asked, trials, [(value - shift) / scale for value in loss])
-        scores = []
+        limit = best - gain_in_losses(single) / scale
+        scores: list[float] = []
+        chances: list[float] = []
         for row, certainty in zip(free, log_feasible, strict=True):
             mean, deviation = model.predict(row)
             scores.append(log_expected_improvement(mean, deviation, best) + math.log(scale) + certainty)
-        return scores
+            chances.append(chance_below(limit, mean, deviation) * math.exp(certainty))
+        return scores, chances
 
     def _fit(self, asked: list[int], trials: list[Trial], loss: list[float]) -> tuple[SmallGaussianProcess, float]:
         """Fit the model of the losses. Also return the lowest loss, of the feasible trials if there are any."""

@@ -16,12 +16,13 @@ from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
-from autoopt.search.surrogates.scalarization import improvement_below, may_stop, single_losses
+from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
+from autoopt.search.surrogates.stopping import MAX_CHANCE, STOPPED, chance_of_any, gain_in_losses, is_settled
 from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 
 if TYPE_CHECKING:
-    from autoopt.search.surrogates.models import Array, Kind
+    from autoopt.search.surrogates.models import Array, Expected, Kind
 
 SMALL: Final = 30
 """Largest space, in points, that `SmallSurrogateSampler` searches."""
@@ -35,10 +36,23 @@ MIN_INITIAL: Final = 4
 
 def create(inputs: SamplerInputs) -> Sampler:
     """Create the sampler: in plain Python for a small space, because loading numeric libraries costs more."""
-    seed, threshold = inputs.config.seed, inputs.config.min_expected_improvement
+    config = inputs.config
     if total_points(inputs.chains) <= SMALL:
-        return SmallSurrogateSampler(inputs.chains, seed=seed, threshold=threshold, cost=inputs.cost)
-    return SurrogateSampler(inputs.chains, budget=inputs.budget, seed=seed, threshold=threshold, cost=inputs.cost)
+        return SmallSurrogateSampler(
+            inputs.chains,
+            seed=config.seed,
+            threshold=config.min_expected_improvement,
+            stops_early=config.stop_early,
+            cost=inputs.cost,
+        )
+    return SurrogateSampler(
+        inputs.chains,
+        budget=inputs.budget,
+        seed=config.seed,
+        threshold=config.min_expected_improvement,
+        stops_early=config.stop_early,
+        cost=inputs.cost,
+    )
 
 
 class SurrogateSampler:
@@ -56,8 +70,10 @@ class SurrogateSampler:
         budget: int,
         seed: int,
         threshold: float | None = None,
+        stops_early: bool = False,
         cost: Cost | None = None,
     ) -> None:
+        self._stops_early = stops_early
         self._chains = [chain for chain in chains if chain.space.count]
         self._total = total_points(self._chains)
         self._initial = initial_points(self._chains, budget, seed)
@@ -102,16 +118,29 @@ class SurrogateSampler:
         other: Kind = "rf"
         if len(trials) % 2:
             kind, other = other, kind
-        expected = expect(observations, pool.rows, kind, rng.getrandbits(31))
-        if self._threshold is not None and may_stop(single, pool.trials, len(trials), len(self._initial)):
-            best = float(expected.score.max())
-            if improvement_below(self._threshold, best, single):
-                # The other model has to agree.
-                second = expect(observations, pool.rows, other, rng.getrandbits(31))
-                if improvement_below(self._threshold, float(second.score.max()), single):
-                    return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
+        gain = gain_in_losses(single)
+        expected = expect(observations, pool.rows, kind, rng.getrandbits(31), gain)
+        stop = self._stop(expected, single, trials, history)
+        if stop is not None:
+            # The other model has to agree.
+            second = expect(observations, pool.rows, other, rng.getrandbits(31), gain)
+            stop = self._stop(second, single, trials, history)
+            if stop is not None:
+                return stop
         scores = [float(s) + self._log_weights[c] for s, (c, _) in zip(expected.score, pool.points, strict=True)]
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
+
+    def _stop(self, expected: Expected, single: Single, trials: list[Trial], history: History) -> Stop | None:
+        """The end of the search, if this model expects too little of the points that are left."""
+        initial = len(self._initial)
+        threshold = self._threshold
+        best = float(expected.score.max())
+        if threshold is not None and may_stop(single, trials, initial) and improvement_below(threshold, best, single):
+            return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
+        settled = self._stops_early and len(history.objectives) == 1 and is_settled(trials, single, initial)
+        if settled and chance_of_any(expected.chance) < MAX_CHANCE:
+            return Stop(STOPPED)
+        return None
 
     def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
         """The points that may give a new candidate, and all that is known of others."""

@@ -45,6 +45,8 @@ class Expected:
 
     log_improvement: Array
     log_feasible: Array
+    chance: Array
+    """P(feasible and better than the best one by the gain in question)."""
 
     @property
     def score(self) -> Array:
@@ -124,8 +126,10 @@ class Forest:
         return of_trees.mean(axis=0), np.maximum(of_trees.std(axis=0), 0.03)
 
 
-def expect(observations: Observations, candidates: Array, kind: Kind, seed: int) -> Expected:
+def expect(observations: Observations, candidates: Array, kind: Kind, seed: int, gain: float = 0.0) -> Expected:
     """Compute expected improvement over the best feasible loss, and P(feasible), of each candidate.
+
+    `gain` is the difference of losses whose chance is computed too.
 
     A running point counts as what the model predicts of it (kriging believer). Before anything feasible is known,
     improvement is over the best loss of all.
@@ -136,7 +140,7 @@ def expect(observations: Observations, candidates: Array, kind: Kind, seed: int)
     # One thread: on matrices this small more of them only disturb measurements on other cores.
     with checks, _thread_pools().limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns of a scale at its bound
-        return _expect(observations, candidates, kind, seed)
+        return _expect(observations, candidates, kind, seed, gain)
 
 
 @lru_cache
@@ -147,28 +151,34 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _expect(observations: Observations, candidates: Array, kind: Kind, seed: int) -> Expected:
+def _expect(observations: Observations, candidates: Array, kind: Kind, seed: int, gain: float) -> Expected:
     import numpy as np
+    from scipy.special import ndtr
 
     observations = _most_informative(observations)
     certainty = log_feasible(observations, candidates)
     measured = np.isfinite(observations.loss)
     if measured.sum() < 2:
-        return Expected(np.zeros(len(candidates)), certainty)
+        return Expected(np.zeros(len(candidates)), certainty, np.exp(certainty))
     x, y = observations.x[measured], observations.loss[measured]
     shift, scale = float(y.mean()), float(y.std()) or 1.0
     y = (y - shift) / scale
     model: Model = GaussianProcess() if kind == "gp" else Forest(seed)
     model.fit(x, y)
-    feasible = observations.feasible[measured] == 1
-    best = float(y[feasible].min()) if feasible.any() else float(y.min())
-    running = np.isnan(observations.feasible)
-    if running.any():
-        believed, _ = model.predict(observations.x[running])
-        model.fit(np.vstack([x, observations.x[running]]), np.append(y, believed))
+    best = float(_feasible_first(y, observations.feasible[measured] == 1).min())
+    running = observations.x[np.isnan(observations.feasible)]
+    if len(running):
+        believed, _ = model.predict(running)
+        model.fit(np.vstack([x, running]), np.append(y, believed))
         best = min(best, float(believed.min()))
     mean, deviation = model.predict(candidates)
-    return Expected(log_expected_improvement(mean, deviation, best) + math.log(scale), certainty)
+    chance = ndtr((best - gain / scale - mean) / deviation) * np.exp(certainty)
+    return Expected(log_expected_improvement(mean, deviation, best) + math.log(scale), certainty, chance)
+
+
+def _feasible_first(y: Array, feasible: Array) -> Array:
+    """The losses of the feasible points; all of them if none is."""
+    return y[feasible] if feasible.any() else y
 
 
 def _most_informative(observations: Observations) -> Observations:

@@ -76,15 +76,15 @@ def tchebycheff(row: Sequence[float], spans: Sequence[tuple[float, float]], weig
     return max(parts) + RHO * sum(parts)
 
 
-def may_stop(single: Single, trials: Sequence[Trial], asked: int, initial: int) -> bool:
+def may_stop(single: Single, asked: Sequence[Trial], initial: int) -> bool:
     """Tell if a search may stop because nothing promises enough.
 
-    It needs a feasible result and enough trials: `asked` is their number, `initial` that of the points that the search
-    begins with.
+    It needs a feasible result and enough trials. `asked` are the trials to which the first losses of `single` belong,
+    `initial` is the number of points that the search begins with.
     """
-    if asked < max(MIN_TRIALS, initial):
+    if len(asked) < max(MIN_TRIALS, initial):
         return False
-    return any(math.isfinite(loss) and feasible(t.feedback) for loss, t in zip(single.loss, trials, strict=True))
+    return any(math.isfinite(loss) and feasible(t.feedback) for loss, t in zip(single.loss, asked, strict=False))
 
 
 def improvement_below(threshold: float, score: float, single: Single) -> bool:

@@ -69,6 +69,11 @@ class SmallGaussianProcess:
         return row
 
 
+def chance_below(limit: float, mean: float, deviation: float) -> float:
+    """Compute P(Y < limit) of Y ~ N(mean, deviation^2)."""
+    return 0.5 * math.erfc((mean - limit) / deviation / math.sqrt(2))
+
+
 def log_expected_improvement(mean: float, deviation: float, best: float) -> float:
     """Compute log E[max(0, best - Y)] of Y ~ N(mean, deviation^2)."""
     z = (best - mean) / deviation
