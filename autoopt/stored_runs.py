@@ -122,8 +122,7 @@ def runs(limit: int = 20, *, home: Path | None = None) -> RunList:
         home: folder of the store; AUTOOPT_HOME by default.
     """
     with _open(home) as store:
-        records = [record for record in store.runs.all() if record.parent is None][:limit]
-        return RunList(run_row(store, record) for record in records)
+        return RunList(run_row(store, record) for record in store.runs.newest(limit))
 
 
 def load_run(run: str = "latest", *, home: Path | None = None) -> Run:

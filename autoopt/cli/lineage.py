@@ -98,7 +98,7 @@ def _resolve(store: Store, what: str, target: str | None) -> Candidate | str:
         return best_of(store, what, target)
     if Path(what).is_file():
         return _of_file(store, Path(what))
-    if what == "latest" or any(run.id.startswith(what) for run in store.runs.all()):
+    if what == "latest" or store.runs.exists(what):
         return best_of(store, what)
     return what
 

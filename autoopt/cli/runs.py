@@ -28,7 +28,7 @@ def runs(
     from autoopt.stored_runs import run_row
 
     with existing_store() as store:
-        records = [record for record in store.runs.all() if record.parent is None][:limit]
+        records = store.runs.newest(limit)
         rows = [run_row(store, record) for record in records]
     if not as_json:
         write_table(runs_table(rows), sys.stdout)

@@ -224,6 +224,14 @@ class RunStore(ABC):
     ) -> tuple[RunRecord, ...]:
         """The runs that match, newest first. The parts of a run over several targets are runs of their own."""
 
+    @abstractmethod
+    def newest(self, limit: int) -> tuple[RunRecord, ...]:
+        """The newest runs that are no parts of others, newest first."""
+
+    @abstractmethod
+    def exists(self, prefix: str) -> bool:
+        """True if the id of any run begins with `prefix`."""
+
     def latest_finished(self, identity: str) -> RunRecord | None:
         """The newest finished run with this identity key."""
         return next(iter(self.all(status="finished", identity=identity)), None)

@@ -52,7 +52,8 @@ def fill(store: Store, folder: Path, models: int, chains: int, trials: int) -> s
             )
             for n in range(chains * trials)
         ]
-        store.trials.finish_all(rows)
+        for row in rows:
+            store.trials.finish(row)
         best = {"artifact": digest, "chain": "a -> b0", "metrics": {"latency_p50": 0.5}, "ratios": {}}
         store.runs.finish(run, "finished", {"run": run, "status": "finished", "best": best})
     entry = {"name": "m", "status": "ok", "compared": {"verdict": "same", "changes": []}, "best": best}
@@ -76,6 +77,8 @@ def main() -> None:
         run = store.runs.get("latest").id
         queries: dict[str, Callable[[], Any]] = {
             "all runs": store.runs.all,
+            "the newest 20 runs": lambda: store.runs.newest(20),
+            "the lineage of a model": lambda: store.lineage.trace(Candidate(store.runs.get("latest").model)),
             "the runs of the sweep": lambda: store.runs.all(sweep=sweep),
             "the latest finished run of a request": lambda: store.runs.latest_finished(f"{options.models // 2:064d}"),
             "the latest run": lambda: store.runs.get("latest"),

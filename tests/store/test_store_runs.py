@@ -90,3 +90,18 @@ def test_plans_and_settings_come_back_as_json(store: Store) -> None:
 def test_a_run_that_does_not_exist_cannot_end_and_has_no_chains(store: Store) -> None:
     assert not store.runs.finish("nowhere")
     assert store.runs.chains("nowhere") == ()
+
+
+def test_the_newest_runs_are_no_parts_of_others(store: Store) -> None:
+    first, whole = start_run(store), start_run(store)
+    start_run(store, parent=whole.id)
+    assert [run.id for run in store.runs.newest(10)] == [whole.id, first.id]
+    assert [run.id for run in store.runs.newest(1)] == [whole.id]
+
+
+def test_a_run_exists_by_the_beginning_of_its_id(store: Store) -> None:
+    run = start_run(store, id="ab_c1")
+    assert store.runs.exists(run.id)
+    assert store.runs.exists("ab_")
+    assert not store.runs.exists("abx")
+    assert not store.runs.exists("a%")

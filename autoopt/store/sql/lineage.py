@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from autoopt.store.records import Lineage, PassRunRecord
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.results import read_pass_runs
-from autoopt.store.sql.rows import fetch_all
+from autoopt.store.sql.rows import batches, fetch_all, is_among
 
 MAX_STEPS: Final = 256
 """Longer ways are not followed, because passes can lead in circles."""
@@ -56,7 +56,7 @@ class SqlLineage(LineageStore):
     def _trace(self, candidate: Candidate) -> Lineage:
         """The shortest way, walked forwards from its source along falling distances to the candidate."""
         ancestry = self._database.read(lambda connection: _ancestry(connection, candidate.key))
-        models = {Candidate(model.artifact).key for model in self._store.models.all()}
+        models = self._models_among({candidate.artifact, *(record.input.artifact for record in ancestry.pass_runs)})
         start = _start(ancestry, models)
         records = _walk(ancestry, start)
         source = records[0].input.artifact if records else candidate.artifact
@@ -68,6 +68,15 @@ class SqlLineage(LineageStore):
             converted=_conversion(ancestry, start, models),
             analyses=self._newest_analyses(on_the_way),
         )
+
+    def _models_among(self, artifacts: Iterable[str]) -> set[str]:
+        """The keys of the source models among these artifacts."""
+        models: set[str] = set()
+        column = tables.model.c.artifact
+        for batch in batches(sorted(artifacts)):
+            rows = fetch_all(self._database, select(column).where(is_among(column, batch)))
+            models.update(Candidate(row["artifact"]).key for row in rows)
+        return models
 
     def _newest_analyses(self, keys: Sequence[str]) -> tuple[PassRunRecord, ...]:
         """The newest report of each pass that left one of these candidates unchanged, in their order."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Column, Connection, RowMapping, Table, delete, insert, select, update
+from sqlalchemy import Column, Connection, RowMapping, Select, Table, delete, insert, select, update
 
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
@@ -91,6 +92,18 @@ class SqlRuns(RunStore):
         for column, value in ((_T.status, status), (_T.identity, identity), (_T.sweep, sweep), (_T.parent, parent)):
             if value is not None:
                 query = query.where(column == value)
+
+        return self._read(query)
+
+    def newest(self, limit: int) -> tuple[RunRecord, ...]:
+        return self._read(select(tables.run).where(_T.parent.is_(None)).order_by(_T.number.desc()).limit(limit))
+
+    def exists(self, prefix: str) -> bool:
+        query = select(_T.id).where(_T.id.startswith(prefix, autoescape=True)).limit(1)
+        return bool(fetch_all(self._database, query))
+
+    def _read(self, query: Select[Any]) -> tuple[RunRecord, ...]:
+        """The records of the rows that a query returns."""
 
         def work(connection: Connection) -> tuple[RunRecord, ...]:
             return tuple(_records(connection, connection.execute(query).mappings().all()))
