@@ -130,7 +130,8 @@ def _cases(args: argparse.Namespace, work: Path) -> Iterator[Case]:
 
 def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) -> None:
     known = json.loads(results.read_text()) if results.exists() else {}
-    entry = known.setdefault(case.name, {"runs": []})
+    name = case.name if args.threads == 1 else f"{case.name}, several threads"
+    entry = known.setdefault(name, {"threads": args.threads, "runs": []})
     if "truth" not in entry:
         _run(case, work, {"seconds": 0.1, "rounds": 0})
         entry["truth"] = _truth(case, work, args.loop)
@@ -143,7 +144,7 @@ def _measure(case: Case, work: Path, args: argparse.Namespace, results: Path) ->
                 result = _run(case, work, {"seed": seed})
                 seconds = time.monotonic() - began
             entry["runs"].append(_judged(result, entry["truth"], level, seconds))
-            print(case.name, json.dumps(entry["runs"][-1]), flush=True)
+            print(name, json.dumps(entry["runs"][-1]), flush=True)
             results.parent.mkdir(parents=True, exist_ok=True)
             results.write_text(json.dumps(known, indent=1) + "\n")
 
@@ -220,27 +221,42 @@ def _load(level: str) -> Iterator[None]:
 
 
 def _draw(known: dict[str, Any]) -> None:
-    runs = [run for entry in known.values() for run in entry["runs"]]
-    lines = [
-        "| level | runs | right | `source` in spite of 10 % | slower | truth inside | half-width | undecided | time |",
-        "|---|---|---|---|---|---|---|---|---|",
+    columns = [
+        "threads",
+        "level",
+        "runs",
+        "right",
+        "`source` in spite of 10 %",
+        "slower",
+        "truth inside",
+        "half-width",
+        "undecided",
+        "time",
     ]
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    for title, several in (("one", False), ("the runtime's default", True)):
+        cases = {name: entry for name, entry in known.items() if (entry["threads"] != 1) == several}
+        lines += [f"| {title} | {row}" for row in _rows(cases)]
+    page = HERE / "README.md"
+    page.write_text(f"{page.read_text().split(MARK)[0].rstrip()}\n\n{MARK}\n\n" + "\n".join(lines) + "\n")
+
+
+def _rows(known: dict[str, Any]) -> Iterator[str]:
+    """Rows of the table for some cases, without the first column."""
     quiet = _median_by_case(known, "quiet")
     for level in LEVELS:
-        rows = [run for run in runs if run["level"] == level]
+        rows = [run for entry in known.values() for run in entry["runs"] if run["level"] == level]
         if not rows:
             continue
         chosen = [row for row in rows if row["chosen"] != "source"]
         widths = [row["half_width"] for row in chosen]
         times = [seconds / quiet[name] for name, seconds in _median_by_case(known, level).items() if name in quiet]
-        lines.append(
-            f"| {level} | {len(rows)} | {_count(rows, 'right')} | {_count(rows, 'missed')} | "
+        yield (
+            f"{level} | {len(rows)} | {_count(rows, 'right')} | {_count(rows, 'missed')} | "
             f"{_count(rows, 'slower')} | "
             f"{_count(chosen, 'inside')} of {len(chosen)} | {_percent(widths)} | "
             f"{sum(bool(row['undecided']) for row in rows)} | {_times(times)} |"
         )
-    page = HERE / "README.md"
-    page.write_text(f"{page.read_text().split(MARK)[0].rstrip()}\n\n{MARK}\n\n" + "\n".join(lines) + "\n")
 
 
 def _median_by_case(known: dict[str, Any], level: str) -> dict[str, float]:
