@@ -14,7 +14,7 @@ from autoopt.space import Point
 
 @dataclass(frozen=True)
 class WorkSpan:
-    """What one thread of a run did for a while. Times are in seconds on `time.monotonic`."""
+    """A piece of work of one thread of a run. Times are in seconds on `time.monotonic`."""
 
     phase: str
     """`passes`, `quality`, `measuring`, `waiting` (at the measurement gate) or `sampler`."""

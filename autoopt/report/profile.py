@@ -1,4 +1,4 @@
-"""Where a run's time goes: its work by phase and name, as a table and as a timeline of its threads."""
+"""The time of a run: its work by phase and name, as a table and as a timeline of its threads."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ TOLERANCE: Final = 0.1
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What an earlier search of the same chains measured on a model that differs only in its weights."""
+    """The findings of an earlier search of the same chains on a model that differs only in its weights."""
 
     learned: Sequence[Learned]
     objective: Objective
