@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import typer
 
+from autoopt.cli.completion import words_to_complete
 from autoopt.cli.output import example_text
 from autoopt.errors import EXIT_INTERRUPTED, AutooptError, ConfigError, one_line
 
@@ -86,6 +87,30 @@ COMMANDS: Final[dict[str, Command]] = {
         "Write the best model of a run, or that of a trial, as a package.",
         ("autoopt export", "autoopt export latest 3 -o small.zip"),
     ),
+    "export-optuna": Command(
+        "autoopt.cli.exports",
+        "export_optuna",
+        "Write a run as an Optuna study, for optuna-dashboard.",
+        ("autoopt export-optuna latest -o study.db",),
+    ),
+    "export-mlflow": Command(
+        "autoopt.cli.exports",
+        "export_mlflow",
+        "Log a run to MLflow.",
+        ("autoopt export-mlflow latest --tracking-uri http://localhost:5000",),
+    ),
+    "export-openlineage": Command(
+        "autoopt.cli.exports",
+        "export_openlineage",
+        "Write a run as OpenLineage events.",
+        ("autoopt export-openlineage latest -o events.jsonl",),
+    ),
+    "view": Command(
+        "autoopt.cli.view",
+        "view",
+        "Show a model's graph in Netron.",
+        ("autoopt view model.onnx", "autoopt view latest"),
+    ),
     "lineage": Command(
         "autoopt.cli.lineage",
         "lineage",
@@ -107,6 +132,12 @@ COMMANDS: Final[dict[str, Command]] = {
         "import_olive",
         "Convert a configuration of Olive into a dag.yaml.",
         ("autoopt import-olive config.json -o dag.yaml",),
+    ),
+    "examples": Command(
+        "autoopt.cli.examples",
+        "examples",
+        "Copy the example DAGs, with a small model and its data.",
+        ("autoopt examples", "autoopt examples -o mine"),
     ),
     "schema": Command(
         "autoopt.cli.schema",
@@ -189,7 +220,6 @@ def build(name: str | None) -> typer.Typer:
         name="autoopt",
         help="Find the best form of an ONNX model on your hardware by measuring sequences of optimization passes.",
         rich_markup_mode=None,
-        add_completion=False,
         no_args_is_help=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog=example_text("autoopt run model.onnx", "autoopt run model.onnx --data test.npz"),
@@ -238,7 +268,8 @@ def _not_called() -> None:
 
 def _call(arguments: list[str]) -> int:
     arguments = _with_global_flags_first(arguments)
-    words = [argument for argument in arguments if not argument.startswith("-")]
+    given = words_to_complete() or arguments
+    words = [argument for argument in given if not argument.startswith("-")]
     name = None
     if words and words[0] in COMMANDS:
         name = words[0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autoopt.cli.completion import complete_pass
 from autoopt.cli.output import AsJson, parse_assignments, print_json
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def apply(  # noqa: PLR0913, PLR0917  options of the command
-    name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.")],
+    name: Annotated[str, typer.Argument(metavar="PASS", help="Name or alias of a pass.", autocompletion=complete_pass)],
     model: Annotated[Path, typer.Argument(help="The model (.onnx).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the new model.")],
     param: Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import exit_code
-from autoopt.cli.store_access import AllowScript, TargetName, best_of, existing_store
+from autoopt.cli.store_access import AllowScript, TargetName, best_of, complete_run, existing_store
 from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def lineage(
     what: Annotated[
-        str, typer.Argument(help="A model file, an artifact's digest or the beginning of one, or a run.")
+        str,
+        typer.Argument(
+            help="A model file, an artifact's digest or the beginning of one, or a run.", autocompletion=complete_run
+        ),
     ] = "latest",
     target: TargetName = None,
     as_json: AsJson = False,
@@ -34,7 +37,7 @@ def lineage(
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
-        trace = store.lineage.trace(_resolve(store, what, target))
+        trace = store.lineage.trace(resolve(store, what, target))
         document = trace.to_json()
         _add_ratios(store, document)
         imported = _imported(store, trace)
@@ -92,7 +95,7 @@ def _imported(store: Store, lineage: Lineage) -> list[str]:
     return sorted({store.runs.get(run).imported for run in runs} - {""})
 
 
-def _resolve(store: Store, what: str, target: str | None) -> Candidate | str:
+def resolve(store: Store, what: str, target: str | None) -> Candidate | str:
     """The candidate, or the digest, that the user names."""
     if target is not None:
         return best_of(store, what, target)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoopt.cli.completion import complete_other_pass, complete_pass
 from autoopt.cli.output import AsJson, example_text, print_json, print_result
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
@@ -41,7 +42,7 @@ def list_passes(
 
 @app.command(epilog=example_text("autoopt passes show static_quantization"))
 def show(
-    name: Annotated[str, typer.Argument(help="Name or alias of a pass.")],
+    name: Annotated[str, typer.Argument(help="Name or alias of a pass.", autocompletion=complete_pass)],
     user_script: UserScript = None,
     device: TargetDevice = None,
     ep: TargetProvider = None,
@@ -62,7 +63,10 @@ def show(
 
 @app.command(epilog=example_text("autoopt passes compat OnnxQuantization"))
 def compat(
-    name: Annotated[str | None, typer.Argument(help="A PopRT or Olive pass [default: list all].")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A PopRT or Olive pass [default: list all].", autocompletion=complete_other_pass),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the autoopt equivalent of an Olive or PopRT pass."""

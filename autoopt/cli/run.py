@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
+from autoopt.cli.completion import complete_metric
 from autoopt.cli.data_options import DataOptions, ImageLayout, ImageSize, Inputs, Label, Mean, Scale, Std
+from autoopt.cli.interrupts import ended_by_sigterm
 from autoopt.cli.output import AsJson, document_stream, parse_assignments, print_json
 from autoopt.cli.proposal_options import (
     Device,
@@ -23,6 +25,7 @@ from autoopt.cli.proposal_options import (
     Threads,
     make_proposal_options,
 )
+from autoopt.cli.store_access import complete_run
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +69,12 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     std: Std = None,
     layout: ImageLayout = None,
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Quality metric to keep [default: by the labels].")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Quality metric to keep [default: by the labels].",
+            autocompletion=complete_metric,
+        ),
     ] = None,
     max_drop: Annotated[
         float | None, typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01].")
@@ -149,7 +157,8 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
                 proposal_options=proposal_options,
                 observer=ObserverGroup(progress, work) if profile else progress,
             )
-            result = execute(request, out=out, engine=chosen_engine(engine))
+            with ended_by_sigterm():
+                result = execute(request, out=out, engine=chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
         else:
@@ -180,7 +189,12 @@ def _show_profile(work: Profile, out: Path, stream: TextIO) -> None:
 
 def resume(  # noqa: PLR0913, PLR0917  options of the command
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Id of a run [default: the only one that can be resumed].")
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Id of a run [default: the only one that can be resumed].",
+            autocompletion=complete_run,
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Resume all interrupted runs; not the cancelled ones.")] = False,
     data_root: DataRoot = None,
@@ -206,7 +220,9 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import resume as resume_runs
 
-            results = resume_runs(run, out=out, engine=chosen_engine(engine), observer=progress, data_root=data_root)
+            chosen = chosen_engine(engine)
+            with ended_by_sigterm():
+                results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
         if as_json:
             print_json([result.to_json() for result in results], stream)
         elif not results:

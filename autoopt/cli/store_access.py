@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.errors import InputError
+from autoopt.errors import AutooptError, InputError
 from autoopt.settings import settings
 
 if TYPE_CHECKING:
@@ -16,7 +16,23 @@ if TYPE_CHECKING:
     from autoopt.results import RunResult, TargetResult
     from autoopt.store import RunRecord, Store
 
-RunName = Annotated[str, typer.Argument(help="A run's id, the beginning of one, or 'latest'.")]
+
+def complete_run(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Yield `latest` and the ids of runs, each with its DAG and status; nothing if there is no store."""
+    try:
+        with existing_store() as store:
+            runs = [record for record in store.runs.all() if record.parent is None]
+    except AutooptError:
+        return
+    if runs:
+        yield "latest", runs[0].name
+    for record in runs:
+        yield record.id, f"{record.name}, {record.shown_status}"
+
+
+RunName = Annotated[
+    str, typer.Argument(help="A run's id, the beginning of one, or 'latest'.", autocompletion=complete_run)
+]
 TargetName = Annotated[str | None, typer.Option("--target", help="Show a single target of a multi-target run.")]
 AllowScript = Annotated[
     bool, typer.Option("--allow-script", help="Run the recorded user script, if its content is still the recorded one.")

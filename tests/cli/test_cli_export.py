@@ -24,6 +24,18 @@ def test_the_best_model_of_the_latest_run_is_the_default(
     assert [step["pass"] for step in recipe["steps"]] == ["batchnorm_folding", "static_quantization"]
 
 
+def test_files_of_an_earlier_model_go_and_other_files_stay(
+    call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    for name in ("model.onnx.data", "model.ort", "notes.txt"):
+        (tmp_path / "out" / name).write_text("old")
+    assert call("export").code == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"model.onnx", "notes.txt"} <= names
+    assert not names & {"model.onnx.data", "model.ort"}
+
+
 def test_a_trial_is_named_by_its_number(call: Callable[..., Any], filled: dict[str, Any], tmp_path: Path) -> None:
     code, out, _ = call("export", filled["run"][:6], "0", "-o", "small.zip", "--json")
     assert code == 0

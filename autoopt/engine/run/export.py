@@ -21,7 +21,8 @@ from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
-from autoopt.model.files import digest_file, files_in
+from autoopt.model.files import MODEL, ORT_MODEL, digest_file, files_in
+from autoopt.model.io import EXTERNAL_NAME
 from autoopt.model.session_file import RUN_SCRIPT, SESSION_FILE, session_document
 from autoopt.passes.request import PassStep
 from autoopt.report.model_card import Card, model_card
@@ -35,6 +36,8 @@ SPECIALIZE: Final = "specialize_inputs"
 RECIPE = 1
 """Version of the recipe's format."""
 INPUTS: Final = "inputs.npz"
+MODEL_FILES: Final = frozenset((MODEL, ORT_MODEL, EXTERNAL_NAME))
+"""Names that the files of a model may have."""
 STORE_INPUTS: Final = "autoopt.measure.sample:store_inputs"
 GPU_PROVIDERS: Final = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 """Execution providers that the distribution onnxruntime-gpu has."""
@@ -126,6 +129,8 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             with _replacing(out / name) as new:
                 shutil.copyfile(parts[name], new)
+        for name in MODEL_FILES.difference(parts):
+            (out / name).unlink(missing_ok=True)  # of an earlier model
         measured_in = _measuring_environment(store, package)
         runtime = _runtime(measured_in)
         session = package.session(package.model.session_options)

@@ -1,0 +1,77 @@
+"""`autoopt export-optuna`, `export-mlflow` and `export-openlineage`: runs for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoopt.cli.output import AsJson, print_result
+from autoopt.cli.store_access import RunName, existing_store
+
+
+def export_optuna(
+    run: RunName = "latest",
+    out: Annotated[Path, typer.Option("--out", "-o", help="SQLite file; studies in it stay.")] = Path("study.db"),
+    as_json: AsJson = False,
+) -> None:
+    """Write a run as an Optuna study, which optuna-dashboard shows.
+
+    Each target of a multi-target run is a study of its own.
+    """
+    from autoopt.engine.tools.exports.optuna_study import export_optuna as write
+
+    with existing_store() as store:
+        record = store.runs.get(run)
+        studies = write(store, record, out)
+    text = f"wrote {', '.join(studies)} to {out}; show it: optuna-dashboard sqlite:///{out}"
+    print_result({"run": record.id, "file": str(out.absolute()), "studies": studies}, text, as_json)
+
+
+def export_mlflow(
+    run: RunName = "latest",
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow's server or store [default: MLFLOW_TRACKING_URI, else MLflow's own].")
+    ] = None,
+    experiment: Annotated[str | None, typer.Option(help="Experiment [default: the name of the DAG].")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Log a run to MLflow: parameters, metrics, report and package of the best model, with a nested run for each trial.
+
+    A second export of the same run replaces the first. Needs autoopt[mlflow].
+    """
+    from autoopt.engine.tools.exports.mlflow_runs import export_mlflow as log
+
+    with existing_store() as store:
+        record = store.runs.get(run)
+        result = log(store, record, tracking_uri, experiment)
+    text = f"logged run {record.id} to experiment {result.experiment!r} at {result.tracking_uri}"
+    document = {"run": record.id, "tracking_uri": result.tracking_uri, "experiment": result.experiment}
+    print_result({**document, "mlflow_runs": dict(result.runs)}, text, as_json)
+
+
+def export_openlineage(
+    run: RunName = "latest",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of JSON lines.")] = Path("openlineage.jsonl"),
+    url: Annotated[str | None, typer.Option(help="Send the events to this server instead of writing a file.")] = None,
+    namespace: Annotated[str, typer.Option(help="Namespace of jobs and models.")] = "autoopt",
+    as_json: AsJson = False,
+) -> None:
+    """Write a run as OpenLineage events: which pass made which model from which.
+
+    Models are data sets, named by their SHA-256. Needs autoopt[openlineage].
+    """
+    from autoopt.engine.tools.exports.openlineage_events import lineage_events, send_events, write_events
+
+    with existing_store() as store:
+        record = store.runs.get(run)
+        events = lineage_events(store, record, namespace)
+    if url is not None:
+        send_events(events, url)
+        place = url
+    else:
+        write_events(events, out)
+        place = str(out)
+    text = f"{len(events)} events of run {record.id}: {place}"
+    print_result({"run": record.id, "events": len(events), "place": place}, text, as_json)

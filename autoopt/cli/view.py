@@ -1,0 +1,47 @@
+"""`autoopt view`: show a model's graph in Netron."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoopt.cli.lineage import resolve
+from autoopt.cli.store_access import TargetName, complete_run, existing_store
+from autoopt.errors import InputError
+from autoopt.model.candidate import Candidate
+
+
+def view(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A model file, an artifact's digest or the beginning of one, or a run.", autocompletion=complete_run
+        ),
+    ] = "latest",
+    target: TargetName = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
+) -> None:
+    """Show a model's graph in the browser, with Netron. A run stands for its best model.
+
+    Netron has no password; it listens on this machine only. Needs autoopt[view].
+    """
+    file = Path(what)
+    if not file.is_file():
+        with existing_store() as store:
+            artifact = resolve(store, what, target)
+            if isinstance(artifact, Candidate):
+                artifact = artifact.artifact
+            file = store.artifacts.path(store.artifacts.get(artifact).digest)
+    try:
+        import netron
+    except ImportError:
+        raise InputError("Netron is not installed", remedy="pip install 'autoopt[view]'") from None
+    host, port = netron.start(str(file), ("localhost", port), browse=False)
+    url = f"http://{host}:{port}"
+    typer.echo(f"{file.name} at {url} (this machine only, no password); Ctrl-C ends")
+    if browser:
+        typer.launch(url)
+    netron.wait()

@@ -1,0 +1,77 @@
+"""What other tools show of a run: its parts, one for each target, and their trials with times and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoopt.json_codec import JsonValue
+from autoopt.outcome import Outcome
+from autoopt.results import RunResult, Trial
+from autoopt.store import EvaluationRecord, PassRunRecord, RunRecord, Store
+from autoopt.store.finished import finished_trials, result_of
+
+
+@dataclass(frozen=True)
+class ExportedTrial:
+    """A finished trial. Times are seconds since 1970."""
+
+    trial: Trial
+    start: float
+    end: float
+    """The end of its last piece of work; that of the run's start if it reused everything."""
+    params: Mapping[str, JsonValue]
+    """Searched parameters by `node.parameter`."""
+    figures: Mapping[str, float]
+    """Metrics by name, and ratios with the bounds of their intervals by `NAME_ratio`, `_low` and `_high`."""
+
+    @property
+    def succeeded(self) -> bool:
+        """True if the trial has figures, whether it meets the constraints or not."""
+        return self.trial.result.outcome is Outcome.OK
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A run, or the part of a multi-target run for one target."""
+
+    name: str
+    """Name of the DAG, with the target's name if there are several."""
+    record: RunRecord
+    result: RunResult
+    trials: tuple[ExportedTrial, ...]
+
+
+def parts_of(store: Store, record: RunRecord) -> list[RunPart]:
+    """Collect a run, or each of its parts.
+
+    Raises:
+        InputError: the run has no trial yet.
+    """
+    result = result_of(record)
+    if not result.targets:
+        return [_part(store, record.name, record, result)]
+    parts = []
+    for target in result.targets:
+        part = store.runs.get(target.result.run)
+        parts.append(_part(store, f"{record.name}-{target.name}", part, target.result))
+    return parts
+
+
+def _part(store: Store, name: str, record: RunRecord, result: RunResult) -> RunPart:
+    trials = tuple(_trial(store, record, trial) for trial in finished_trials(store, record.id))
+    return RunPart(name, record, result, trials)
+
+
+def _trial(store: Store, record: RunRecord, trial: Trial) -> ExportedTrial:
+    result = trial.result
+    work: list[PassRunRecord | EvaluationRecord] = [
+        *store.results.pass_runs(result.pass_runs).values(),
+        *store.results.evaluations(result.evaluations).values(),
+    ]
+    end = max((piece.finished for piece in work if piece.run == record.id), default=record.created)
+    params = {f"{node}.{name}": value for node, values in result.point.items() for name, value in values.items()}
+    figures = {name: estimate.value for name, estimate in result.metrics.items()}
+    for name, ratio in result.ratios.items():
+        figures |= {f"{name}_ratio": ratio.value, f"{name}_ratio_low": ratio.low, f"{name}_ratio_high": ratio.high}
+    return ExportedTrial(trial, end - result.seconds, end, params, figures)

@@ -1,0 +1,147 @@
+"""A run as MLflow runs: one for each target, with one nested run for each trial."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from autoopt.engine.run.export import Package, export_to
+from autoopt.engine.tools.exports.content import ExportedTrial, RunPart, parts_of
+from autoopt.engine.tools.run_report import run_report
+from autoopt.errors import InputError, one_line
+from autoopt.report.verdict import verdict
+from autoopt.results import ModelResult
+from autoopt.store import RunRecord, Store
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+RUN_TAG: Final = "autoopt.run"
+"""Tag by which the runs of an earlier export are recognised."""
+BATCH: Final = 100
+"""Parameters in one request; MLflow's limit."""
+
+
+@dataclass(frozen=True)
+class MlflowExport:
+    """The place of an export in MLflow."""
+
+    tracking_uri: str
+    experiment: str
+    runs: Mapping[str, str]
+    """MLflow's run id of each part of the run, by the part's run id."""
+
+
+def export_mlflow(
+    store: Store, record: RunRecord, tracking_uri: str | None = None, experiment: str | None = None
+) -> MlflowExport:
+    """Log a run to MLflow; runs of an earlier export of it are replaced.
+
+    Args:
+        store: the store of the run.
+        record: the run.
+        tracking_uri: MLflow's server or store; MLFLOW_TRACKING_URI by default.
+        experiment: name of the experiment; the DAG's name by default.
+
+    Raises:
+        InputError: MLflow is not installed or cannot be reached, or the run has no trial yet.
+    """
+    parts = parts_of(store, record)
+    try:
+        import mlflow
+    except ImportError:
+        raise InputError("MLflow is not installed", remedy="pip install 'autoopt[mlflow]'") from None
+    name = experiment or str(record.settings.get("dag") or record.name)
+    with _errors_of(mlflow.exceptions.MlflowException):
+        client = mlflow.MlflowClient(tracking_uri)
+        found = client.get_experiment_by_name(name)
+        experiment_id = client.create_experiment(name) if found is None else found.experiment_id
+        runs = {part.record.id: _log_part(client, experiment_id, store, part) for part in parts}
+    return MlflowExport(client.tracking_uri, name, runs)
+
+
+@contextmanager
+def _errors_of(kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        remedy = "set MLFLOW_TRACKING_URI or --tracking-uri to a server or an SQLite file (sqlite:///mlflow.db)"
+        raise InputError(f"MLflow: {one_line(str(error))[:200]}", remedy=remedy) from None
+
+
+def _log_part(client: MlflowClient, experiment: str, store: Store, part: RunPart) -> str:
+    """Log one part of a run with its trials and artifacts; returns MLflow's run id."""
+    for old in client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{part.record.id}'"):
+        client.delete_run(old.info.run_id)
+    tags = {RUN_TAG: part.record.id, "mlflow.note.content": verdict(part.result), "source": part.record.model}
+    start = _milliseconds(part.record.created)
+    run: str = client.create_run(experiment, start, tags, part.name).info.run_id
+    best = part.result.best
+    figures = {f"source_{name}": value for name, value in part.result.baseline.metrics.items()}
+    if best is not None:
+        figures |= best.metrics
+        figures |= {f"{name}_ratio": ratio.value for name, ratio in best.ratios.items()}
+        _log(client, run, {"chain": best.chain, **_params_of(best)}, figures, start)
+    else:
+        _log(client, run, {}, figures, start)
+    for trial in part.trials:
+        _log_trial(client, experiment, run, part, trial)
+    _log_artifacts(client, run, store, part)
+    client.set_terminated(run, end_time=_milliseconds(part.record.finished or part.record.created))
+    return run
+
+
+def _log_trial(client: MlflowClient, experiment: str, parent: str, part: RunPart, trial: ExportedTrial) -> None:
+    result = trial.trial.result
+    tags = {
+        "mlflow.parentRunId": parent,
+        RUN_TAG: part.record.id,
+        "outcome": str(result.outcome),
+        "feasible": str(result.feasible).lower(),
+    }
+    if result.explanation:
+        tags["message"] = result.explanation
+    if result.candidate is not None:
+        tags["artifact"] = result.candidate.artifact
+    name = f"trial {trial.trial.number}"
+    start, end = _milliseconds(trial.start), _milliseconds(trial.end)
+    run = client.create_run(experiment, start, tags, name).info.run_id
+    _log(client, run, {"chain": trial.trial.chain, **trial.params}, trial.figures, end)
+    status = "FINISHED"
+    if not trial.succeeded:
+        status = "FAILED"
+    client.set_terminated(run, status, end)
+
+
+def _log(client: MlflowClient, run: str, params: Mapping[str, object], figures: Mapping[str, float], time: int) -> None:
+    from mlflow.entities import Metric, Param
+
+    metrics = [Metric(name, value, time, 0) for name, value in figures.items() if math.isfinite(value)]
+    client.log_batch(run, metrics=metrics)
+    rows = [Param(name, str(value)) for name, value in params.items()]
+    for start in range(0, len(rows), BATCH):
+        client.log_batch(run, params=rows[start : start + BATCH])
+
+
+def _log_artifacts(client: MlflowClient, run: str, store: Store, part: RunPart) -> None:
+    """Log the result, the report and the package of the best model."""
+    client.log_dict(run, part.result.to_json(), "result.json")
+    client.log_text(run, run_report(store, part.record, part.result), "report.html")
+    if part.result.best is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        export_to(store, Package.of(part.record, part.result, part.result.best), Path(folder, "package"))
+        client.log_artifacts(run, str(Path(folder, "package")), "package")
+
+
+def _params_of(model: ModelResult) -> dict[str, object]:
+    return {f"{node}.{name}": value for node, values in model.point.items() for name, value in values.items()}
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,182 @@
+"""A run as OpenLineage events: the run itself, and a run for each pass run, from model to model."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from autoopt.engine.tools.exports.content import RunPart, parts_of
+from autoopt.errors import InputError, one_line
+from autoopt.outcome import Outcome
+from autoopt.store import PassRunRecord, RunRecord, Store
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import Job, RunEvent, RunState
+
+PRODUCER: Final = "urn:autoopt"
+"""The URI of the program that made the events."""
+NAMESPACE: Final = "autoopt"
+_IDS: Final = uuid.UUID("6e6f2f0e-0d0a-5a8e-9d43-9f1d3c1f0c55")
+"""Namespace of run ids: the same run has the same id in every export."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A run of a job: its id, its job, the models before and after it, and its times."""
+
+    key: str
+    job: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    start: float
+    end: float
+    message: str = ""
+    """Of a failure."""
+
+
+def lineage_events(store: Store, record: RunRecord, namespace: str = NAMESPACE) -> list[RunEvent]:
+    """Make the events of a run in the order of their times.
+
+    Raises:
+        InputError: the client library is not installed, or the run has no trial yet.
+    """
+    parts = parts_of(store, record)
+    try:
+        import openlineage.client.event_v2  # noqa: F401  says now whether it is there
+    except ImportError:
+        remedy = "pip install 'autoopt[openlineage]'"
+        raise InputError("the client of OpenLineage is not installed", remedy=remedy) from None
+    events: list[RunEvent] = []
+    for part in parts:
+        whole = _whole(part)
+        events += _events(whole, namespace, None)
+        for piece in _pieces(store, part):
+            events += _events(piece, namespace, whole)
+    return sorted(events, key=lambda event: str(event.eventTime))
+
+
+def write_events(events: list[RunEvent], file: Path) -> None:
+    """Write events as JSON lines.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from openlineage.client.serde import Serde
+
+    lines = [json.dumps(Serde.to_dict(event), sort_keys=True) for event in events]
+    try:
+        file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(file)) from None
+
+
+def send_events(events: list[RunEvent], url: str) -> None:
+    """Send events to a server's API at `url`.
+
+    Raises:
+        InputError: the server does not accept them.
+    """
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.transport.http import HttpConfig, HttpTransport
+
+    client = OpenLineageClient(transport=HttpTransport(HttpConfig(url=url)))
+    try:
+        for event in events:
+            client.emit(event)
+    except Exception as error:  # the transports of the client raise errors of several libraries
+        raise InputError(f"the events were not accepted ({one_line(str(error))[:200]})", where=url) from None
+    finally:
+        client.close()
+
+
+def _whole(part: RunPart) -> _Span:
+    record, best = part.record, part.result.best
+    outputs: tuple[str, ...] = ()
+    if best is not None:
+        outputs = (best.artifact,)
+    end = record.finished or max((trial.end for trial in part.trials), default=record.created)
+    return _Span(record.id, part.name, "RUN", (record.model,), outputs, record.created, end)
+
+
+def _pieces(store: Store, part: RunPart) -> Iterator[_Span]:
+    """The pass runs that the trials of a run used, each once; those of earlier runs are included."""
+    keys = dict.fromkeys(key for trial in part.trials for key in trial.trial.result.pass_runs)
+    for piece in store.results.pass_runs(keys).values():
+        outputs: tuple[str, ...] = ()
+        if piece.output is not None and piece.output.artifact != piece.input.artifact:
+            outputs = (piece.output.artifact,)
+        yield _Span(
+            key=piece.key,
+            job=f"{part.name}.{piece.node or piece.pass_name}",
+            kind="PASS",
+            inputs=(piece.input.artifact,),
+            outputs=outputs,
+            start=piece.finished - piece.seconds,
+            end=piece.finished,
+            message=_failure(piece),
+        )
+
+
+def _failure(piece: PassRunRecord) -> str:
+    if piece.outcome in (Outcome.OK, Outcome.UNCHANGED):
+        return ""
+    return piece.message or str(piece.outcome)
+
+
+def _events(span: _Span, namespace: str, parent: _Span | None) -> list[RunEvent]:
+    from openlineage.client.event_v2 import RunState
+
+    end = RunState.COMPLETE
+    if span.message:
+        end = RunState.FAIL
+    return [
+        _event(span, namespace, parent, RunState.START, span.start),
+        _event(span, namespace, parent, end, span.end),
+    ]
+
+
+def _event(span: _Span, namespace: str, parent: _Span | None, state: RunState, time: float) -> RunEvent:
+    from openlineage.client.event_v2 import InputDataset, OutputDataset, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import error_message_run, parent_run, processing_engine_run
+
+    facets = {"processing_engine": processing_engine_run.ProcessingEngineRunFacet(version("autoopt"), "autoopt")}
+    if parent is not None:
+        facets["parent"] = parent_run.ParentRunFacet(
+            parent_run.Run(_run_id(parent)), parent_run.Job(namespace, parent.job)
+        )
+    if state is RunState.FAIL:
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(span.message, "python")
+    outputs = []
+    if state is RunState.COMPLETE:
+        outputs = [OutputDataset(namespace, digest) for digest in span.outputs]
+    for facet in facets.values():
+        facet._producer = PRODUCER
+    return RunEvent(
+        eventTime=datetime.fromtimestamp(time, UTC).isoformat(),
+        run=Run(_run_id(span), facets),
+        job=_job(span, namespace),
+        eventType=state,
+        inputs=[InputDataset(namespace, digest) for digest in span.inputs],
+        outputs=outputs,
+        producer=PRODUCER,
+    )
+
+
+def _job(span: _Span, namespace: str) -> Job:
+    from openlineage.client.event_v2 import Job
+    from openlineage.client.facet_v2 import job_type_job
+
+    kind = job_type_job.JobTypeJobFacet("BATCH", "AUTOOPT", span.kind)
+    kind._producer = PRODUCER
+    return Job(namespace, span.job, {"jobType": kind})
+
+
+def _run_id(span: _Span) -> str:
+    return str(uuid.uuid5(_IDS, span.key))

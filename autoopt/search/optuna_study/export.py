@@ -1,0 +1,158 @@
+"""Finished trials as studies in an Optuna storage, for optuna-dashboard and Optuna's own analyses."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalChoiceType,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState
+
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonValue
+from autoopt.metrics import Direction
+from autoopt.search.optuna_study.encoding import CHAIN
+
+_SQLITE: Final = b"SQLite format 3\0"
+CONSTRAINTS: Final = "constraints"
+"""System attribute that optuna-dashboard reads: a list of numbers, each met if it is not above 0."""
+
+
+@dataclass(frozen=True)
+class StudyTrial:
+    """A finished trial. Times are seconds since 1970."""
+
+    chain: str
+    params: Mapping[str, JsonValue]
+    values: tuple[float, ...]
+    """One for each objective; empty if the trial failed or lacks one."""
+    violation: float
+    start: float
+    end: float
+    attributes: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study to write; `objectives` are names with directions."""
+
+    name: str
+    objectives: tuple[tuple[str, Direction], ...]
+    trials: tuple[StudyTrial, ...]
+    attributes: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+def write_studies(file: Path, studies: Sequence[Study]) -> None:
+    """Write studies into an SQLite file; studies of the same names are replaced, others stay.
+
+    Raises:
+        InputError: the file is something else, or its folder does not exist or cannot be written.
+    """
+    _check(file)
+    with _quiet():
+        storage = optuna.storages.RDBStorage(f"sqlite:///{file}")
+        names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
+        for study in studies:
+            if study.name in names:
+                optuna.delete_study(study_name=study.name, storage=storage)
+            _write(storage, study)
+        storage.remove_session()
+
+
+def _check(file: Path) -> None:
+    try:
+        with file.open("ab+") as stream:
+            stream.seek(0)
+            head = stream.read(len(_SQLITE))
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(file)) from None
+    if head not in (b"", _SQLITE):
+        raise InputError("is not an SQLite file", where=str(file), remedy="name another file with -o")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Optuna's log and its warning that names of metrics are experimental."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
+def _write(storage: optuna.storages.RDBStorage, content: Study) -> None:
+    directions = [direction for _, direction in content.objectives]
+    study = optuna.create_study(study_name=content.name, storage=storage, directions=directions)
+    study.set_metric_names([name for name, _ in content.objectives])
+    for name, value in content.attributes.items():
+        study.set_user_attr(name, value)
+    distributions = _distributions(content.trials)
+    for number, trial in enumerate(content.trials):
+        study.add_trial(_frozen(number, trial, distributions))
+
+
+def _frozen(number: int, trial: StudyTrial, distributions: Mapping[str, BaseDistribution]) -> FrozenTrial:
+    state = TrialState.FAIL
+    if trial.values:
+        state = TrialState.COMPLETE
+    params = {CHAIN: trial.chain, **{name: _choice(value) for name, value in trial.params.items()}}
+    return FrozenTrial(
+        number=number,
+        state=state,
+        value=None,
+        datetime_start=datetime.fromtimestamp(trial.start),  # Optuna's times are local ones
+        datetime_complete=datetime.fromtimestamp(trial.end),
+        params=params,
+        distributions={name: distributions[name] for name in params},
+        user_attrs=dict(trial.attributes),
+        system_attrs={CONSTRAINTS: [trial.violation]},
+        intermediate_values={},
+        trial_id=number,
+        values=trial.values or None,
+    )
+
+
+def _distributions(trials: Sequence[StudyTrial]) -> dict[str, BaseDistribution]:
+    """The distribution of each parameter, from all values that occur: the same one for all trials."""
+    values: dict[str, list[CategoricalChoiceType]] = {CHAIN: [trial.chain for trial in trials]}
+    for trial in trials:
+        for name, value in trial.params.items():
+            values.setdefault(name, []).append(_choice(value))
+    return {name: _distribution(choices) for name, choices in values.items()}
+
+
+def _distribution(values: Sequence[CategoricalChoiceType]) -> BaseDistribution:
+    types = {type(value) for value in values}
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if types == {int}:
+        return IntDistribution(int(min(numbers)), int(max(numbers)))
+    if types in ({float}, {int, float}):
+        return FloatDistribution(float(min(numbers)), float(max(numbers)))
+    choices: list[CategoricalChoiceType] = []
+    for value in values:
+        if not any(value == choice and type(value) is type(choice) for choice in choices):
+            choices.append(value)
+    return CategoricalDistribution(choices)
+
+
+def _choice(value: JsonValue) -> CategoricalChoiceType:
+    """A value that Optuna can store: lists and mappings as JSON text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return json.dumps(value)
