@@ -8,6 +8,7 @@ from uuid import UUID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
@@ -15,9 +16,11 @@ from autoopt.engine.run.join import JoinedRun, join
 from autoopt.errors import AutooptError
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
-from autoopt.orchestrate.flow_runs.naming import chain_state, trial_state
+from autoopt.orchestrate.flow_runs.naming import chain_state, headlines, trial_state
+from autoopt.orchestrate.flow_runs.run_log import log_trial, quiet_failed_states
 from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
+from autoopt.results import Trial
 from autoopt.script import only_allowed_scripts
 from autoopt.store import TrialRecord
 from autoopt.store.finished import finished_trials
@@ -54,8 +57,11 @@ def _run_trials(joined: JoinedRun, chain: str) -> int:
 
     @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
     def trial(number: int) -> State[None]:
-        return trial_state(joined.execute(claimed[number]).result, joined.session)
+        result = joined.execute(claimed[number]).result
+        log_trial(get_run_logger(), Trial(number, joined.session.chains[chain].name, result), headlines(joined.session))
+        return trial_state(result, joined.session)
 
+    quiet_failed_states()
     executed = 0
     idle_since = time.monotonic()
     with WorkerSlot(joined.store, joined.record.id, UUID(str(flow_run.id))) as slot:

@@ -20,17 +20,27 @@ from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
+from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from autoopt.engine.run.executor import Work
 from autoopt.engine.run.session import Session
 from autoopt.errors import EXIT_INTERRUPTED
+from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain, show_result
-from autoopt.orchestrate.flow_runs.naming import chain_run_name, chain_state, session_run_name, tags_of, trial_state
+from autoopt.orchestrate.flow_runs.naming import (
+    chain_run_name,
+    chain_state,
+    headlines,
+    session_run_name,
+    tags_of,
+    trial_state,
+)
 from autoopt.orchestrate.flow_runs.orphaned_runs import close_orphans, record_flow_run
-from autoopt.results import RunResult, TrialResult
+from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, log_trial, quiet_failed_states
+from autoopt.results import RunResult, Trial, TrialResult
 from autoopt.workers import Cancelled
 
 GRACE_SECONDS = 15.0
@@ -58,11 +68,14 @@ def run_as_flow(session: Session) -> RunResult:
     async def optimize_model(run: str, model: str, dag: str) -> State[None]:
         try:
             record_flow_run(ctx.store, run, str(flow_run.id))
+            logger = get_run_logger()
+            session.observe_with(ObserverGroup(ctx.attempt.observer, RunLog(logger)))
             result = await _ChainFlows(session, interrupt).run()
         except BaseException as error:
             outcome.set_exception(error)
             return Failed(message=f"{type(error).__name__}: {error}")
         outcome.set_result(result)
+        log_result(logger, result)
         await asyncio.to_thread(show_result, ctx.store, result)
         return Completed(message=result.status)
 
@@ -195,8 +208,10 @@ async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRe
             raise
         request.future.set_result(result)
         results.append(result)
+        log_trial(get_run_logger(), Trial(number, request.chain_name, result), headlines(session))
         return trial_state(result, session)
 
+    quiet_failed_states()
     run_trial: Any = trial  # typed without an overload for a coroutine that returns its state
 
     async def run_trials() -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
+from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
@@ -21,6 +22,7 @@ from autoopt.orchestrate.flow_runs.artifacts import show_result
 from autoopt.orchestrate.flow_runs.chain_executor import search_deployed
 from autoopt.orchestrate.flow_runs.naming import final_state, tags_of
 from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
+from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
@@ -37,8 +39,10 @@ def optimize(request: RunRequest, out: str | None) -> State[None]:
     try:
         if out is not None:
             check_out(Path(out))
-        with prepare(replace(request, opener=PrefectHost)) as session:
+        logger = get_run_logger()
+        with prepare(replace(request, opener=PrefectHost, observer=RunLog(logger))) as session:
             result = session.execute(search_and_show)
+            log_result(logger, result)
             if out is not None:
                 session.export(result, Path(out))
     except AutooptError as error:

@@ -64,13 +64,18 @@ def tags_of(session: Session) -> list[str]:
     return [flow_run_name(tag) for tag in tags]
 
 
+def headlines(session: Session) -> list[str]:
+    """The metrics of the run's objectives and constraints."""
+    goal = session.ctx.problem.goal
+    return list(headline_metrics(goal.objectives, goal.constraints))
+
+
 def trial_state(result: TrialResult, session: Session) -> State[None]:
     """The final state of a trial's task run.
 
     Its message has the outcome, the figures of the run's objectives and constraints, and the reason of a failure.
     """
-    goal = session.ctx.problem.goal
-    figures = trial_figures(result, headline_metrics(goal.objectives, goal.constraints))
+    figures = trial_figures(result, headlines(session))
     message = ", ".join([str(result.outcome), *figures])
     if result.explanation:
         message += f": {result.explanation}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State
+from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
@@ -22,6 +23,7 @@ from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 from autoopt.orchestrate.flow_runs.model_run import search_and_show
 from autoopt.orchestrate.flow_runs.naming import final_state, flow_run_name, session_run_name, tags_of
 from autoopt.orchestrate.flow_runs.progress import SweepProgress
+from autoopt.orchestrate.flow_runs.run_log import RunLog, SweepLog, log_result
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import summary, sweep_markdown
@@ -35,7 +37,7 @@ def sweep_as_flow(request: SweepRequest) -> SweepResult:
 
     def sweep(zoo: str) -> State[None]:
         try:
-            observer = ObserverGroup(request.observer, SweepProgress())
+            observer = ObserverGroup(request.observer, SweepProgress(), SweepLog(get_run_logger()))
             result = run_sweep(replace(request, observer=observer), run_as_flow)
         except BaseException as error:
             outcome.set_exception(error)
@@ -71,7 +73,7 @@ def nightly(
         flow_run=flow_run.id or "",
         workers=workers,
         data_root=data_root,
-        observer=SweepProgress(),
+        observer=ObserverGroup(SweepProgress(), SweepLog(get_run_logger())),
         opener=PrefectHost,
     )
     try:
@@ -85,7 +87,10 @@ def _search_in_subflow(session: Session) -> RunResult:
     outcome: Future[RunResult] = Future()
 
     def optimize_model(run: str) -> State[None]:
+        logger = get_run_logger()
+        session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunLog(logger)))
         result = search_and_show(session)
+        log_result(logger, result)
         outcome.set_result(result)
         return Completed(message=result.status)
 

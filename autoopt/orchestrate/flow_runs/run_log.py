@@ -1,0 +1,104 @@
+"""Notes, choices, progress and failures in the logs of flow runs and task runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from autoopt.errors import one_line
+from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
+from autoopt.observer import Observer
+from autoopt.report.formatting import metric_text, params_text
+from autoopt.report.progress import trial_line
+from autoopt.report.run import caveats
+from autoopt.report.verdict import verdict
+from autoopt.results import RunResult, SweepEntry, Trial
+
+if TYPE_CHECKING:
+    RunLogger: TypeAlias = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+TASK_LOGGER = "prefect.task_runs"
+FAILED_STATE = "Task run failed with state"
+
+
+class NoteLog(Observer):
+    """Writes notes and phases to a logger. Thread-safe, as loggers are.
+
+    Create it with `get_run_logger()` of the flow run that is to show them; hooks are called in other threads.
+    """
+
+    def __init__(self, logger: RunLogger) -> None:
+        self._logger = logger
+
+    def on_note(self, text: str) -> None:
+        self._logger.info(one_line(text))
+
+    def on_phase(self, name: str) -> None:
+        self._logger.info(one_line(name))
+
+
+class SweepLog(NoteLog):
+    """Also writes the reason of a model without result."""
+
+    def on_model_end(self, entry: SweepEntry) -> None:
+        if entry.reason:
+            self._logger.warning(one_line(f"{entry.name}: {entry.reason}"))
+        for change in (*entry.compared.causes, *entry.compared.other_inputs):
+            self._logger.info(one_line(f"{entry.name}: changed since the last good sweep: {change}"))
+
+
+class RunLog(NoteLog):
+    """Also writes the figures of the source model and a line for each trial."""
+
+    def __init__(self, logger: RunLogger) -> None:
+        super().__init__(logger)
+        self._metrics = tuple(headline_metrics(()))
+        self._budget = 0
+        self._trials = 0
+
+    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
+        self._metrics = tuple(headline_metrics(objectives, constraints))
+        self._budget = trials
+
+    def on_baseline(self, metrics: Mapping[str, Estimate]) -> None:
+        names = dict.fromkeys((*self._metrics, "size"))
+        figures = [f"{name} {metric_text(name, metrics[name].value)}" for name in names if name in metrics]
+        self._logger.info(f"source model: {', '.join(figures)}")
+
+    def on_trial_end(self, trial: Trial, best: float | None) -> None:
+        self._trials += 1
+        text = f"{self._trials}/{self._budget}: {one_line(trial_line(trial, self._metrics))}"
+        self._logger.log(_level(trial), text)
+
+
+def log_trial(logger: RunLogger, trial: Trial, metrics: Sequence[str]) -> None:
+    """Write a trial to the log of its task run: chain, parameters, and figures or the cause of its failure."""
+    logger.info(f"chain: {trial.chain}")
+    logger.info(f"parameters: {params_text(trial.result.point) or 'none are searched'}")
+    logger.log(_level(trial), one_line(trial_line(trial, metrics)))
+
+
+def log_result(logger: RunLogger, result: RunResult) -> None:
+    """Write the answer of a run with its caveats and notes."""
+    for text in (*caveats(result), *result.notes):
+        logger.info(one_line(text))
+    logger.info(one_line(f"run {result.run}: {result.status}. {verdict(result)}"))
+
+
+def quiet_failed_states() -> None:
+    """Drop the record, with a traceback of nothing, that Prefect adds when a task returns a failed state.
+
+    The record of the final state follows it and says the same.
+    """
+    logging.getLogger(TASK_LOGGER).addFilter(_is_no_failed_state)
+
+
+def _is_no_failed_state(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(FAILED_STATE)
+
+
+def _level(trial: Trial) -> int:
+    if trial.result.outcome.good:
+        return logging.INFO
+    return logging.ERROR

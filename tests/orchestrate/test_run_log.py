@@ -1,0 +1,85 @@
+"""What flow runs and task runs log: notes, trials with their chain and parameters, causes, the answer."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from autoopt.metrics import Constraint, Estimate, Objective
+from autoopt.orchestrate.flow_runs.run_log import (
+    TASK_LOGGER,
+    RunLog,
+    SweepLog,
+    log_result,
+    log_trial,
+    quiet_failed_states,
+)
+from autoopt.outcome import Outcome
+from autoopt.results import EntryComparison, RunResult, SweepEntry, Trial, TrialResult
+
+CAUSE = "fragile: RuntimeError at script.py:16: the disk it needs is away"
+FAILED = Trial(3, "tidy -> weak", TrialResult("c", {"weak": {"size": 4}}, Outcome.FAILED, message=CAUSE))
+GOOD = Trial(4, "tidy", TrialResult("c", {}, Outcome.OK, ratios={"size": Estimate.exact(0.5)}, executed=1))
+
+
+@pytest.fixture
+def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
+    caplog.set_level(logging.INFO)
+    return logging.getLogger("test")
+
+
+def test_a_run_logs_notes_the_source_and_its_trials(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    log = RunLog(logger)
+    log.on_note("searching 2 configurations\nin 1 chain")
+    log.on_search_start((Objective("size", "minimize"),), (Constraint("accuracy", max_drop=0.01),), 40)
+    log.on_baseline({"size": Estimate.exact(2000.0), "latency_p50": Estimate.exact(1.0)})
+    log.on_trial_end(FAILED, None)
+    log.on_trial_end(GOOD, None)
+    assert caplog.record_tuples == [
+        ("test", logging.INFO, "searching 2 configurations in 1 chain"),
+        ("test", logging.INFO, "source model: size 2 kB"),
+        ("test", logging.ERROR, f"1/40: trial 3: tidy -> weak [weak: size=4]: failed, {CAUSE}"),
+        ("test", logging.INFO, "2/40: trial 4: tidy: size 0.500x"),
+    ]
+
+
+def test_a_trial_logs_its_chain_its_parameters_and_the_cause(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_trial(logger, FAILED, ["size"])
+    assert caplog.messages[:2] == ["chain: tidy -> weak", "parameters: weak: size=4"]
+    assert caplog.messages[2].endswith(CAUSE)
+    assert caplog.records[2].levelno == logging.ERROR
+    log_trial(logger, GOOD, ["size"])
+    assert caplog.messages[4] == "parameters: none are searched"
+
+
+def test_a_result_is_logged_with_its_notes(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    log_result(logger, RunResult("1f2e", "no model", notes=("nothing meets the constraints",)))
+    assert caplog.messages == [
+        "nothing meets the constraints",
+        "run 1f2e: no model. No model meets the constraints.",
+    ]
+
+
+def test_a_sweep_logs_what_changed(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    compared = EntryComparison("worse", causes=("onnxruntime 1.30 -> 1.31",), other_inputs=("DAG a -> b",))
+    SweepLog(logger).on_model_end(SweepEntry("cnn", "failed", reason="it crashed", compared=compared))
+    assert caplog.messages == [
+        "cnn: it crashed",
+        "cnn: changed since the last good sweep: onnxruntime 1.30 -> 1.31",
+        "cnn: changed since the last good sweep: DAG a -> b",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:Logger 'prefect.task_runs' attempted to send logs")
+def test_prefects_traceback_of_a_returned_state_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    quiet_failed_states()
+    quiet_failed_states()
+    tasks = logging.getLogger(TASK_LOGGER)
+    with caplog.at_level(logging.ERROR, TASK_LOGGER):
+        tasks.error("Task run failed with state: %r", "Failed", exc_info=True)
+        tasks.error("Finished in state Failed('it failed')")
+    assert not [text for text in caplog.messages if text.startswith("Task run failed")]
+    assert not any(record.exc_info for record in caplog.records)
