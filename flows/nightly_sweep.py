@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from prefect import flow
 from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
 
+from autoopt.orchestrate.flow_runs.naming import night_name
 from autoopt.orchestrate.flow_runs.sweep_run import nightly
 
 
-@flow(name="nightly_sweep", flow_run_name="sweep {zoo}")
+def _name() -> str:
+    parameters = flow_run.parameters
+    return night_name(parameters.get("zoo"), parameters.get("only"), flow_run.scheduled_start_time)
+
+
+@flow(name="nightly_sweep", flow_run_name=_name)
 def nightly_sweep(
     zoo: str,
     dag: str | None = None,

@@ -17,7 +17,7 @@ from zoneinfo import available_timezones
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
-from autoopt.orchestrate.server.heartbeats import ensure_automation
+from autoopt.orchestrate.server.heartbeats import ensure_automations
 from autoopt.settings import root_of_data, settings
 from autoopt.spec.zoo import load_zoo
 
@@ -67,7 +67,7 @@ class _Deployment:
 
 
 def deploy_all(queues: Sequence[str] = ()) -> list[str]:
-    """Create or update the pools, the deployments and the automation that marks dead runs.
+    """Create or update the pools, the deployments and the automations for runs that die.
 
     Parameters and schedules of a deployment that exists stay as they are.
 
@@ -93,7 +93,7 @@ def deploy_all(queues: Sequence[str] = ()) -> list[str]:
     )
     for deployment in deployments:
         _deploy(deployment, keep_changes=True)
-    ensure_automation()
+    ensure_automations()
     return [deployment.full_name for deployment in deployments]
 
 

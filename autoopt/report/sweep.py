@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, headline_metrics
+from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
 from autoopt.report.figures import chain_text, figure, figure_title, is_quality
 from autoopt.report.formatting import metric_text, plural, ratio_text, short
-from autoopt.report.table import Table, write_lines, write_table
-from autoopt.results import MetricChange, SweepEntry, SweepResult
+from autoopt.report.table import Table, markdown, write_lines, write_table
+from autoopt.report.verdict import gains
+from autoopt.results import MetricChange, ModelResult, SweepEntry, SweepResult
 from autoopt.results.sweep import OK
 
 
@@ -110,9 +112,13 @@ def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
     return causes + caveats
 
 
-def sweep_markdown(result: SweepResult) -> str:
-    """The sweep as Markdown, for artifacts of flow runs."""
-    return "\n\n".join([*summary(result), *map(_markdown, _tables(result))])
+def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The sweep as Markdown, for artifacts of flow runs; `pages` are the addresses of runs by their id."""
+    parts = [f"**{_headline(result)}**", markdown(_markdown_models(result, pages))]
+    changes = changes_table(result)
+    if changes.rows:
+        parts.append(markdown(changes))
+    return "\n\n".join([*parts, *(one_line(line) for line in summary(result))])
 
 
 def _tables(result: SweepResult) -> list[Table]:
@@ -127,9 +133,42 @@ def sweep_title(result: SweepResult) -> str:
     return f"sweep {result.name} {short(result.sweep)}"
 
 
-def _markdown(table: Table) -> str:
-    lines = []
-    for cells in (table.columns, ["---"] * len(table.columns), *table.rows):
-        escaped = [one_line(cell).replace("|", "\\|") for cell in cells]
-        lines.append(f"| {' | '.join(escaped)} |")
-    return "\n".join(lines)
+def _headline(result: SweepResult) -> str:
+    """The outcome of a sweep in a sentence."""
+    models = plural(len(result.models), "model")
+    if result.regressions:
+        return f"{len(result.regressions)} of {models} regressed: {', '.join(result.regressions)}."
+    if not any(entry.status == OK for entry in result.models):
+        return "No model has a result."
+    if result.improvements:
+        return f"No regression in {models}; better: {', '.join(result.improvements)}."
+    return f"No regression in {models}."
+
+
+def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:
+    """The models with the verdict first: what a run gained, each metric with its value and its ratio.
+
+    `pages` are the addresses of runs by their id.
+    """
+    metrics = sweep_metrics(result.models)
+    rows = []
+    for entry in result.models:
+        name, answer, best = entry.name, one_line(entry.reason or "-"), entry.best
+        cells = ["-"] * len(metrics)
+        if entry.run in pages:
+            name = f"[{name}]({pages[entry.run]})"
+        if entry.result is not None and best is not None:
+            answer = ", ".join(gains(entry.result, best)) or chain_text(best)
+            cells = [_value_and_ratio(metric, best) for metric in metrics]
+        rows.append((name, entry.compared.verdict, answer, *cells, entry.run[:12]))
+    return Table(("model", "since last good", "result", *metrics, "run"), tuple(rows))
+
+
+def _value_and_ratio(metric: str, model: ModelResult) -> str:
+    """`2.31 ms, 0.280x (0.270..0.290)`; `-` if it was not measured."""
+    texts = []
+    if metric in model.metrics:
+        texts.append(metric_text(metric, model.metrics[metric]))
+    if is_ratio_metric(metric) and metric in model.ratios:
+        texts.append(ratio_text(model.ratios[metric]))
+    return ", ".join(texts) or "-"

@@ -49,6 +49,15 @@ def plain(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def markdown(table: Table) -> str:
+    """The table in Markdown, without its title."""
+    lines = []
+    for cells in (table.columns, ["---"] * len(table.columns), *table.rows):
+        escaped = [one_line(cell).replace("|", "\\|") for cell in cells]
+        lines.append(f"| {' | '.join(escaped)} |")
+    return "\n".join(lines)
+
+
 def _clean(table: Table) -> list[list[str]]:
     """The column names and the rows without control characters."""
     return [list(map(one_line, row)) for row in (table.columns, *table.rows)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.orchestrate.flow_runs.artifacts import result_markdown
 from autoopt.results import ModelResult, RunResult
@@ -22,14 +26,22 @@ def test_a_result_lists_the_best_model_and_the_front_with_the_runs_own_metrics()
         objectives=(Objective("throughput", "maximize"),),
         constraints=(Constraint("size", max_ratio=0.9),),
     )
-    lines = result_markdown(result).splitlines()
-    assert lines[0] == "Run `1f2e`: finished; `autoopt best 1f2e`, `autoopt report 1f2e`"
-    assert lines[2].startswith("| model | chain | throughput ratio | size ratio |")
-    assert lines[4].startswith(f"| best `{'b' * 12}` | a -> b | 2")
-    assert lines[5].startswith(f"| front `{'a' * 12}` | a | 1.5")
-    assert "latency" not in result_markdown(result)
+    sentence, table, links = result_markdown(result, "http://prefect/runs/1").split("\n\n")
+    assert sentence == "**2.0x higher throughput, 2.0x smaller.**"
+    lines = table.splitlines()
+    assert lines[0] == "| model | throughput | ratio | size | ratio | chain and its parameters |"
+    assert lines[3].startswith(f"| best {'b' * 8} | 2.00")
+    assert lines[4].startswith(f"| front {'a' * 8} | 1.50")
+    assert links.startswith("Run `1f2e`: finished; [flow run](http://prefect/runs/1), `autoopt best 1f2e`")
+    assert "latency" not in table
 
 
-def test_a_result_without_a_model_has_no_rows() -> None:
+def test_a_result_names_its_caveats(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = replace(model("a", "a" * 64, 2.0), flags=("accuracy is not certain",))
+    text = result_markdown(RunResult("1f2e", "finished", best=best, notes=("the machine was busy",)))
+    assert "- best aaaaaaaa: accuracy is not certain\n- the machine was busy" in text
+
+
+def test_a_result_without_a_model_says_so() -> None:
     markdown = result_markdown(RunResult("1f2e", "nothing meets the constraints"))
-    assert len(markdown.splitlines()) == 4
+    assert markdown.startswith("**No model meets the constraints.**")

@@ -16,7 +16,7 @@ class Shown(Progress):
     """Progress that keeps the percentages."""
 
     def __init__(self) -> None:
-        super().__init__("")
+        super().__init__("progress", "")
         self.percentages: list[float] = []
 
     def show(self, percent: float) -> None:
@@ -51,7 +51,7 @@ def test_a_finished_model_shows_its_objectives_and_its_size() -> None:
 
 def test_a_failed_model_shows_the_reason_in_one_line() -> None:
     row = entry_row(finished(best=False))
-    assert (row["state"], row["best chain"], row["artifact"], row["said"]) == ("failed", "", "", "odd model")
+    assert (row["state"], row["best chain"], row["artifact"], row["reason"]) == ("failed", "", "", "odd model")
 
 
 def test_a_sweep_shows_each_model_from_waiting_to_finished(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_a_sweep_shows_each_model_from_waiting_to_finished(monkeypatch: pytest.M
         def _update(self) -> None:
             states.append([row["state"] for row in self._rows.values()])
 
-    table = Table()
+    table = Table("night")
     table.on_sweep_start(["cnn", "mlp"])
     table.on_model_start("cnn")
     table.on_model_start("unknown")

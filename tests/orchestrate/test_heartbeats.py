@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 from prefect.client.schemas.objects import TERMINAL_STATES
+from prefect.states import AwaitingRetry, Crashed, Running, State
 
-from autoopt.orchestrate.server.heartbeats import FINAL_STATES, SILENT_SECONDS, environment
+from autoopt.orchestrate.server.heartbeats import (
+    CONTINUED,
+    FINAL_STATES,
+    MAX_CONTINUATIONS,
+    SILENT_SECONDS,
+    continued_too_often,
+    environment,
+)
 
 
 def test_final_states_are_those_of_prefect() -> None:
@@ -20,3 +28,12 @@ def test_flow_runs_send_several_heartbeats_before_they_count_as_silent(monkeypat
 def test_what_the_user_has_set_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "3")
     assert environment()["PREFECT_CLIENT_MAX_RETRIES"] == "3"
+
+
+def test_a_sweep_that_dies_again_and_again_is_not_continued_for_ever() -> None:
+    continuation: list[State] = [Running(), Crashed(), AwaitingRetry(message=CONTINUED)]
+    assert not continued_too_often([Running()])
+    assert not continued_too_often(continuation * (MAX_CONTINUATIONS - 1))
+    assert continued_too_often(continuation * MAX_CONTINUATIONS)
+    by_hand = [*continuation * MAX_CONTINUATIONS, Crashed(), AwaitingRetry()]
+    assert not continued_too_often(by_hand), "Retry begins anew"

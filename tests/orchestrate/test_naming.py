@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +15,13 @@ from prefect.client.schemas.objects import StateType
 
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.orchestrate.flow_runs.naming import (
+    MAX_KEY,
+    artifact_key,
     chain_run_name,
     chain_state,
     flow_run_name,
     model_run_name,
+    night_name,
     session_run_name,
     tags_of,
     trial_state,
@@ -32,6 +37,25 @@ def session(name: str = "cnn") -> Any:
     )
     problem = SimpleNamespace(plan=SimpleNamespace(name="quick"), target=SimpleNamespace(name="local"), goal=goal)
     return SimpleNamespace(name=name, ctx=SimpleNamespace(run="1f2e", problem=problem))
+
+
+def test_nights_are_named_after_zoo_tag_and_time(tmp_path: Path) -> None:
+    (tmp_path / "zoo.yaml").write_text("name: production\nmodels: [m.onnx]\n")
+    due = datetime(2026, 11, 22, 2, 0).astimezone()
+    assert night_name(tmp_path / "zoo.yaml", None, due) == "production · 2026-11-22 02:00"
+    assert night_name(str(tmp_path / "elsewhere.yaml"), "cnn", due) == "elsewhere · cnn · 2026-11-22 02:00"
+
+
+@given(st.lists(st.text()))
+def test_an_artifact_key_is_what_prefect_allows(names: list[str]) -> None:
+    key = artifact_key("result", *names)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", key)
+    assert len(key) <= MAX_KEY + 9
+
+
+def test_long_artifact_keys_differ() -> None:
+    keys = {artifact_key("trials", "x" * 150, end) for end in ("a", "b")}
+    assert len(keys) == 2
 
 
 @given(st.text())

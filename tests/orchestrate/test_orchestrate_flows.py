@@ -62,7 +62,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def server(shared_server: Server) -> Server:
-    before = [row["id"] for what in ("flow_runs", "task_runs", "artifacts") for row in shared_server.find(what)]
+    before = [row["id"] for what in ("flow_runs", "task_runs", "artifacts", "logs") for row in shared_server.find(what)]
     return Server(shared_server.url, frozenset(before))
 
 
@@ -89,6 +89,7 @@ def autoopt(folder: Path, *options: str, **env: str) -> tuple[int, dict[str, Any
 
 def test_one_flow_run_per_chain_with_its_trials_under_the_models(server: Server, folder: Path) -> None:
     code, document, stderr = autoopt(folder, PREFECT_API_URL=server.url)
+    key = folder.name.replace("_", "-")
     assert code == 0, stderr
     assert document["trials"] == {"total": 4, "ok": 3, "refused": 1, "infeasible": 0}
     assert document["seconds"]["prefect start"] > 0
@@ -103,7 +104,14 @@ def test_one_flow_run_per_chain_with_its_trials_under_the_models(server: Server,
     states = {row["name"]: row["state_type"] for row in trials}
     assert sorted(states.values()) == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
     artifacts = {row["key"] for row in server.find("artifacts")}
-    assert artifacts == {"result", "trials", "best-so-far", "pareto"}
+    assert f"result-{key}-small" in artifacts
+    assert {f"trials-{key}-small-{chain}" for chain in ("tidy", "tidy-quant", "broken")} <= artifacts
+    assert {name.partition(f"-{key}")[0] for name in artifacts} == {"result", "trials", "best-so-far", "pareto"}
+    logs = {row["message"]: row for row in server.find("logs")}
+    assert not [text for text in logs if "Traceback" in text or text.endswith("NoneType: None")]
+    assert logs["chain: tidy -> quant"]["task_run_id"] in {row["id"] for row in trials}
+    [answer] = [text for text in logs if text.startswith(f"run {document['run']}: finished. ")]
+    assert logs[answer]["flow_run_id"] == flows[f"{folder.name} · small"]["id"]
     tags = {tag.partition(":")[0] for tag in flows["tidy"]["tags"]}
     assert tags == {"model", "dag", "target", "run", "chain"}
 
@@ -150,12 +158,12 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     assert json.loads(done.stdout)["models"][0]["status"] == "ok"
     assert "INFO" not in done.stderr  # Prefect's own words are for its pages
     flows = {row["name"]: row for row in server.find("flow_runs")}
-    assert flows["sweep zoo.yaml"]["parent_task_run_id"] is None
+    assert flows["sweep z"]["parent_task_run_id"] is None
     assert flows[f"{folder.name} · small"]["parent_task_run_id"] is not None
     artifacts = {row["key"]: row["data"] for row in server.find("artifacts")}
-    assert {"sweep", "result"} <= artifacts.keys()
-    assert artifacts["progress"] == 100
-    (model,) = json.loads(artifacts["models"])
+    assert artifacts["sweep-z"].startswith("**No regression in 1 model.**")
+    assert artifacts["progress-z"] == 100
+    (model,) = json.loads(artifacts["models-z"])
     assert (model["model"], model["state"], model["since last good"]) == (folder.name, "ok", "new")
     assert model["run"] == json.loads(done.stdout)["models"][0]["run"]
 

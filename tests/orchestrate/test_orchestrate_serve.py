@@ -30,6 +30,7 @@ from prefect_server import free_port
 from ruamel.yaml import YAML
 from serving import Serving, alive, belonging, environment, eventually, serving
 
+from autoopt.orchestrate.server.heartbeats import AUTOMATION, CONTINUATION
 from autoopt.store import TrialRecord, open_store
 
 pytestmark = pytest.mark.service
@@ -103,7 +104,7 @@ def test_it_says_what_it_started(served: Serving) -> None:
     ):
         assert word in said
     assert {p["name"] for p in served.find("work_pools")} == {"autoopt-models", "autoopt-chains"}
-    assert [a["name"] for a in served.find("automations")] == ["autoopt: crash flow runs without a heartbeat"]
+    assert {automation["name"] for automation in served.find("automations")} == {AUTOMATION, CONTINUATION}
     listening = [c for c in psutil.net_connections("inet") if c.status == "LISTEN" and c.laddr.port == served.port]
     assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
 
@@ -354,7 +355,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     assert {m["name"] for m in models} == {"mlp · quick", "cnn · quick"}
     assert all(served.children_of(m["id"]) for m in models)
     artifacts = {a["key"]: a for a in served.find("artifacts", artifacts={"flow_run_id": {"any_": [run]}})}
-    assert "2 models: 2 ok" in artifacts["sweep"]["data"]
+    assert "2 models: 2 ok" in artifacts["sweep-night"]["data"]
     assert (folder / "out" / "sweep.html").exists()
 
     served.retry(run)  # nothing of it was interrupted: it measures again

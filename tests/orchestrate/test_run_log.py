@@ -32,7 +32,7 @@ def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
 def test_a_run_logs_notes_the_source_and_its_trials(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
     log = RunLog(logger)
     log.on_note("searching 2 configurations\nin 1 chain")
-    log.on_search_start((Objective("size", "minimize"),), (Constraint("accuracy", max_drop=0.01),), 40)
+    log.on_search_start((Objective("size", "minimize"),), (Constraint("accuracy", max_drop=0.01),), 40, 600.0)
     log.on_baseline({"size": Estimate.exact(2000.0), "latency_p50": Estimate.exact(1.0)})
     log.on_trial_end(FAILED, None)
     log.on_trial_end(GOOD, None)

@@ -7,14 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+from prefect.runtime import flow_run
 
+from autoopt.errors import one_line
 from autoopt.json_codec import from_json
-from autoopt.metrics import Constraint, Objective, headline_metrics
+from autoopt.metrics import Constraint, Objective, headline_metrics, is_ratio_metric
+from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.report.charts import best_so_far, trade_offs
 from autoopt.report.drawing import can_draw, picture
-from autoopt.report.figures import figure, figure_title, first_objective, rounded_figure
-from autoopt.report.formatting import params_text
+from autoopt.report.figures import figure_title, first_objective, rounded_figure
+from autoopt.report.formatting import metric_text, params_text
+from autoopt.report.run import caveats, run_tables
+from autoopt.report.table import markdown
+from autoopt.report.verdict import verdict
 from autoopt.results import ModelResult, RunResult, Trial, values_of
 from autoopt.search.pareto import Scored, pareto_front
 from autoopt.store import Store
@@ -28,8 +34,15 @@ ROWS = 200
 
 
 @best_effort
-def show_chain(store: Store, run: str, chain: str) -> None:
-    """Show the finished trials of a chain: a table, a plot of the best so far, and one of its Pareto front."""
+def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
+    """Show the finished trials of a chain: a table, a plot of the best so far, and one of its Pareto front.
+
+    Args:
+        store: The store.
+        run: Id of the run.
+        chain: Id of the chain.
+        names: Names of run and chain, for the artifacts' keys.
+    """
     trials = finished_trials(store, run, chain)
     if not trials:
         return
@@ -37,31 +50,35 @@ def show_chain(store: Store, run: str, chain: str) -> None:
     description = f"Trials of run {run}; autoopt lineage and apply take the artifacts' ids"
     metrics = _metrics(result)
     rows = [_row(trial, metrics) for trial in trials[:ROWS]]
-    _make(create_table_artifact, key="trials", table=rows, description=description)
-    _plots(RunResult(run, "", pareto=_front(trials, result), objectives=result.objectives), trials)
+    _make(create_table_artifact, key=artifact_key("trials", *names), table=rows, description=description)
+    _plots(RunResult(run, "", pareto=_front(trials, result), objectives=result.objectives), trials, names)
 
 
 @best_effort
-def show_result(store: Store, result: RunResult) -> None:
-    """Show the result of a run: its best model and front, the best so far, and the trade-off."""
-    markdown = result_markdown(result)
-    _make(create_markdown_artifact, key="result", markdown=markdown, description="The result of the run")
-    _plots(result, finished_trials(store, result.run))
+def show_result(store: Store, result: RunResult, name: str) -> None:
+    """Show the result of a run: its answer and front, the best so far, and the trade-off; `name` is the run's."""
+    text = result_markdown(result, flow_run.ui_url or "")
+    _make(create_markdown_artifact, key=artifact_key("result", name), markdown=text, description=verdict(result))
+    _plots(result, finished_trials(store, result.run), (name,))
 
 
-def result_markdown(result: RunResult) -> str:
-    """A run's best model and Pareto front as Markdown, with the commands that show more."""
-    metrics = _metrics(result)
-    lines = [f"| model | chain | {' | '.join(figure_title(name) for name in metrics)} |"]
-    lines.append("|---" * (2 + len(metrics)) + "|")
-    models = [("front", model) for model in result.pareto]
-    if result.best is not None:
-        models.insert(0, ("best", result.best))
-    for label, model in models:
-        cells = [figure(name, model.metrics, model.ratios) for name in metrics]
-        lines.append(f"| {label} `{model.artifact[:12]}` | {model.chain} | {' | '.join(cells)} |")
-    commands = f"`autoopt best {result.run}`, `autoopt report {result.run}`"
-    return "\n".join([f"Run `{result.run}`: {result.status}; {commands}", "", *lines])
+def result_markdown(result: RunResult, page: str = "") -> str:
+    """A run's answer in a sentence, its models with the run's own metrics, caveats, and where there is more.
+
+    `page` is the address of the flow run.
+    """
+    parts = [f"**{one_line(verdict(result))}**"]
+    for table in run_tables(result):
+        if len(result.targets) > 1:
+            parts.append(f"*{table.title}*")
+        parts.append(markdown(table))
+    notes = [*caveats(result), *result.notes]
+    parts.append("\n".join(f"- {one_line(note).removeprefix('* ')}" for note in notes))
+    links = [f"`autoopt {command} {result.run}`" for command in ("best", "report", "lineage")]
+    if page:
+        links.insert(0, f"[flow run]({page})")
+    parts.append(f"Run `{result.run}`: {result.status}; {', '.join(links)}")
+    return "\n\n".join(filter(None, parts))
 
 
 def _goal(store: Store, run: str) -> RunResult:
@@ -92,31 +109,35 @@ def _front(trials: Sequence[Trial], result: RunResult) -> tuple[ModelResult, ...
 
 
 def _row(trial: Trial, metrics: Sequence[str]) -> dict[str, object]:
+    """A row of the table of trials: the figures come before what may be long."""
     result = trial.result
-    row: dict[str, object] = {
-        "trial": trial.number,
-        "parameters": params_text(result.point),
-        "outcome": str(result.outcome),
-        "feasible": result.violation <= 0,
-    }
+    row: dict[str, object] = {"trial": trial.number}
     values = values_of(result.metrics)
     for name in metrics:
+        if is_ratio_metric(name):
+            value = values.get(name)
+            row[name] = "" if value is None else metric_text(name, value)
         row[figure_title(name)] = rounded_figure(name, values, result.ratios)
+    row["outcome"] = str(result.outcome)
+    row["feasible"] = trial.feasible
+    row["parameters"] = params_text(result.point)
     row["artifact"] = ""
     if result.candidate:
         row["artifact"] = result.candidate.artifact[:12]
-    row["said"] = result.explanation
+    row["reason"] = result.explanation
     return row
 
 
-def _plots(result: RunResult, trials: Sequence[Trial]) -> None:
+def _plots(result: RunResult, trials: Sequence[Trial], names: Sequence[str]) -> None:
     """Show charts if the extra `plots` is installed."""
     if not can_draw():
         return
     objective = first_objective(result)
-    _image("best-so-far", best_so_far(trials, objective), f"{objective.metric} of each trial, and the best so far")
+    description = f"{objective.metric} of each trial, and the best so far"
+    _image(artifact_key("best-so-far", *names), best_so_far(trials, objective), description)
     for metric, chart in list(trade_offs(result, trials).items())[:1]:
-        _image("pareto", chart, f"{objective.metric} and {metric}; the Pareto front stands out")
+        description = f"{objective.metric} and {metric}; the Pareto front stands out"
+        _image(artifact_key("pareto", *names), chart, description)
 
 
 def _image(key: str, chart: alt.LayerChart | None, description: str) -> None:

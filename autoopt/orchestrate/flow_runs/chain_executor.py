@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 from prefect.deployments import run_deployment
+from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 from prefect.states import Cancelling
 
@@ -63,7 +64,8 @@ class DeployedExecutor:
 
     Create it in the flow run of the model, so that the chains' flow runs are its children. A context manager; leaving
     it cancels flow runs that still run. While the Prefect server is away, results still arrive; if it stays away, the
-    trials that the search waits for raise SystemFailure.
+    trials that the search waits for raise SystemFailure. If the deployed flow run is suspended, they raise Prefect's
+    Pause, which ends the process until the flow run is resumed.
     """
 
     def __init__(self, ctx: RunContext, tags: list[str]) -> None:
@@ -73,7 +75,7 @@ class DeployedExecutor:
         self._queue: str | None = None
         self._chains: dict[str, _Chain] = {}
         self._counted: set[str] = set()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._new_trials = threading.Event()
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -91,7 +93,7 @@ class DeployedExecutor:
         self._thread.join()
         with client_retries(0), get_client(sync_client=True) as client:
             for chain in self._chains.values():
-                if chain.flow_run is not None and chain.waiting:
+                if chain.flow_run is not None and (chain.waiting or self._error is not None):
                     # If the server is away, the flow runs see the end of the run in the store.
                     with suppress(Exception):
                         client.set_flow_run_state(chain.flow_run.id, Cancelling(message="the model's run has ended"))
@@ -116,11 +118,11 @@ class DeployedExecutor:
                     if at_once or time.monotonic() - last_check > CHECK_SECONDS:
                         self._check(outage)
                         last_check = time.monotonic()
-                except Exception as error:  # ends the search
+                except (Exception, Pause) as error:  # ends the search
                     self._fail(error)
                     return
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """End all trials with an error."""
         with self._lock:
             self._error = error
@@ -169,6 +171,7 @@ class DeployedExecutor:
         self._new_trials.clear()
         complete = False
         with outage:
+            _raise_if_suspended()
             for key, chain in chains.items():
                 self._check_chain(key, chain)
             complete = True
@@ -215,6 +218,17 @@ class DeployedExecutor:
                     chain=key, point=row.point, outcome=Outcome.CRASHED, message=message, transient=True
                 )
                 store.trials.finish(completed_record(row, result), owner=store.owner)
+
+
+def _raise_if_suspended() -> None:
+    """Raise Prefect's Pause if somebody has suspended the deployed flow run."""
+    root = flow_run.root_flow_run_id
+    if not root:
+        return
+    with get_client(sync_client=True, httpx_settings={}) as client:
+        state = client.read_flow_run(UUID(str(root))).state
+    if state is not None and state.is_paused():
+        raise Pause(state=state)
 
 
 def _own_queue() -> str | None:

@@ -8,7 +8,6 @@ from uuid import UUID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
@@ -16,8 +15,8 @@ from autoopt.engine.run.join import JoinedRun, join
 from autoopt.errors import AutooptError
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
-from autoopt.orchestrate.flow_runs.naming import chain_state, headlines, trial_state
-from autoopt.orchestrate.flow_runs.run_log import log_trial, quiet_failed_states
+from autoopt.orchestrate.flow_runs.naming import chain_state, headlines, session_run_name, trial_state
+from autoopt.orchestrate.flow_runs.run_log import log_trial, quiet_failed_states, run_logger
 from autoopt.orchestrate.flow_runs.worker_slot import WorkerSlot
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.results import Trial
@@ -44,7 +43,8 @@ def tune(run: str, chain: str) -> State[None]:
             executed = _run_trials(joined, chain)
             if retried and executed and not joined.is_running:
                 joined.conclude()
-            show_chain(joined.store, run, chain)
+            names = (session_run_name(joined.session), joined.session.chains[chain].name)
+            show_chain(joined.store, run, chain, *names)
             trials = finished_trials(joined.store, run, chain)
     except AutooptError as error:
         return Failed(message=str(error))
@@ -58,7 +58,7 @@ def _run_trials(joined: JoinedRun, chain: str) -> int:
     @task(name="trial", task_run_name="trial {number}", cache_policy=NO_CACHE, persist_result=False)
     def trial(number: int) -> State[None]:
         result = joined.execute(claimed[number]).result
-        log_trial(get_run_logger(), Trial(number, joined.session.chains[chain].name, result), headlines(joined.session))
+        log_trial(run_logger(), Trial(number, joined.session.chains[chain].name, result), headlines(joined.session))
         return trial_state(result, joined.session)
 
     quiet_failed_states()

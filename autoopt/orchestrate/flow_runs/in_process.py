@@ -20,7 +20,6 @@ from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
-from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
@@ -39,7 +38,7 @@ from autoopt.orchestrate.flow_runs.naming import (
     trial_state,
 )
 from autoopt.orchestrate.flow_runs.orphaned_runs import close_orphans, record_flow_run
-from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, log_trial, quiet_failed_states
+from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, log_trial, quiet_failed_states, run_logger
 from autoopt.results import RunResult, Trial, TrialResult
 from autoopt.workers import Cancelled
 
@@ -65,10 +64,12 @@ def run_as_flow(session: Session) -> RunResult:
         kill.start()
         ctx.resources.stop()
 
+    name = session_run_name(session)
+
     async def optimize_model(run: str, model: str, dag: str) -> State[None]:
         try:
             record_flow_run(ctx.store, run, str(flow_run.id))
-            logger = get_run_logger()
+            logger = run_logger()
             session.observe_with(ObserverGroup(ctx.attempt.observer, RunLog(logger)))
             result = await _ChainFlows(session, interrupt).run()
         except BaseException as error:
@@ -76,10 +77,9 @@ def run_as_flow(session: Session) -> RunResult:
             return Failed(message=f"{type(error).__name__}: {error}")
         outcome.set_result(result)
         log_result(logger, result)
-        await asyncio.to_thread(show_result, ctx.store, result)
+        await asyncio.to_thread(show_result, ctx.store, result, name)
         return Completed(message=result.status)
 
-    name = session_run_name(session)
     model, _, dag = name.partition(" · ")
     # Typed without an overload for a coroutine that returns its state.
     parent: Any = flow(name="optimize_model", flow_run_name=name, validate_parameters=False)(optimize_model)
@@ -208,7 +208,7 @@ async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRe
             raise
         request.future.set_result(result)
         results.append(result)
-        log_trial(get_run_logger(), Trial(number, request.chain_name, result), headlines(session))
+        log_trial(run_logger(), Trial(number, request.chain_name, result), headlines(session))
         return trial_state(result, session)
 
     quiet_failed_states()
@@ -229,5 +229,6 @@ async def _run_chain(session: Session, chain: str, queue: asyncio.Queue[_TrialRe
 
     await asyncio.gather(*(run_trials() for _ in range(ctx.attempt.workers)))
     if results:
-        await asyncio.to_thread(show_chain, ctx.store, ctx.run, chain)
+        names = (session_run_name(session), session.chains[chain].name)
+        await asyncio.to_thread(show_chain, ctx.store, ctx.run, chain, *names)
     return chain_state(results, len(results))

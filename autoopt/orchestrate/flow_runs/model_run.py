@@ -8,7 +8,6 @@ from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
-from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
@@ -20,9 +19,9 @@ from autoopt.errors import AutooptError
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.artifacts import show_result
 from autoopt.orchestrate.flow_runs.chain_executor import search_deployed
-from autoopt.orchestrate.flow_runs.naming import final_state, tags_of
+from autoopt.orchestrate.flow_runs.naming import artifact_key, final_state, session_run_name, tags_of
 from autoopt.orchestrate.flow_runs.progress import Progress, TrialProgress
-from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result
+from autoopt.orchestrate.flow_runs.run_log import RunLog, log_result, run_logger
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.results import RunResult
@@ -39,7 +38,7 @@ def optimize(request: RunRequest, out: str | None) -> State[None]:
     try:
         if out is not None:
             check_out(Path(out))
-        logger = get_run_logger()
+        logger = run_logger()
         with prepare(replace(request, opener=PrefectHost, observer=RunLog(logger))) as session:
             result = session.execute(search_and_show)
             log_result(logger, result)
@@ -57,12 +56,13 @@ def search_and_show(session: Session) -> RunResult:
     """Run the search of a session with its chains as deployed runs; show progress and result as artifacts."""
     budget = session.search_config.trials or session.ctx.problem.plan.point_count
     _add_tags(tags_of(session))
-    progress = Progress(f"Trials of run {session.ctx.run}")
+    name = session_run_name(session)
+    progress = Progress(artifact_key("progress", name), f"Trials of run {session.ctx.run}")
     progress.show(0.0)
     session.observe_with(ObserverGroup(session.ctx.attempt.observer, TrialProgress(progress, budget)))
     result = search_deployed(session)
     progress.show(100.0)
-    show_result(session.ctx.store, result)
+    show_result(session.ctx.store, result, name)
     return result
 
 

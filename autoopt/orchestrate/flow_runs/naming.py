@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from autoopt.engine.run.session import Session
+from autoopt.errors import AutooptError
 from autoopt.metrics import headline_metrics
 from autoopt.report.figures import trial_figures
 from autoopt.results import TrialResult
+from autoopt.spec.zoo import load_zoo
 
 MAX_TRIALS = 100
 """Trials in one flow run of a chain: the server handles some 20 task runs a second, and its pages show 200 rows."""
+MAX_KEY = 100
+"""Length from which the key of an artifact is cut off and ends with a digest."""
 
 
 def flow_run_name(text: str) -> str:
@@ -43,6 +49,37 @@ def model_run_name(dag: object, model: object) -> str:
     elif isinstance(dag, Mapping):
         graph = dag.get("name", graph)
     return flow_run_name(f"{name} · {graph}")
+
+
+def zoo_title(zoo: object) -> str:
+    """The name of a zoo, or that of its file if it cannot be read here."""
+    try:
+        return load_zoo(Path(str(zoo))).name
+    except AutooptError:
+        return Path(str(zoo)).stem
+
+
+def night_name(zoo: object, only: object, due: datetime) -> str:
+    """`production · cnn · 2026-11-22 02:00`: the zoo, the tag that it is restricted to, and when the night was due.
+
+    The time is that of this machine's time zone.
+    """
+    parts = [zoo_title(zoo), f"{due.astimezone():%Y-%m-%d %H:%M}"]
+    if only:
+        parts.insert(1, str(only))
+    return flow_run_name(" · ".join(parts))
+
+
+def artifact_key(kind: str, *names: str) -> str:
+    """Key of an artifact, which has a history of its own for each model or zoo: `result-cnn-quickstart`.
+
+    Prefect allows lower-case letters, digits and dashes.
+    """
+    key = re.sub(r"[^a-z0-9]+", "-", " ".join((kind, *names)).lower()).strip("-")
+    if len(key) <= MAX_KEY:
+        return key
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return f"{key[:MAX_KEY].rstrip('-')}-{digest}"
 
 
 def chain_run_name(chain: str, round_: int) -> str:

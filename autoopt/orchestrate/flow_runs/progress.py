@@ -13,10 +13,13 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from autoopt.errors import one_line
-from autoopt.metrics import headline_metrics
+from autoopt.metrics import headline_metrics, is_ratio_metric
 from autoopt.observer import Observer
+from autoopt.orchestrate.flow_runs.naming import artifact_key
 from autoopt.orchestrate.server.outages import best_effort, client_retries
 from autoopt.report.figures import figure_title, rounded_figure
+from autoopt.report.formatting import metric_text
+from autoopt.report.verdict import gains
 from autoopt.results import SweepEntry, Trial
 
 UPDATE_SECONDS = 2.0
@@ -26,9 +29,10 @@ Row: TypeAlias = dict[str, object]
 
 
 class Progress:
-    """Artifact `progress` of the current flow run."""
+    """The share of finished work as an artifact of the current flow run."""
 
-    def __init__(self, description: str) -> None:
+    def __init__(self, key: str, description: str) -> None:
+        self._key = key
         self._description = description
         self._artifact: UUID | None = None
 
@@ -38,7 +42,7 @@ class Progress:
         with client_retries(0):
             if self._artifact is None:
                 # Typed as a coroutine, but outside of an event loop it returns the id.
-                created: Any = create_progress_artifact(progress=percent, key="progress", description=self._description)
+                created: Any = create_progress_artifact(progress=percent, key=self._key, description=self._description)
                 self._artifact = created
             else:
                 update_progress_artifact(self._artifact, progress=percent)
@@ -58,18 +62,19 @@ class TrialProgress(Observer):
 
 
 class SweepProgress(Observer):
-    """Artifacts `progress` and `models` of the current flow run."""
+    """Artifacts `progress` and `models` of the current flow run, with the name of the zoo in their keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, zoo: str) -> None:
+        self._zoo = zoo
         self._rows: dict[str, Row] = {}
-        self._progress = Progress("")
+        self._progress = Progress("", "")
         self._table: UUID | None = None
         self._updated = 0.0
         self._finished = 0
 
     def on_sweep_start(self, models: Sequence[str]) -> None:
         self._rows = {name: {"model": name, "state": "waiting"} for name in models}
-        self._progress = Progress(f"{len(models)} models of the sweep")
+        self._progress = Progress(artifact_key("progress", self._zoo), f"{len(models)} models of the sweep")
         self._update()
 
     def on_model_start(self, name: str) -> None:
@@ -92,7 +97,9 @@ class SweepProgress(Observer):
         rows = list(self._rows.values())
         if self._table is None:
             description = f"{len(rows)} models of the sweep; show one with `autoopt best RUN`"
-            created: Any = create_table_artifact(key="models", table=rows, description=description)
+            created: Any = create_table_artifact(
+                key=artifact_key("models", self._zoo), table=rows, description=description
+            )
             self._table = created
             return
         with get_client(sync_client=True) as client:
@@ -103,14 +110,17 @@ def entry_row(entry: SweepEntry) -> Row:
     """The table row of a finished model; its objectives and constraints come first."""
     row: Row = {"model": entry.name, "state": entry.status, "since last good": entry.compared.verdict}
     result, best = entry.result, entry.best
-    row["best chain"] = artifact = ""
+    row["result"] = row["best chain"] = artifact = ""
     if best is not None:
         row["best chain"] = best.chain
         artifact = best.artifact[:12]
         if result is not None:
+            row["result"] = ", ".join(gains(result, best))
             for metric in dict.fromkeys([*headline_metrics(result.objectives, result.constraints), "size"]):
+                if is_ratio_metric(metric) and metric in best.metrics:
+                    row[metric] = metric_text(metric, best.metrics[metric])
                 row[figure_title(metric)] = rounded_figure(metric, best.metrics, best.ratios)
     row["run"] = entry.run
     row["artifact"] = artifact
-    row["said"] = one_line(entry.reason)
+    row["reason"] = one_line(entry.reason)
     return row

@@ -6,11 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_run_logger
+
 from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
+from autoopt.report.displays import trial_line
 from autoopt.report.formatting import metric_text, params_text
-from autoopt.report.progress import trial_line
 from autoopt.report.run import caveats
 from autoopt.report.verdict import verdict
 from autoopt.results import RunResult, SweepEntry, Trial
@@ -22,10 +25,18 @@ TASK_LOGGER = "prefect.task_runs"
 FAILED_STATE = "Task run failed with state"
 
 
+def run_logger() -> RunLogger:
+    """The logger of the current task run or flow run; outside of both, autoopt's own."""
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return logging.getLogger(__name__)
+
+
 class NoteLog(Observer):
     """Writes notes and phases to a logger. Thread-safe, as loggers are.
 
-    Create it with `get_run_logger()` of the flow run that is to show them; hooks are called in other threads.
+    Create it with `run_logger()` in the flow run that is to show them; hooks are called in other threads.
     """
 
     def __init__(self, logger: RunLogger) -> None:
@@ -57,7 +68,9 @@ class RunLog(NoteLog):
         self._budget = 0
         self._trials = 0
 
-    def on_search_start(self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int) -> None:
+    def on_search_start(
+        self, objectives: Sequence[Objective], constraints: Sequence[Constraint], trials: int, seconds: float
+    ) -> None:
         self._metrics = tuple(headline_metrics(objectives, constraints))
         self._budget = trials
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
-from prefect.logging import get_run_logger
+from prefect.exceptions import Pause
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 
 from autoopt.engine.run.session import Session
 from autoopt.engine.sweeps.request import SweepRequest
@@ -21,10 +25,18 @@ from autoopt.errors import AutooptError, SystemFailure
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 from autoopt.orchestrate.flow_runs.model_run import search_and_show
-from autoopt.orchestrate.flow_runs.naming import final_state, flow_run_name, session_run_name, tags_of
+from autoopt.orchestrate.flow_runs.naming import (
+    artifact_key,
+    final_state,
+    flow_run_name,
+    session_run_name,
+    tags_of,
+    zoo_title,
+)
 from autoopt.orchestrate.flow_runs.progress import SweepProgress
-from autoopt.orchestrate.flow_runs.run_log import RunLog, SweepLog, log_result
+from autoopt.orchestrate.flow_runs.run_log import RunLog, SweepLog, log_result, run_logger
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
+from autoopt.orchestrate.server.heartbeats import continued_too_often
 from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import summary, sweep_markdown
 from autoopt.results import RunResult, SweepResult
@@ -37,15 +49,15 @@ def sweep_as_flow(request: SweepRequest) -> SweepResult:
 
     def sweep(zoo: str) -> State[None]:
         try:
-            observer = ObserverGroup(request.observer, SweepProgress(), SweepLog(get_run_logger()))
+            observer = ObserverGroup(request.observer, SweepProgress(zoo_title(zoo)), SweepLog(run_logger()))
             result = run_sweep(replace(request, observer=observer), run_as_flow)
         except BaseException as error:
             outcome.set_exception(error)
             return Failed(message=f"{type(error).__name__}: {error}")
         outcome.set_result(result)
-        return _final_state(result)
+        return _final_state(result, {})
 
-    name = flow_run_name(f"sweep {Path(str(request.zoo)).name}")
+    name = flow_run_name(f"sweep {zoo_title(request.zoo)}")
     run: Callable[..., object] = flow(name="sweep", flow_run_name=name, validate_parameters=False)(sweep)
     run(str(request.zoo), return_state=True)
     return outcome.result()
@@ -57,8 +69,14 @@ def nightly(
 ) -> State[None]:
     """Run a nightly sweep in the current flow run, with chains as deployed runs.
 
-    A retry continues the sweep of this flow run if it was interrupted, and measures again otherwise.
+    A retry, or resuming a suspended flow run, continues the sweep of this flow run if it was interrupted, and measures
+    again otherwise.
     """
+    if flow_run.run_count > 1:
+        with get_client(sync_client=True, httpx_settings={}) as client:
+            states = client.read_flow_run_states(UUID(str(flow_run.id)))
+        if continued_too_often(states):
+            return Failed(message="its process died again and again; Retry continues the sweep")
     folder = None
     if out:
         folder = Path(out)
@@ -68,28 +86,39 @@ def nightly(
         only=only,
         out=folder,
         nightly=True,
-        resume=flow_run.run_count > 1,
+        resume=True,  # only a sweep of this flow run, which has one if it was interrupted
         or_begin=True,
         flow_run=flow_run.id or "",
         workers=workers,
         data_root=data_root,
-        observer=ObserverGroup(SweepProgress(), SweepLog(get_run_logger())),
+        observer=ObserverGroup(SweepProgress(zoo_title(zoo)), SweepLog(run_logger())),
         opener=PrefectHost,
     )
     try:
-        return _final_state(run_sweep(request, _search_in_subflow))
+        pages: dict[str, str] = {}
+        result = run_sweep(request, partial(_search_in_subflow, pages))
+        return _final_state(result, pages)
     except AutooptError as error:
         return Failed(message=str(error))
 
 
-def _search_in_subflow(session: Session) -> RunResult:
-    """Run a model's search in a sub-flow of its own, with its chains as deployed runs."""
+def _search_in_subflow(pages: dict[str, str], session: Session) -> RunResult:
+    """Run a model's search in a sub-flow of its own, with its chains as deployed runs; add its page to `pages`."""
     outcome: Future[RunResult] = Future()
 
     def optimize_model(run: str) -> State[None]:
-        logger = get_run_logger()
+        pages[run] = flow_run.ui_url or ""
+        logger = run_logger()
         session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunLog(logger)))
-        result = search_and_show(session)
+        try:
+            result = search_and_show(session)
+        except Pause as suspension:  # of the sweep above, which ends until it is resumed
+            outcome.set_exception(suspension)
+            # Prefect leaves the state of the sub-flow as it is, because the flow run above it is suspended.
+            with suppress(Exception), get_client(sync_client=True, httpx_settings={}) as client:
+                state: State[None] = Cancelled(message="the sweep was suspended")
+                client.set_flow_run_state(UUID(str(flow_run.id)), state, force=True)
+            raise
         log_result(logger, result)
         outcome.set_result(result)
         return Completed(message=result.status)
@@ -108,11 +137,12 @@ def _search_in_subflow(session: Session) -> RunResult:
 
 
 @best_effort
-def _show(markdown: str) -> None:
-    create_markdown_artifact(key="sweep", markdown=markdown, description="The sweep and its changes")
+def _show(zoo: str, markdown: str) -> None:
+    key = artifact_key("sweep", zoo)
+    create_markdown_artifact(key=key, markdown=markdown, description="The sweep and its changes")
 
 
-def _final_state(result: SweepResult) -> State[None]:
-    """Show the comparison as an artifact; the state fails on a regression."""
-    _show(sweep_markdown(result))
+def _final_state(result: SweepResult, pages: Mapping[str, str]) -> State[None]:
+    """Show the comparison as an artifact, with links to the models' pages; the state fails on a regression."""
+    _show(result.name, sweep_markdown(result, pages))
     return final_state(not result.failed, "; ".join(summary(result)))

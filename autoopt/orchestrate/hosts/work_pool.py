@@ -94,7 +94,7 @@ class PrefectHost(FunctionHost):
             deployment.entrypoint = ENTRY_POINT
             identifier = uuid.UUID(str(deployment.apply()))
             # Without it, a call on a machine that died would last until its limit.
-            heartbeats.ensure_automation()
+            heartbeats.ensure_automations()
             return identifier
         except ObjectNotFound:
             remedy = f"create it with 'prefect work-pool create {self.pool} --type process' (or docker), start a worker"

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.objects import State, StateType
+    from prefect.events.actions import ChangeFlowRunState
+    from prefect.events.schemas.automations import EventTrigger
 
 FINAL_STATES: Final = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 AUTOMATION = "autoopt: crash flow runs without a heartbeat"
+CONTINUATION = "autoopt: continue crashed sweeps"
+RETRY = "AwaitingRetry"
+"""Name of the state that the Retry button sets."""
+CONTINUED = "continued after its process died"
+"""Message of the state that the automation sets."""
+CONTINUATION_SECONDS = 30
+"""Time between a crash and the continuation."""
+MAX_CONTINUATIONS = 3
+"""A sweep that dies more often fails, so that somebody looks at it."""
 SILENT_SECONDS = 90
 """A flow run without a heartbeat for this long counts as crashed."""
 PENDING_SECONDS = 120.0
@@ -27,9 +39,40 @@ def environment() -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in defaults.items()}
 
 
-def ensure_automation() -> None:
-    """Have the server mark a flow run as crashed that has sent heartbeats and falls silent."""
+def ensure_automations() -> None:
+    """Have the server mark a flow run as crashed that falls silent, and continue a sweep that has crashed."""
+    _create(AUTOMATION, "Its process died", *_crash_silent_runs())
+    _create(CONTINUATION, "What is finished is in the store", *_continue_sweeps())
+
+
+def continued_too_often(states: Sequence[State[Any]]) -> bool:
+    """True if a flow run was continued `MAX_CONTINUATIONS` times since somebody started or retried it.
+
+    Args:
+        states: its states, oldest first.
+    """
+    count = 0
+    for state in states:
+        if state.message == CONTINUED:
+            count += 1
+        elif state.name == RETRY:
+            count = 0
+    return count >= MAX_CONTINUATIONS
+
+
+def _create(name: str, description: str, trigger: EventTrigger, action: ChangeFlowRunState) -> None:
+    """Create an automation unless there is one of this name."""
     from prefect.automations import Automation
+
+    # Its methods are typed as coroutines, but run at once outside of an event loop.
+    automations: Any = Automation
+    try:
+        automations.read(name=name)
+    except ValueError:
+        automations(name=name, description=description, trigger=trigger, actions=[action]).create()
+
+
+def _crash_silent_runs() -> tuple[EventTrigger, ChangeFlowRunState]:
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import EventTrigger, Posture
@@ -47,12 +90,27 @@ def ensure_automation() -> None:
     action = ChangeFlowRunState(
         name=None, force=False, state=StateType.CRASHED, message=f"no heartbeat for {SILENT_SECONDS} s"
     )
-    # Its methods are typed as coroutines, but run at once outside of an event loop.
-    automations: Any = Automation
-    try:
-        automations.read(name=AUTOMATION)
-    except ValueError:
-        automations(name=AUTOMATION, description="Its process died", trigger=trigger, actions=[action]).create()
+    return trigger, action
+
+
+def _continue_sweeps() -> tuple[EventTrigger, ChangeFlowRunState]:
+    from prefect.client.schemas.objects import StateType
+    from prefect.events.actions import ChangeFlowRunState
+    from prefect.events.schemas.automations import EventTrigger, Posture
+
+    # The runner and the worker both report a death: one continuation, once neither nor anybody else does any more.
+    later = ("AwaitingRetry", "Scheduled", "Pending", "Running", "Completed", "Failed", "Cancelled")
+    trigger = EventTrigger(
+        after={"prefect.flow-run.Crashed"},
+        expect={f"prefect.flow-run.{name}" for name in later},
+        match={"prefect.resource.id": ["prefect.flow-run.*"]},
+        match_related={"prefect.resource.role": "flow", "prefect.resource.name": "nightly_sweep"},
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=timedelta(seconds=CONTINUATION_SECONDS),
+    )
+    return trigger, ChangeFlowRunState(name=RETRY, force=False, state=StateType.SCHEDULED, message=CONTINUED)
 
 
 class WatchedFlowRun:
