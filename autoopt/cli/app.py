@@ -58,6 +58,12 @@ COMMANDS: Final[dict[str, Command]] = {
         "Run over a zoo of models and compare with the last sweep.",
         ("autoopt sweep zoo.yaml", "autoopt sweep zoo.yaml --nightly --only cnn"),
     ),
+    "nights": Command(
+        "autoopt.cli.nights",
+        "nights",
+        "Show the sweeps of a zoo over time.",
+        ("autoopt nights production", "autoopt nights --compare 1f2e3d4c5b6a latest"),
+    ),
     "serve": Command(
         "autoopt.cli.serve",
         "serve",

@@ -16,6 +16,7 @@ from autoopt.errors import InputError
 
 if TYPE_CHECKING:
     from autoopt.results import RunResult
+    from autoopt.store import Store
 
 
 def runs(
@@ -92,20 +93,34 @@ def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False)
 
 def report(
     run: RunName = "latest",
+    zoo: Annotated[str | None, typer.Option(metavar="NAME", help="Write the history of this zoo instead.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
     as_json: AsJson = False,
 ) -> None:
-    """Write a run as one HTML page: result, plots, lineage and all trials."""
+    """Write a run as one HTML page: result, plots, lineage and all trials; or a zoo over its nights."""
     from autoopt.engine.tools.run_report import run_report
 
     with existing_store() as store:
-        record = store.runs.get(run)
-        page = run_report(store, record, result_of(record))
+        if zoo is not None:
+            document: dict[str, object] = {"zoo": zoo}
+            page = _zoo_page(store, zoo)
+        else:
+            record = store.runs.get(run)
+            document = {"run": record.id}
+            page = run_report(store, record, result_of(record))
     try:
         out.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write the report ({error.strerror})", where=str(out)) from error
-    print_result({"run": record.id, "path": str(out.absolute())}, f"wrote {out}", as_json)
+    print_result({**document, "path": str(out.absolute())}, f"wrote {out}", as_json)
+
+
+def _zoo_page(store: Store, zoo: str) -> str:
+    from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights, zoo_of
+    from autoopt.report.night_history import history_of
+    from autoopt.report.nights_page import nights_html
+
+    return nights_html(history_of(zoo, stored_nights(store, zoo_of(store, zoo), DEFAULT_NIGHTS)))
 
 
 def _next_step(result: RunResult) -> str:

@@ -1,0 +1,55 @@
+"""The nights of a zoo in the store."""
+
+from __future__ import annotations
+
+from autoopt.errors import InputError
+from autoopt.report.night_history import StoredNight
+from autoopt.results import SweepResult
+from autoopt.store import Store
+
+DEFAULT_NIGHTS = 60
+
+
+def zoo_of(store: Store, name: str | None) -> str:
+    """Return the name of a zoo with sweeps in the store; without a name, of the only one.
+
+    Raises:
+        InputError: No sweep has finished, there is no zoo of that name, or there are several and none is named.
+    """
+    names = list(dict.fromkeys(record.name for record in store.sweeps.all() if record.result is not None))
+    if not names:
+        raise InputError("no sweep in this store", remedy="run 'autoopt sweep zoo.yaml'")
+    listed = ", ".join(sorted(names))
+    if name is None:
+        if len(names) == 1:
+            return names[0]
+        raise InputError("there are several zoos", where="ZOO", remedy=f"name one of {listed}")
+    if name not in names:
+        raise InputError(f"no sweep of a zoo {name!r}", where="ZOO", remedy=f"name one of {listed}")
+    return name
+
+
+def stored_nights(store: Store, zoo: str, limit: int) -> list[StoredNight]:
+    """Return the newest finished sweeps of a zoo, oldest first."""
+    nights: list[StoredNight] = []
+    for record in store.sweeps.all(zoo):
+        if len(nights) == limit:
+            break
+        if record.status == "finished" and record.result is not None:
+            nights.append(StoredNight(record.created, SweepResult.from_json(record.result)))
+    return nights[::-1]
+
+
+def night_named(nights: list[StoredNight], name: str) -> SweepResult:
+    """Return the night whose sweep's id begins with `name`, or the newest one for `latest`.
+
+    Raises:
+        InputError: There is none, or several.
+    """
+    if name == "latest" and nights:
+        return nights[-1].result
+    matches = [night.result for night in nights if night.result.sweep.startswith(name)]
+    if len(matches) != 1:
+        reason = "no night" if not matches else "several nights"
+        raise InputError(f"{reason} {name!r}", where="--compare", remedy="see the column 'sweep' of 'autoopt nights'")
+    return matches[0]

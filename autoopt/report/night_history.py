@@ -1,0 +1,223 @@
+"""The history of a zoo: each model over the nights, lasting changes, and models that work only on some nights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from autoopt.metrics import Direction, Estimate, is_ratio_metric
+from autoopt.report.change_points import change_points
+from autoopt.report.figures import first_objective, is_quality
+from autoopt.results import SweepEntry, SweepResult
+from autoopt.results.sweep import OK
+
+RELEVANT: Final = 0.02
+"""Smallest lasting change that is reported, as a share of the level."""
+MIN_SWITCHES: Final = 2
+"""A model that stops and starts working so often is flaky."""
+
+
+@dataclass(frozen=True)
+class StoredNight:
+    """A finished sweep with the time of its beginning."""
+
+    time: float
+    """Seconds since 1970."""
+    result: SweepResult
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night of a zoo, over all its models."""
+
+    sweep: str
+    time: float
+    host: str
+    models: int
+    ok: int
+    regressions: tuple[str, ...]
+    improvements: tuple[str, ...]
+    busy: int
+    """Number of models that were measured while the machine was busy."""
+    gain: float | None
+    """Geometric mean of the ratios best / source; None if no model has one."""
+    changes: tuple[str, ...]
+    """Versions and other facts of the environment that changed since the night before."""
+    accepted: bool = False
+
+
+@dataclass(frozen=True)
+class ModelNight:
+    """One model in one night; figures that were not measured are None."""
+
+    sweep: str
+    time: float
+    run: str
+    status: str
+    verdict: str
+    """The comparison with the last good sweep."""
+    ratio: Estimate | None = None
+    """Best / source, for the first objective."""
+    source: float | None = None
+    """The source's value of the first objective."""
+    best: float | None = None
+    size: float | None = None
+    quality: float | None = None
+    chain: str = ""
+
+
+@dataclass(frozen=True)
+class LastingChange:
+    """A change of level in the history of a model."""
+
+    what: str
+    """`gain`: best / source; `source`: the source's own value."""
+    sweep: str
+    """The first night of the new level."""
+    time: float
+    factor: float
+    """New level / old level."""
+    worse: bool
+
+
+@dataclass(frozen=True)
+class Course:
+    """One model over the nights, oldest first."""
+
+    model: str
+    metric: str
+    """The first objective."""
+    quality_metric: str
+    nights: tuple[ModelNight, ...]
+    changes: tuple[LastingChange, ...] = ()
+    flaky: str = ""
+    """The reason why the model counts as flaky; empty if it does not."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The nights of a zoo and its models, oldest first."""
+
+    zoo: str
+    nights: tuple[Night, ...]
+    models: tuple[Course, ...]
+
+
+def history_of(zoo: str, stored: Sequence[StoredNight]) -> History:
+    """Summarise the nights of a zoo.
+
+    Args:
+        zoo: its name.
+        stored: its finished sweeps, oldest first.
+    """
+    names = dict.fromkeys(entry.name for night in stored for entry in night.result.models)
+    return History(zoo, tuple(map(_night, stored)), tuple(_course(name, stored) for name in names))
+
+
+def _night(stored: StoredNight) -> Night:
+    result = stored.result
+    ratios: list[float] = []
+    busy, host = 0, ""
+    for entry in result.models:
+        host = host or str(entry.environment.get("host", ""))
+        if entry.best is None or entry.result is None:
+            continue
+        busy += entry.best.measured.busy
+        ratio = entry.best.ratios.get(first_objective(entry.result).metric)
+        if ratio is not None and ratio.value > 0:
+            ratios.append(math.log(ratio.value))
+    gain = None
+    if ratios:
+        gain = math.exp(sum(ratios) / len(ratios))
+    ok = sum(entry.status == OK for entry in result.models)
+    return Night(
+        sweep=result.sweep,
+        time=stored.time,
+        host=host,
+        models=len(result.models),
+        ok=ok,
+        regressions=result.regressions,
+        improvements=result.improvements,
+        busy=busy,
+        gain=gain,
+        changes=result.environment_changes,
+        accepted=result.accepted,
+    )
+
+
+def _course(name: str, stored: Sequence[StoredNight]) -> Course:
+    found = [(night, entry) for night in stored for entry in night.result.models if entry.name == name]
+    metric, goal, quality = _metrics([entry for _, entry in found])
+    nights = [_model_night(night, entry, metric, quality) for night, entry in found]
+    changes = [*_changes("gain", nights, goal), *_changes("source", nights, goal)]
+    changes.sort(key=lambda change: change.time)
+    return Course(name, metric, quality, tuple(nights), tuple(changes), _flaky_reason(nights))
+
+
+def _metrics(entries: Sequence[SweepEntry]) -> tuple[str, Direction, str]:
+    """The first objective, its goal, and the first quality metric, of the newest night that has them."""
+    for entry in reversed(entries):
+        if entry.result is not None and entry.best is not None:
+            objective = first_objective(entry.result)
+            quality = next(filter(is_quality, entry.best.metrics), "")
+            return objective.metric, objective.goal, quality
+    return "", "minimize", ""
+
+
+def _model_night(night: StoredNight, entry: SweepEntry, metric: str, quality: str) -> ModelNight:
+    identity = (night.result.sweep, night.time, entry.run, entry.status, entry.compared.verdict)
+    if entry.result is None or entry.best is None:
+        return ModelNight(*identity)
+    ratio = None
+    if is_ratio_metric(metric):
+        ratio = entry.best.ratios.get(metric)
+    return ModelNight(
+        *identity,
+        ratio=ratio,
+        source=entry.result.baseline.metrics.get(metric),
+        best=entry.best.metrics.get(metric),
+        size=entry.best.metrics.get("size"),
+        quality=entry.best.metrics.get(quality),
+        chain=entry.best.chain,
+    )
+
+
+def _changes(what: str, nights: Sequence[ModelNight], goal: Direction) -> list[LastingChange]:
+    """The lasting changes of the ratio or of the source's own value."""
+    measured: list[tuple[ModelNight, float]] = []
+    for night in nights:
+        value = night.source
+        if what == "gain":
+            value = None if night.ratio is None else night.ratio.value
+        if value is not None and value > 0:
+            measured.append((night, value))
+    changes = []
+    for point in change_points([value for _, value in measured]):
+        night = measured[point.index][0]
+        worse = (point.factor > 1) == (goal == "minimize")
+        if abs(math.log(point.factor)) >= math.log1p(RELEVANT):
+            changes.append(LastingChange(what, night.sweep, night.time, point.factor, worse))
+    return changes
+
+
+def _flaky_reason(nights: Sequence[ModelNight]) -> str:
+    """The reason why a model is flaky: it works on some nights and fails on others, more than once."""
+    works = [night.status == OK for night in nights]
+    switches = sum(before != after for before, after in pairwise(works))
+    if switches < MIN_SWITCHES:
+        return ""
+    return f"failed on {works.count(False)} of {len(works)} nights, in between it worked"
+
+
+def relative_values(course: Course) -> dict[str, float]:
+    """The ratio of each night, relative to the median of the model's nights, by the sweep's id."""
+    ratios = {night.sweep: night.ratio.value for night in course.nights if night.ratio is not None}
+    positive = {sweep: value for sweep, value in ratios.items() if value > 0}
+    if not positive:
+        return {}
+    middle = median(positive.values())
+    return {sweep: value / middle for sweep, value in positive.items()}

@@ -1,0 +1,126 @@
+"""The nights of a zoo as text: a table of nights, one of models, and the lasting changes."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+from autoopt.report.formatting import metric_text, plural, ratio_text, short
+from autoopt.report.night_history import Course, History, LastingChange, Night
+from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
+from autoopt.report.table import Table, write_lines, write_table
+from autoopt.results import EntryComparison, SweepResult
+
+
+def write_nights(history: History, stream: TextIO) -> None:
+    """Write nights and models as tables, what stands out as lines."""
+    write_table(nights_table(history), stream)
+    write_table(courses_table(history), stream)
+    write_lines(notable(history), stream)
+
+
+def nights_table(history: History) -> Table:
+    """One row for each night, newest first."""
+    rows = [_night_row(night) for night in reversed(history.nights)]
+    columns = ("night", "sweep", "models", "ok", "regressions", "better", "mean ratio", "host", "machine")
+    return Table(columns, tuple(rows), title=f"nights of {history.zoo}", right=frozenset({2, 3, 6}))
+
+
+def _night_row(night: Night) -> tuple[str, ...]:
+    gain = "-"
+    if night.gain is not None:
+        gain = f"{night.gain:.3f}x"
+    machine = "quiet"
+    if night.busy:
+        machine = f"busy for {plural(night.busy, 'model')}"
+    regressions = ", ".join(night.regressions) or "-"
+    if night.accepted and night.regressions:
+        regressions += " (accepted)"
+    return (
+        day_text(night.time),
+        short(night.sweep),
+        str(night.models),
+        str(night.ok),
+        regressions,
+        ", ".join(night.improvements) or "-",
+        gain,
+        night.host or "-",
+        machine,
+    )
+
+
+def courses_table(history: History) -> Table:
+    """One row for each model: its last night, and how far its figures range over all nights."""
+    rows = []
+    for course in history.models:
+        last = course.nights[-1]
+        ratio, values = "-", "-"
+        if last.ratio is not None:
+            ratio = ratio_text(last.ratio)
+        if last.source is not None and last.best is not None:
+            values = f"{metric_text(course.metric, last.source)} -> {metric_text(course.metric, last.best)}"
+        rows.append((course.model, last.status, last.verdict, values, ratio, _ratio_range(course)))
+    columns = ("model", "last night", "since last good", "source -> best", "ratio", "ratios of all nights")
+    return Table(columns, tuple(rows))
+
+
+def _ratio_range(course: Course) -> str:
+    ratios = [night.ratio.value for night in course.nights if night.ratio is not None]
+    if not ratios:
+        return "-"
+    return f"{min(ratios):.3f}x to {max(ratios):.3f}x in {plural(len(ratios), 'night')}"
+
+
+def notable(history: History) -> list[str]:
+    """Lasting changes and flaky models, a line each; changes for the worse come first."""
+    worse, better, flaky = [], [], []
+    for course in history.models:
+        for change in course.changes:
+            line = f"{course.model}: {change_text(course, change)}"
+            if change.worse:
+                worse.append(line)
+            else:
+                better.append(line)
+        if course.flaky:
+            flaky.append(f"{course.model}: flaky, {course.flaky}")
+    return [*worse, *flaky, *better] or ["no lasting change over the nights"]
+
+
+def change_text(course: Course, change: LastingChange) -> str:
+    """`latency_p50 of the source 1.12x since 2026-11-22 02:00 (a lasting change, for the worse)`."""
+    subject = f"{course.metric} of the source"
+    if change.what == "gain":
+        subject = f"{course.metric} ratio of the best model"
+    direction = "better"
+    if change.worse:
+        direction = "worse"
+    return f"{subject} {change.factor:.2f}x since {day_text(change.time)} (a lasting change, for the {direction})"
+
+
+def compare_nights(before: SweepResult, after: SweepResult) -> dict[str, EntryComparison]:
+    """Compare each model of one night with the same model of an earlier one, by the model's name."""
+    earlier = {entry.name: entry for entry in before.models}
+    comparisons = {}
+    for entry in after.models:
+        last = earlier.get(entry.name)
+        known = []
+        if last is not None:
+            known.append(EarlierEntry(before.sweep, last))
+        comparisons[entry.name] = compare_entry(entry, known)
+    return comparisons
+
+
+def comparison_table(before: SweepResult, after: SweepResult) -> Table:
+    """One row for each model of the later night, with what changed and the possible causes."""
+    rows = []
+    for name, comparison in compare_nights(before, after).items():
+        moved = [f"{change.what} {change.metric} {change.verdict}" for change in comparison.changes]
+        causes = [*comparison.causes, *comparison.other_inputs]
+        rows.append((name, comparison.verdict, "; ".join(moved) or "-", "; ".join(causes) or "-"))
+    title = f"{short(before.sweep)} -> {short(after.sweep)}"
+    return Table(("model", "verdict", "changes beyond the noise", "possible causes"), tuple(rows), title=title)
+
+
+def day_text(seconds: float) -> str:
+    """A time on this machine's clock: `2026-11-22 02:00`."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -1,0 +1,183 @@
+"""The history of a zoo as one HTML page: the last night, lasting changes, a heat map, and plots of each model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from autoopt.metrics import Estimate
+from autoopt.report.drawing import BEST, FRONT, TEXT, require_altair
+from autoopt.report.formatting import metric_text, plural, ratio_text, short
+from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
+from autoopt.report.night_history import Course, History, ModelNight, Night, relative_values
+from autoopt.report.nights import change_text, courses_table, day_text, nights_table, notable
+from autoopt.results.sweep import OK
+
+if TYPE_CHECKING:
+    import altair as alt
+
+MOST_COLUMNS: Final = 30
+"""Nights of the heat map."""
+SATURATED: Final = math.log(1.3)
+"""Logarithm of the deviation that has the strongest colour."""
+HEIGHT: Final = 130
+"""Height of a plot, in pixels."""
+
+
+def nights_html(history: History) -> str:
+    """Render the page of a zoo's history."""
+    last = history.nights[-1]
+    row_ids = [_row_id(course) for course in history.models]
+    links = {course.model: f"#plots-{course.model}" for course in history.models}
+    models = table_html(courses_table(history), identity="models", style="sortable", row_ids=row_ids, links=links)
+    parts = [
+        f"<h1>zoo {text_html(history.zoo)}</h1>",
+        f'<p class="headline">{text_html(_headline(last))}</p>',
+        paragraphs(_last_night(last)),
+        section("Over the nights", paragraphs(notable(history))),
+        section("Models and nights", _heat_map(history)),
+        section("Models", models),
+        section("Plots", _plots(history.models)),
+        section("Nights", table_html(nights_table(history), identity="nights", style="sortable")),
+    ]
+    return page(f"zoo {history.zoo}", parts)
+
+
+def _row_id(course: Course) -> str:
+    return f"model-{course.model}"
+
+
+def _headline(night: Night) -> str:
+    models = plural(night.models, "model")
+    if night.regressions and not night.accepted:
+        return f"{len(night.regressions)} of {models} regressed: {', '.join(night.regressions)}"
+    return f"No regression in {models}"
+
+
+def _last_night(night: Night) -> list[str]:
+    """The circumstances of a night, a line each."""
+    lines = [f"Last night {day_text(night.time)}, sweep {short(night.sweep)} on {night.host or 'an unknown host'}."]
+    if night.busy:
+        lines.append(f"The machine was busy while {plural(night.busy, 'model')} were measured.")
+    if night.improvements:
+        lines.append(f"Better: {', '.join(night.improvements)}.")
+    if night.changes:
+        lines.append(f"Changed since the night before: {'; '.join(night.changes)}.")
+    return lines
+
+
+def _heat_map(history: History) -> str:
+    """A table of models and nights, coloured by the deviation of the ratio from the model's median."""
+    nights = history.nights[-MOST_COLUMNS:][::-1]  # the newest ones are in view
+    head = "".join(f'<th title="{day_text(night.time)}">{day_text(night.time)[5:10]}</th>' for night in nights)
+    rows = []
+    for course in history.models:
+        relative = relative_values(course)
+        entries = {night.sweep: night for night in course.nights}
+        cells = [_heat_cell(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
+        link = f'<a href="#plots-{text_html(course.model)}">{text_html(course.model)}</a>'
+        rows.append(f"<tr><th>{link}</th>{''.join(cells)}</tr>")
+    note = "Each night's ratio best / source, relative to the model's median: green is lower, red is higher."
+    body = "\n".join(rows)
+    return (
+        f'<p class="muted small">{note}</p><div class="scroll"><table class="heat"><thead><tr><th>model</th>{head}</tr>'
+        f"</thead><tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _heat_cell(night: ModelNight | None, relative: float | None) -> str:
+    if night is None:
+        return "<td></td>"
+    if night.status != OK:
+        return f'<td style="background: var(--bad)" title="{text_html(night.status)}">{text_html(night.status)}</td>'
+    if relative is None or night.ratio is None:
+        return "<td>ok</td>"
+    strength = min(1.0, abs(math.log(relative)) / SATURATED)
+    colour = "--bad"
+    if relative < 1:
+        colour = "--good"
+    style = f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
+    title = f"{ratio_text(night.ratio)}, {night.verdict}, run {night.run[:12]}"
+    return f'<td class="right" style="{style}" title="{text_html(title)}">{night.ratio.value:.2f}</td>'
+
+
+def _plots(courses: Sequence[Course]) -> str:
+    """Small plots of each model; models with lasting changes come first."""
+    ordered = sorted(courses, key=lambda course: not (course.changes or course.flaky))
+
+    def draw() -> list[str]:
+        return [_model_plots(course) for course in ordered if len(course.nights) > 1]
+
+    return charts(draw)
+
+
+def _model_plots(course: Course) -> str:
+    lines = [change_text(course, change) for change in course.changes]
+    if course.flaky:
+        lines.append(f"Flaky: {course.flaky}.")
+    gains = [change.time for change in course.changes if change.what == "gain"]
+    sources = [change.time for change in course.changes if change.what == "source"]
+    figures = [
+        _figure(course, "ratio", f"{course.metric}: best / source", lambda night: night.ratio, gains),
+        _figure(course, course.metric, f"{course.metric} of the source", lambda night: _exact(night.source), sources),
+        _figure(course, "size", "size of the best model", lambda night: _exact(night.size), []),
+        _figure(course, course.quality_metric, f"{course.quality_metric} of the best model", _quality, []),
+    ]
+    anchor = f'<a id="plots-{text_html(course.model)}"></a>'
+    return anchor + subsection(course.model, paragraphs(lines) + "".join(figures))
+
+
+def _quality(night: ModelNight) -> Estimate | None:
+    return _exact(night.quality)
+
+
+def _exact(value: float | None) -> Estimate | None:
+    if value is None:
+        return None
+    return Estimate.exact(value)
+
+
+def _figure(
+    course: Course,
+    metric: str,
+    caption: str,
+    value_of: Callable[[ModelNight], Estimate | None],
+    changes: Sequence[float],
+) -> str:
+    """The plot of one figure, with its caption; a line if it never changed, nothing if it was measured only once."""
+    values = [(night.time, value) for night in course.nights if (value := value_of(night)) is not None]
+    if len(values) < 2 or not metric:
+        return ""
+    last = values[-1][1].value
+    text = metric_text(metric, last)
+    if metric == "ratio":
+        text = f"{last:.3f}x"
+    if len({value.value for _, value in values}) == 1:
+        return paragraphs([f"{caption}: {text} on all nights"], "small")
+    return figure(course_chart(values, changes), f"{caption}, {text} last night", HEIGHT)
+
+
+def course_chart(values: Sequence[tuple[float, Estimate]], changes: Sequence[float] = ()) -> alt.LayerChart:
+    """Chart one figure over the nights, with intervals and lasting changes.
+
+    Args:
+        values: Time in seconds since 1970 and figure of each night, oldest first.
+        changes: Times of the nights that begin a new level.
+    """
+    require_altair()
+    import altair as alt
+
+    rows = [{"night": 1000 * seconds, **vars(value)} for seconds, value in values]
+    scale = alt.Scale(zero=False)
+    base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("night:T", title=None, axis=alt.Axis(format="%m-%d")))
+    y = alt.Y("value:Q", title=None, scale=scale)
+    layers = [
+        base.mark_rule(color=TEXT, opacity=0.5).encode(y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"),
+        base.mark_line(color=BEST).encode(y=y),
+        base.mark_point(color=BEST, filled=True, size=30).encode(y=y),
+    ]
+    if changes:
+        marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in changes]))
+        layers.append(marks.mark_rule(color=FRONT, strokeDash=[4, 3]).encode(x="night:T"))
+    return alt.layer(*layers)

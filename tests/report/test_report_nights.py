@@ -1,0 +1,57 @@
+"""The nights of a zoo as text and as a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from nights_cases import entry, nights_of, noisy
+
+from autoopt.report.night_history import history_of
+from autoopt.report.nights import comparison_table, nights_table, notable, write_nights
+from autoopt.report.nights_page import nights_html
+from autoopt.results import SweepResult
+
+SERIES: dict[str, list[float | None]] = {
+    "<cnn>": [*noisy(0.5, 12), *noisy(0.6, 6, seed=1)],
+    "mlp": [*noisy(0.9, 12), *noisy(0.7, 6, seed=2)],
+    "rnn": [0.5, None] * 9,
+}
+
+
+def test_text_shows_the_newest_night_first_and_losses_before_gains() -> None:
+    nights = nights_of(SERIES)
+    nights[-1] = replace(nights[-1], result=replace(nights[-1].result, regressions=("rnn",)))
+    history = history_of("production", nights)
+    stream = StringIO()
+    write_nights(history, stream)
+    assert stream.getvalue().startswith("nights of production")
+    first = nights_table(history).rows[0]
+    assert (first[1], first[2], first[3], first[4]) == ("000000000017", "3", "2", "rnn")
+    lines = notable(history)
+    assert [line.partition(":")[0] for line in lines] == ["<cnn>", "rnn", "mlp"]
+    assert lines[0].startswith("<cnn>: latency_p50 ratio of the best model 1.20x since ")
+    assert lines[0].endswith("for the worse)")
+    assert notable(history_of("production", nights[:1])) == ["no lasting change over the nights"]
+
+
+def test_two_nights_are_compared_model_by_model() -> None:
+    before = SweepResult(sweep="1" * 12, models=(entry("cnn", 0.5), entry("mlp", 0.5)))
+    after = SweepResult(sweep="2" * 12, models=(entry("cnn", 0.7), entry("mlp", 0.5), entry("new", 0.5)))
+    table = comparison_table(before, after)
+    assert {row[0]: row[1] for row in table.rows} == {"cnn": "worse", "mlp": "same", "new": "new"}
+    assert "best model latency_p50 worse" in table.rows[0][2]
+
+
+def test_the_page_has_the_verdict_a_heat_map_and_plots() -> None:
+    pytest.importorskip("altair")
+    nights = nights_of({"<cnn>": [0.5, 0.6], "rnn": [0.5, None]})
+    nights[-1] = replace(nights[-1], result=replace(nights[-1].result, regressions=("rnn",)))
+    text = nights_html(history_of("production", nights))
+    assert "1 of 2 models regressed: rnn" in text
+    assert text.count("<figure>") == 1, "one good night is no plot, nor are figures that never change"
+    assert "latency_p50 of the source: 2.00 ms on all nights" in text
+    assert text.index("Over the nights") < text.index('class="heat"') < text.index("Plots")
+    assert "<cnn>" not in text
+    assert 'title="failed"' in text
