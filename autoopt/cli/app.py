@@ -58,6 +58,12 @@ COMMANDS: Final[dict[str, Command]] = {
         "Run over a zoo of models and compare with the last sweep.",
         ("autoopt sweep zoo.yaml", "autoopt sweep zoo.yaml --nightly --only cnn"),
     ),
+    "check": Command(
+        "autoopt.cli.check",
+        "check",
+        "Measure a zoo beside its last good sweep, for continuous integration.",
+        ("autoopt check zoo.yaml --junit autoopt.xml",),
+    ),
     "nights": Command(
         "autoopt.cli.nights",
         "nights",
