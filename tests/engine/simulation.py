@@ -29,6 +29,7 @@ from autoopt.engine.work.hosts import Hosts
 from autoopt.engine.work.problem import DataSets, DataSource, Goal, Problem
 from autoopt.engine.work.resources import Resources
 from autoopt.json_codec import from_json, to_json
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_folder
@@ -97,6 +98,8 @@ class SimulatedPool(WorkerPool):
         self.spread = 0.01
         """Relative half-width of the interval of a measured ratio."""
         self.disturbed = False
+        self.on_one_thread = False
+        """Latencies are also measured on one thread, as beside other programs."""
         self.passes_run: list[list[str]] = []
         """Names of the passes of each call."""
         self.measured: list[tuple[str, Mapping[str, Any]]] = []
@@ -163,11 +166,17 @@ class SimulatedPool(WorkerPool):
             ratios = {name: _interval(values[name] / source_values[name], self.spread) for name in values}
         if "size" in values:
             ratios["size"] = _exact(values["size"] / source_values["size"])
+        details: dict[str, object] = {"disturbed": self.disturbed, "pairs": 10}
+        if self.on_one_thread and "latency_p50" in ratios:
+            ratio = from_json(Estimate, ratios["latency_p50"])
+            details[DETAIL] = to_json(
+                TwoRatios(by_clock=Estimate(ratio.value, ratio.value / 2, 2 * ratio.value), on_one_thread=ratio)
+            )
         return {
             "metrics": {name: _exact(value) for name, value in values.items()},
             "source_metrics": {name: _exact(value) for name, value in source_values.items()},
             "ratios": ratios,
-            "details": {"disturbed": self.disturbed, "pairs": 10},
+            "details": details,
         }
 
     def warm(self, modules: Sequence[str]) -> None:

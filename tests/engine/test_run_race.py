@@ -212,6 +212,15 @@ def test_without_rounds_the_trials_decide(tmp_path: Path) -> None:
     assert result.best.chain == "fold"
 
 
+def test_a_race_ends_where_no_repetition_helps(tmp_path: Path) -> None:
+    simulation = simulate(tmp_path, (0.95, 0.96, 1.3))
+    simulation.pool.on_one_thread = True
+    result = finish(simulation.session())
+    rounds = [models for models in joint(simulation) if len(models) > 1]
+    assert FEWEST_ROUNDS < len(rounds) < 5
+    assert result.undecided
+
+
 def test_one_candidate_is_measured_until_its_ratio_is_known(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.5, 0.8, 0.9))
     ctx = simulation.context()

@@ -106,6 +106,8 @@ class Race:
         if not rivals and (self._is_settled(leader) or not self._may_gain(leader)):
             return []
         contenders = [leader, *rivals[: MOST_RIVALS - 1]]
+        if all(map(self._is_exhausted, contenders)):
+            return []
         while len(contenders) > 2 and sum(map(_size, contenders)) > MOST_BYTES:
             contenders.pop()
         return contenders
@@ -149,6 +151,13 @@ class Race:
         if not self.ranking.by_speed:
             return is_narrow or rounds >= self._settings.rounds
         return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
+
+    def _is_exhausted(self, trial: CompletedTrial) -> bool:
+        """True if most of what is not known is the difference between one thread and several, which stays."""
+        key = _candidate(trial).key
+        if not self.evidence.is_on_one_thread(key) or self.evidence.rounds_of(key) <= FEWEST_ROUNDS:
+            return False
+        return self.evidence.is_narrow(key, self._deciding_metric)
 
     def _may_gain(self, trial: CompletedTrial) -> bool:
         """True if a gain on the source that is worth more rounds is not unlikely."""
