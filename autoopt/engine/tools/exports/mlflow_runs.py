@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 RUN_TAG: Final = "autoopt.run"
 """Tag by which the runs of an earlier export are recognised."""
+QUIET: Final = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
+"""MLflow prints the address of every run, also of nested ones, where `--json` prints its document."""
 BATCH: Final = 100
 """Parameters in one request; MLflow's limit."""
 
@@ -52,6 +55,7 @@ def export_mlflow(
         InputError: MLflow is not installed or cannot be reached, or the run has no trial yet.
     """
     parts = parts_of(store, record)
+    os.environ.setdefault(QUIET, "true")
     try:
         import mlflow
     except ImportError:
