@@ -24,13 +24,14 @@ class FileKind(StrEnum):
 def schema(
     kind: Annotated[FileKind, typer.Argument(help="dag for dag.yaml, zoo for zoo.yaml.")] = FileKind.dag,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a file, not standard output.")] = None,
+    passes: Annotated[bool, typer.Option(help="Describe the passes of this installation.")] = True,
 ) -> None:
     """Print the JSON Schema of dag.yaml or zoo.yaml.
 
     Editors with a YAML language server read its path from the first line of a file:
     # yaml-language-server: $schema=dag.schema.json
     """
-    text = schema_text(kind)
+    text = schema_text(kind, passes)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -38,8 +39,8 @@ def schema(
     typer.echo(f"wrote {out}")
 
 
-def schema_text(kind: FileKind = FileKind.dag) -> str:
-    """The schema as JSON text, with the passes of this installation."""
+def schema_text(kind: FileKind = FileKind.dag, with_passes: bool = True) -> str:
+    """The schema as JSON text; if wanted, that of dag.yaml with the passes of this installation."""
     from autoopt.measure.settings import SETTINGS
     from autoopt.registry import registry
     from autoopt.spec.dag import DagSpec
@@ -49,8 +50,11 @@ def schema_text(kind: FileKind = FileKind.dag) -> str:
     if kind is FileKind.zoo:
         document = json_schema(ZooSpec)
     else:
-        passes = registry()
-        document = json_schema(DagSpec, [passes.info(name) for name in passes.names()], SETTINGS)
+        infos = []
+        if with_passes:
+            passes = registry()
+            infos = [passes.info(name) for name in passes.names()]
+        document = json_schema(DagSpec, infos, SETTINGS)
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -23,7 +23,9 @@ def schema_of(file: Path) -> Any:
 
 
 def test_the_schema_of_the_shipped_dags_is_up_to_date(call: Call) -> None:
-    assert (DAGS / "dag.schema.json").read_text() == call("schema").out, "run: autoopt schema -o dags/dag.schema.json"
+    assert (DAGS / "dag.schema.json").read_text() == call("schema", "--no-passes").out, (
+        "run: autoopt schema --no-passes -o dags/dag.schema.json"
+    )
 
 
 @pytest.mark.parametrize("file", sorted(DAGS.glob("*.yaml")), ids=lambda file: file.name)
