@@ -79,7 +79,10 @@ def main() -> None:
     repetitions: list[dict[str, Usage]] = []
     for _ in range(options.repeats):
         with tempfile.TemporaryDirectory() as name:
-            usages = {way: run_way(way, case, Path(name)) for way in ways}
+            usages: dict[str, Usage] = {}
+            for way in ways:
+                usages[way] = run_way(way, case, Path(name))
+                print(f"{way}: {usages[way].wall:.2f} s", file=sys.stderr, flush=True)
         repetitions.append(usages)
     print(f"{case.name}, {options.repeats} repetitions, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"{'':<8}{'wall s, ratio':<30}{'CPU s, ratio':<30}{'peak MB, ratio':<30}")
