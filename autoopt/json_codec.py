@@ -141,7 +141,10 @@ def _read_scalar(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401
     if kind is float:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise _mismatch("a number", place)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise _mismatch("a number that is not so large", place) from None
     if kind in (str, int, bool):
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise _mismatch(kind.__name__, place)

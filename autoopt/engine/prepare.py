@@ -13,8 +13,10 @@ from autoopt.engine.run.source_check import source_warnings
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.preparation import prepare_targets
 from autoopt.engine.work.resources import Resources, closed_on_error
+from autoopt.errors import SystemFailure, TimeUp
+from autoopt.spec import DagSpec
 from autoopt.workers import Gate
-from autoopt.workers.gate import report_waiting
+from autoopt.workers.gate import FOREVER, deadline, report_waiting
 
 WARM = ["onnx", "onnxruntime", "autoopt.measure.latency.profiles", "autoopt.measure.quality.meters"]
 """Modules that workers import before the first call, so that its time limit does not include them."""
@@ -28,11 +30,22 @@ def prepare(request: RunRequest) -> Session | Targets:
 
     Raises:
         InputError: whatever is wrong with what the user gave; one line.
+        SystemFailure: other runs kept the machine busy for as long as this run may take.
     """
     began = time.monotonic()
     request = request.read()
     spec = spec_of(request)
     spec.check_files(model=request.model is None, data=request.data is None)
+    minutes = spec.search.config().overridden(request.search).minutes
+    until = began + minutes * 60 if minutes else FOREVER
+    try:
+        with deadline(until):
+            return _opened(request, spec, began)
+    except TimeUp as error:
+        raise SystemFailure(str(error), remedy="wait for the other run, or allow more --minutes") from None
+
+
+def _opened(request: RunRequest, spec: DagSpec, began: float) -> Session | Targets:
     with closed_on_error(request.open_resources(spec)) as resources:
         # One worker reads the model. The others are not needed if the store answers.
         _warm(resources, READING, workers=1)

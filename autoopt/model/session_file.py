@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonObject, JsonValue, from_json
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 from autoopt.model.session import (
     EXECUTION_MODES,
     OPTIMIZATION_LEVELS,
@@ -37,8 +38,28 @@ SESSION_FILE: Final = "session.json"
 RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
 """The program that exported packages hold as `run.py`."""
 _CPU: Final = "CPUExecutionProvider"
+_MAX_NUMBER: Final = 1024
+"""The largest number of threads, or of anything else, that a file may ask for."""
 _OLD_THREADS: Final = 1
 """Threads of a target that named none, when the file did not give them yet."""
+
+
+@dataclass(frozen=True)
+class InferenceArguments:
+    """Keyword arguments of `onnxruntime.InferenceSession`."""
+
+    providers: tuple[str, ...]
+    provider_options: tuple[Mapping[str, str], ...] = ()
+    disabled_optimizers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SessionFile:
+    """The content of a `session.json` that a session needs."""
+
+    inference_session: InferenceArguments
+    session_options: Mapping[str, str | bool | int] = field(default_factory=dict)
+    session_config_entries: Mapping[str, str] = field(default_factory=dict)
 
 
 def session_document(
@@ -93,43 +114,77 @@ def load(folder: str | Path) -> InferenceSession:
 
     folder = Path(folder)
     file = folder / SESSION_FILE
-    document = _read(file)
+    content = read_session(file)
     model = next((folder / name for name in ("model.onnx", "model.ort") if (folder / name).is_file()), None)
     if model is None:
         raise InputError("has no model.onnx", where=str(folder), remedy="name the folder that a run wrote with --out")
-    if "inference_session" not in document:
-        return make_session(model, document, _recorded_provider(folder), _OLD_THREADS)
-    arguments: dict[str, Any] = dict(document["inference_session"])
-    provider = str(arguments["providers"][0])
+    if not isinstance(content, SessionFile):
+        return make_session(model, content, _recorded_provider(folder), _OLD_THREADS)
+    arguments = content.inference_session
+    provider = arguments.providers[0]
     check_installed(provider)
     options = ort.SessionOptions()
     try:
-        for name, value in document["session_options"].items():
+        for name, value in content.session_options.items():
             if isinstance(value, str):
                 value = getattr(type(getattr(options, name)), value)
             setattr(options, name, value)
-        for name, value in document["session_config_entries"].items():
-            options.add_session_config_entry(name, value)
-    except (AttributeError, KeyError, TypeError) as error:
+        for name, entry in content.session_config_entries.items():
+            options.add_session_config_entry(name, entry)
+    except (AttributeError, TypeError) as error:
         raise InputError(
             f"has an option that onnxruntime {ort.__version__} does not know: {error}", where=str(file)
         ) from None
-    session = ort.InferenceSession(str(model), options, **arguments)
+    session = ort.InferenceSession(
+        str(model),
+        options,
+        providers=list(arguments.providers),
+        provider_options=[dict(values) for values in arguments.provider_options] or None,
+        disabled_optimizers=list(arguments.disabled_optimizers),
+    )
     check_no_fallback(session, provider)
     return session
 
 
-def _read(file: Path) -> Mapping[str, Any]:
+def read_session(file: Path) -> SessionFile | JsonObject:
+    """Read a `session.json`; one of an earlier version as the mapping that it is.
+
+    Raises:
+        InputError: the file cannot be read or is wrong.
+    """
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         remedy = "name the folder that a run wrote with --out"
         raise InputError(f"cannot be read ({error.strerror})", where=str(file), remedy=remedy) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"is not JSON ({error})", where=f"{file}:{getattr(error, 'lineno', 1)}") from None
     if not isinstance(document, dict):
         raise InputError("is not a JSON object", where=f"{file}:1")
-    return document
+    if "inference_session" not in document:
+        return document
+    try:
+        content = from_json(SessionFile, document)
+        _check(content)
+    except JsonTypeError as error:
+        raise InputError(f"is not a valid session: {error}", where=f"{file}:1") from None
+    return content
+
+
+def _check(content: SessionFile) -> None:
+    """Check what the types do not say.
+
+    Raises:
+        JsonTypeError: A field has a wrong value.
+    """
+    arguments = content.inference_session
+    if not arguments.providers:
+        raise JsonTypeError("inference_session.providers: expected at least one")
+    if len(arguments.provider_options) not in (0, len(arguments.providers)):
+        raise JsonTypeError("inference_session.provider_options: expected one for each provider")
+    for name, value in content.session_options.items():
+        if isinstance(value, int) and not 0 <= value <= _MAX_NUMBER:
+            raise JsonTypeError(f"session_options.{name}: expected a number from 0 to {_MAX_NUMBER}")
 
 
 def _recorded_provider(folder: Path) -> str:

@@ -3,28 +3,34 @@
 A reader-writer lock made of two files at one path per machine, whatever AUTOOPT_HOME or the user is. Workers hold the
 gate shared, a measurer holds it alone. Everybody passes the turnstile first, and a waiting measurer stays in it, so
 that new work cannot starve it. The kernel releases the locks of a process that ends in any way. Suspended holders
-(Ctrl-Z) are passed over: who waits replaces the lock file, and a holder finds that out when it leaves
-(`Passage.passed_over`).
+(Ctrl-Z) are passed over: who waits replaces the lock file, or where that belongs to another user, begins the next
+generation of it (`autoopt-gate.1.lock`, ...). A holder finds that out when it leaves (`Passage.passed_over`).
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from autoopt.errors import SystemFailure, TimeUp
+from autoopt.errors import TimeUp
 from autoopt.settings import settings
+from autoopt.workers.lock_files import (
+    LOCK_FLAGS,
+    is_replaced,
+    newest_generation,
+    open_lock_file,
+    replace_lock_file,
+)
 from autoopt.workers.lock_holders import describe_processes, is_suspended, lock_holders
 
 FOREVER = float("inf")
@@ -35,7 +41,7 @@ SUSPENDED_SECONDS = 5.0
 CHECK_SECONDS = 1.0
 """Interval of the checks for suspended holders."""
 GATE_FILE = "autoopt-gate.lock"
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_deadline: ContextVar[float] = ContextVar("deadline", default=FOREVER)
 
 
 def machine_folder() -> Path:
@@ -85,12 +91,26 @@ def _who_is_inside() -> str:
     """The processes inside the gate of this machine, in brackets; empty if they are not known."""
     processes = ""
     with suppress(OSError):
-        fd = os.open(machine_folder() / GATE_FILE, _FLAGS)
+        fd = os.open(newest_generation(machine_folder() / GATE_FILE), LOCK_FLAGS)
         try:
             processes = describe_processes(lock_holders(fd))
         finally:
             os.close(fd)
     return f" ({processes})" if processes else ""
+
+
+@contextmanager
+def deadline(until: float) -> Iterator[None]:
+    """Wait no longer than `until` (on `time.monotonic`) at any gate within the context, in this thread.
+
+    Raises:
+        TimeUp: A gate did not open in time.
+    """
+    token = _deadline.set(min(until, _deadline.get()))
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
 
 
 @contextmanager
@@ -120,10 +140,7 @@ class Passage:
     @property
     def passed_over(self) -> bool:
         """True if others came in meanwhile because this process was suspended."""
-        try:
-            return not os.path.samestat(os.fstat(self.fd), os.lstat(self.path))
-        except FileNotFoundError:
-            return True
+        return is_replaced(self.fd, self.path)
 
 
 class Gate:
@@ -156,9 +173,10 @@ class Gate:
         Raises:
             TimeUp: the gate did not open in time.
         """
+        patience = Patience(min(until, _deadline.get()))
         with self._once():
-            with self._locked(self._turnstile, fcntl.LOCK_EX, until):
-                gate = self._lock(self._gate, fcntl.LOCK_SH, until)
+            with self._locked(self._turnstile, fcntl.LOCK_EX, patience):
+                gate = self._lock(self._gate, fcntl.LOCK_SH, patience)
             with self._within(gate) as passage:
                 yield passage
 
@@ -169,10 +187,11 @@ class Gate:
         Waits for work that is running and keeps new work out meanwhile. Args and errors as of `working`.
         """
         exclusive = fcntl.LOCK_EX
+        patience = Patience(min(until, _deadline.get()))
         with (
             self._once(),
-            self._locked(self._turnstile, exclusive, until),
-            self._within(self._lock(self._gate, exclusive, until)) as passage,
+            self._locked(self._turnstile, exclusive, patience),
+            self._within(self._lock(self._gate, exclusive, patience)) as passage,
         ):
             yield passage
 
@@ -197,30 +216,48 @@ class Gate:
             held.remove(self._gate)
 
     @contextmanager
-    def _locked(self, path: Path, kind: int, until: float) -> Iterator[None]:
-        fd = self._lock(path, kind, until)
+    def _locked(self, path: Path, kind: int, patience: Patience) -> Iterator[None]:
+        fd = self._lock(path, kind, patience)
         try:
             yield
         finally:
             os.close(fd)
 
-    def _lock(self, path: Path, kind: int, until: float) -> int:
+    def _lock(self, path: Path, kind: int, patience: Patience) -> int:
         """Open and lock the file; once more if it was replaced while waiting."""
         while True:
-            fd = _open(path)
+            fd = open_lock_file(newest_generation(path))
             try:
                 fcntl.flock(fd, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 with self._waiting():
-                    if not _wait_for_lock(fd, path, kind, until):
+                    if not _wait_for_lock(fd, path, kind, patience):
                         continue
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(fd), os.lstat(path)):
-                    return fd
+            if not is_replaced(fd, path):
+                return fd
             os.close(fd)
 
 
-def _wait_for_lock(fd: int, path: Path, kind: int, until: float) -> bool:
+class Patience:
+    """The limits of one visitor's waiting, for all locks on its way together."""
+
+    def __init__(self, until: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Wait until a time on the clock."""
+        self.until = until
+        self._clock = clock
+        self._suspended: dict[int, float] = {}
+        """When each process was first seen suspended, of those that still are."""
+
+    def is_over(self, pids: Sequence[int]) -> bool:
+        """True if all these holders of a lock have been suspended for a while."""
+        now = self._clock()
+        self._suspended = {pid: self._suspended.get(pid, now) for pid in pids if is_suspended(pid)}
+        if not pids or len(self._suspended) < len(pids):
+            return False
+        return now - max(self._suspended.values()) >= SUSPENDED_SECONDS
+
+
+def _wait_for_lock(fd: int, path: Path, kind: int, patience: Patience) -> bool:
     """Wait for a lock, but not for suspended holders.
 
     Returns:
@@ -230,37 +267,19 @@ def _wait_for_lock(fd: int, path: Path, kind: int, until: float) -> bool:
         TimeUp: The lock did not come in time.
     """
     waiter = _Waiter(fd, kind)
-    suspended_since: float | None = None
-    while not waiter.acquire(min(until, time.monotonic() + CHECK_SECONDS)):
-        now = time.monotonic()
-        if now >= until:
+    pause = 0.0  # the holders of the last lock may hold this one, too
+    while not waiter.acquire(min(patience.until, time.monotonic() + pause)):
+        pause = CHECK_SECONDS
+        if time.monotonic() >= patience.until:
             waiter.abandon()
             raise TimeUp("the run's time was up before the machine was free")
-        pids = lock_holders(fd)
-        if not pids or not all(map(is_suspended, pids)):
-            suspended_since = None
-        elif suspended_since is None:
-            suspended_since = now
-        elif now - suspended_since >= SUSPENDED_SECONDS:
-            _replace(fd, path)
-        if not Passage(path, fd).passed_over:
+        if patience.is_over(lock_holders(fd)):
+            replace_lock_file(fd, path)
+        if not is_replaced(fd, path):
             continue
         if waiter.abandon():
             return False
     return True
-
-
-def _replace(fd: int, path: Path) -> None:
-    """Remove the lock file with this descriptor, so that the next process makes another one."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        # Two processes must not each remove a file: the second one would be in use.
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        if not Passage(path, fd).passed_over:
-            with suppress(OSError):  # it belongs to another user
-                path.unlink()
-    finally:
-        os.close(folder)
 
 
 class _Waiter:
@@ -294,33 +313,3 @@ class _Waiter:
             if self._abandoned:
                 os.close(self._fd)
             self._acquired.set()
-
-
-def _open(path: Path) -> int:
-    """Open the lock file for reading, all that flock needs; create it if it does not exist.
-
-    In a folder that everybody may write to, a link or another kind of file could be a trap, so it is refused.
-    """
-    while True:
-        try:
-            fd = os.open(path, _FLAGS)
-        except FileNotFoundError:
-            try:
-                fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL)
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise SystemFailure(f"cannot create the lock file: {error.strerror}", where=str(path)) from error
-            os.fchmod(fd, 0o644)  # readable by all users, whatever the umask
-            return fd
-        except OSError as error:
-            reason = error.strerror
-            if error.errno == errno.ELOOP:
-                reason = "it is a link"
-            raise SystemFailure(f"unusable lock file: {reason}", where=str(path), remedy="remove it") from error
-        status = os.fstat(fd)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
-            return fd
-        os.close(fd)
-        reason = "not a regular file with one name"
-        raise SystemFailure(f"unusable lock file: {reason}", where=str(path), remedy="remove it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,21 +37,46 @@ def is_suspended(pid: int) -> bool:
 
 
 def describe_processes(pids: Sequence[int]) -> str:
-    """The processes for people: `process 12, process 34 (suspended)`; empty without any."""
+    """The processes for people: `process 12, process 34 of user ann (suspended)`; empty without any."""
     names: list[str] = []
     for pid in pids:
         name = f"process {pid}"
+        user = _other_user(pid)
+        if user:
+            name += f" of user {user}"
         if is_suspended(pid):
             name += " (suspended)"
         names.append(name)
     return ", ".join(names)
 
 
+def _other_user(pid: int) -> str:
+    """The name of the user whose process it is; empty for this user."""
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return ""
+    if owner == os.geteuid():
+        return ""
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return str(owner)
+
+
 def _has_open(pid: int, status: os.stat_result) -> bool:
-    """True if the process has the file open: inode numbers repeat on other file systems."""
-    with suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(OSError):
-                if os.path.samestat(os.stat(f"/proc/{pid}/fd/{name}"), status):
-                    return True
+    """True if the process has the file open: inode numbers repeat on other file systems.
+
+    The files of other users' processes cannot be seen; those processes count as having it open.
+    """
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    for name in names:
+        with suppress(OSError):
+            if os.path.samestat(os.stat(f"/proc/{pid}/fd/{name}"), status):
+                return True
     return False

@@ -27,19 +27,20 @@ from typing import Any
 
 import httpx
 
+from autoopt.orchestrate.server.access import PASSWORD_FILE
 from benchmarks.scale.sleepers import SCRIPT, dag, model
 
 Row = dict[str, Any]
 
 
 @contextmanager
-def serve(folder: Path, places: int | None) -> Iterator[str]:
-    """Run `autoopt serve` with its home in `folder`; yield the URL of its API."""
+def serve(folder: Path, places: int | None) -> Iterator[httpx.Client]:
+    """Run `autoopt serve` with its home in `folder`; yield a client of its API, with the password made for it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "AUTOOPT_"))}
-    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port), "--scripts", str(folder)]
     command += ["--limit", str(places)] if places else []
     # A gate of its own, so that it does not wait for other measurements on this machine.
     own = {"AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_GATE": str(folder)}
@@ -49,7 +50,10 @@ def serve(folder: Path, places: int | None) -> Iterator[str]:
         for line in process.stdout:
             if line.startswith("ready"):
                 break
-        yield f"http://127.0.0.1:{port}/api"
+        user, _, password = (folder / "home" / PASSWORD_FILE).read_text().strip().partition(":")
+        api = f"http://127.0.0.1:{port}/api"
+        with httpx.Client(base_url=api, auth=(user, password), timeout=60) as client:
+            yield client
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(90)
@@ -65,7 +69,7 @@ def measure_run(folder: Path, workers: int, trials: int, seconds: float, places:
     (folder / "sleepers_script.py").write_text(SCRIPT)
     model(folder / "model.onnx")
     parameters = {"dag": dag(folder, trials, seconds), "model": str(folder / "model.onnx"), "workers": workers}
-    with serve(folder, places) as api, httpx.Client(base_url=api, timeout=60) as client:
+    with serve(folder, places) as client:
         deployment = client.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
         response = client.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters})
         run: Row = response.raise_for_status().json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from watching import all_gone
@@ -50,6 +51,27 @@ def test_a_group_ends_with_descendants_in_other_sessions(family: tuple[Started, 
     process, child = family
     end_groups([process.pid])
     assert all_gone([process.pid, child])
+
+
+LATE = """
+import signal, subprocess, sys, time
+def end(*_):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    with open(CHILD, "w") as file:
+        file.write(str(child.pid))
+    time.sleep(0.5)
+    sys.exit()
+signal.signal(signal.SIGINT, end)
+print(0, flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_is_started_during_the_end_ends_too(tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    process, _ = start(f"CHILD = {str(file)!r}\n{LATE}")
+    end_groups([process.pid])
+    assert all_gone([process.pid, int(file.read_text())])
 
 
 def test_a_process_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

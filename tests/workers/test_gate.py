@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import pytest
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.settings import settings
 from autoopt.workers import Gate, gate
-from autoopt.workers.gate import machine_folder
+from autoopt.workers.gate import FOREVER, Patience, deadline, machine_folder
 from autoopt.workers.lock_holders import is_suspended
 
 PERSON = """
@@ -331,3 +332,66 @@ def test_a_suspended_holder_beside_a_living_one_is_not_passed_over(stage: Stage,
     stage.leave("living")
     with Gate(stage.folder).measuring(time.monotonic() + 60):
         pass
+
+
+def test_patience_with_a_suspended_process_counts_for_all_its_locks(stage: Stage) -> None:
+    stage.enter("holder", "working")
+    stage.until_in("holder")
+    suspend(stage, "holder")
+    holder, now = stage.people["holder"].pid, 0.0
+    patience = Patience(FOREVER, clock=lambda: now)
+    assert not patience.is_over([holder])
+    now = gate.SUSPENDED_SECONDS
+    assert patience.is_over([holder]), "for the turnstile"
+    assert patience.is_over([holder]), "for the gate"
+    assert not patience.is_over([holder, os.getpid()]), "another one works"
+    assert not patience.is_over([])
+
+
+def test_a_deadline_holds_at_every_gate_within(stage: Stage) -> None:
+    stage.enter("measurer", "measuring")
+    stage.until_in("measurer")
+    with pytest.raises(TimeUp), deadline(time.monotonic() + 0.2), Gate(stage.folder).working():
+        raise AssertionError("came in")
+    stage.leave("measurer")
+    with deadline(time.monotonic() + 60), Gate(stage.folder).working():
+        pass
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from autoopt.workers import gate
+from autoopt.workers.lock_holders import describe_processes
+folder = Path(sys.argv[1])
+gate.SUSPENDED_SECONDS, gate.CHECK_SECONDS = 0.0, 0.01
+os.setegid(65534)
+os.seteuid(65534)
+for kind in ("measuring", "working"):
+    with getattr(gate.Gate(folder), kind)() as passage:
+        print(kind, passage.passed_over, describe_processes([int(sys.argv[2])]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.parametrize("kind", ["working", "measuring"])
+def test_a_suspended_holder_of_another_user_is_passed_over(kind: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o1777)  # as /tmp: nobody may remove the files of others
+        stage = Stage(folder)
+        try:
+            holder = stage.enter("holder", kind)
+            stage.until_in("holder")
+            suspend(stage, "holder")
+            command = [sys.executable, "-c", AS_NOBODY, name, str(holder.pid)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            who = f"process {holder.pid} of user root (suspended)"
+            assert done.stdout == f"measuring False {who}\nworking False {who}\n"
+            holder.send_signal(signal.SIGCONT)
+            stage.leave("holder")
+            assert stage.events() == ["holder in", "holder out passed over"]
+        finally:
+            for person in stage.people.values():
+                person.kill()
+                person.communicate()

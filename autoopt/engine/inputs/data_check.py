@@ -96,7 +96,7 @@ def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
     given, expected = column.dtype, spec.dtype
     if expected not in NUMBERS or given == expected:
         return ""
-    if given.startswith(("<U", "|S", "object")):
+    if given.startswith(("<U", "|S")):
         message = f"array for input {one_line(spec.name)!r} holds text, the model expects {expected}"
         raise InputError(message, where=place, remedy="choose the columns with --inputs A,B,... or a pre_process")
     if given.startswith("complex"):

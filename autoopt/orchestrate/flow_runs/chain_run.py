@@ -12,7 +12,7 @@ from prefect.runtime import flow_run
 from prefect.states import Failed
 
 from autoopt.engine.run.join import JoinedRun, join
-from autoopt.errors import AutooptError
+from autoopt.errors import AutooptError, TimeUp
 from autoopt.orchestrate.flow_runs import naming
 from autoopt.orchestrate.flow_runs.artifacts import show_chain
 from autoopt.orchestrate.flow_runs.naming import chain_state, headlines, session_run_name, trial_state
@@ -67,8 +67,12 @@ def _run_trials(joined: JoinedRun, chain: str) -> int:
     with WorkerSlot(joined.store, joined.record.id, UUID(str(flow_run.id))) as slot:
         while executed < naming.MAX_TRIALS and time.monotonic() - idle_since < LINGER_SECONDS:
             # An idle flow run does no work either while a latency is being measured.
-            with joined.session.ctx.resources.gate.working():
-                pass
+            ctx = joined.session.ctx
+            try:
+                with ctx.resources.gate.working(time.monotonic() + ctx.attempt.remaining()):
+                    pass
+            except TimeUp:
+                break
             row = joined.claim_trial(chain)
             if row is None:
                 if not joined.is_running or slot.is_needed():

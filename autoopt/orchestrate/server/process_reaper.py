@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -13,30 +14,54 @@ import psutil
 
 GRACE_SECONDS = 15.0
 """Time for processes to end by themselves before they are killed."""
+POLL_SECONDS = 0.1
 DONE = "done\n"
 
 
 def end_groups(groups: Sequence[int]) -> None:
-    """End process groups, given by their leaders' ids, and all their descendants: by signal, later by kill."""
+    """End process groups, given by their leaders' ids, and all their descendants: by signal, later by kill.
+
+    Returns when they are gone, also those that were started meanwhile.
+    """
     leaders: list[psutil.Process] = []
-    descendants: list[psutil.Process] = []
     for group in groups:
         with suppress(psutil.NoSuchProcess):
-            leader = psutil.Process(group)
-            leaders.append(leader)
-            descendants += leader.children(recursive=True)
+            leaders.append(psutil.Process(group))
+    family = set(leaders)
+    _add_descendants(family)
+    for leader in leaders:
         with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGINT)
-    _, slow_leaders = psutil.wait_procs(leaders, timeout=GRACE_SECONDS)
-    for process in descendants:
+            os.killpg(leader.pid, signal.SIGINT)
+    slow_leaders = _wait(leaders, family)
+    for process in family - set(leaders):
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, alive = psutil.wait_procs(descendants, timeout=GRACE_SECONDS)
-    stubborn = [*alive, *slow_leaders]
+    stubborn = {*slow_leaders, *_wait(family - set(leaders), family)}
     for process in stubborn:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(stubborn, timeout=GRACE_SECONDS)
+    psutil.wait_procs(family, timeout=GRACE_SECONDS)
+
+
+def _wait(processes: Iterable[psutil.Process], family: set[psutil.Process]) -> list[psutil.Process]:
+    """Wait until processes have ended, and add to the family whom its members start meanwhile.
+
+    Returns:
+        Those that still live after `GRACE_SECONDS`.
+    """
+    alive = list(processes)
+    until = time.monotonic() + GRACE_SECONDS
+    while alive and time.monotonic() < until:
+        _add_descendants(family)
+        _, alive = psutil.wait_procs(alive, timeout=POLL_SECONDS)
+    return alive
+
+
+def _add_descendants(family: set[psutil.Process]) -> None:
+    # Whose parent has ended is nobody's child, so each generation has to be seen while its parent lives.
+    for process in list(family):
+        with suppress(psutil.NoSuchProcess):
+            family.update(process.children(recursive=True))
 
 
 class ProcessReaper:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.graphs import to_ir
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, quiet
 from autoopt.space import Boolean, Categorical
 
@@ -163,7 +164,7 @@ def fold_constants(
         return sum(node.op_type == "Constant" for node in ir_model.graph)
 
     with quiet():
-        ir_model = onnx_ir.from_proto(model)
+        ir_model = to_ir(model)
         before = count_constants()
         optimizer.fold_constants(ir_model, input_size_limit=input_size_limit, output_size_limit=output_size_limit)
         RemoveUnusedNodesPass()(ir_model)

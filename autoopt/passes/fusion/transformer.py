@@ -13,7 +13,7 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
-from autoopt.passes.onnx_tools.graphs import is_large, is_standard, replace_items, sort_nodes, walk_nodes
+from autoopt.passes.onnx_tools.graphs import is_large, is_standard, replace_items, sort_nodes, to_ir, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import import_domain
 from autoopt.registry import ParameterInfo
@@ -144,7 +144,7 @@ class TransformerFusion(Pass):
 
         make_rules_exact()
         with quiet():
-            ir_model, counts = optimize_for_ort(onnx_ir.from_proto(model))
+            ir_model, counts = optimize_for_ort(to_ir(model))
             return onnx_ir.to_proto(ir_model), counts
 
     def _fuse_with_onnxruntime(self, model: ModelProto, model_type: str) -> tuple[ModelProto, Mapping[str, int]]:

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import walk_graphs
-from autoopt.passes.onnx_tools.graphs import constant_names, has_subgraphs, unused_name, walk_nodes
+from autoopt.passes.onnx_tools.graphs import constant_names, has_subgraphs, to_ir, unused_name, walk_nodes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -21,7 +21,7 @@ def lift_body_constants(model: ModelProto) -> ModelProto:
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
     lift = LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=1)
-    return onnx_ir.to_proto(lift(onnx_ir.from_proto(model)).model)
+    return onnx_ir.to_proto(lift(to_ir(model)).model)
 
 
 def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> None:

@@ -10,6 +10,7 @@ from autoopt.model.tensors import walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 DEFAULT_DOMAINS: Final = ("", "ai.onnx")
@@ -165,6 +166,19 @@ def _read_names(node: NodeProto) -> Iterator[str]:
                 yield from inner.input
 
 
+def to_ir(model: ModelProto) -> ir.Model:
+    """Convert a model for onnx-ir.
+
+    Raises:
+        Refused: the model has sparse weights, which onnx-ir leaves out.
+    """
+    import onnx_ir as ir
+
+    if any(graph.sparse_initializer for graph in walk_graphs(model.graph)):
+        raise Refused("the model has sparse weights, which onnx-ir cannot hold")
+    return ir.from_proto(model)
+
+
 def sort_nodes(model: ModelProto) -> ModelProto:
     """Return the model with its nodes in topological order; the sort is stable. A sorted model is returned as is."""
     if all(is_sorted(graph) for graph in walk_graphs(model.graph)):
@@ -172,7 +186,7 @@ def sort_nodes(model: ModelProto) -> ModelProto:
     import onnx_ir as ir
     from onnx_ir.passes.common import TopologicalSortPass
 
-    return ir.to_proto(TopologicalSortPass()(ir.from_proto(model)).model)
+    return ir.to_proto(TopologicalSortPass()(to_ir(model)).model)
 
 
 def refuse_invalid(model: ModelProto, reason: str) -> None:

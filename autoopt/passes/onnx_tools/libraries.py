@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
+from autoopt.passes.onnx_tools.graphs import to_ir
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -42,7 +43,7 @@ def apply_ir_passes(model: ModelProto, *passes: PassBase) -> ModelProto:
     import onnx_ir
 
     with quiet():
-        ir_model = onnx_ir.from_proto(model)
+        ir_model = to_ir(model)
         for ir_pass in passes:
             ir_model = ir_pass(ir_model).model
         return onnx_ir.to_proto(ir_model)
@@ -60,7 +61,7 @@ def apply_rules(model: ModelProto, rules: Sequence[RewriteRule]) -> ModelProto |
 
     make_rules_exact()
     with quiet():
-        ir_model = onnx_ir.from_proto(model)
+        ir_model = to_ir(model)
         # Rules read shapes, and some raise if they are missing.
         infer_shapes = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)
         ir_model = infer_shapes(ir_model).model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.errors import one_line
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, is_standard, walk_nodes
+from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, is_standard, to_ir, walk_nodes
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _convert_with_onnxscript(model: ModelProto, version: int) -> ModelProto:
 
     if opset(model) < min(version, ONNXSCRIPT_FROM):
         model = _convert_with_onnx(model, min(version, ONNXSCRIPT_FROM))
-    ir_model = onnx_ir.from_proto(model)
+    ir_model = to_ir(model)
     convert_version(ir_model, version, fallback=True)
     return onnx_ir.to_proto(ir_model)
 

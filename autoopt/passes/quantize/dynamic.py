@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from autoopt.model import io
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_body_constants, weighted_nodes
@@ -105,9 +107,12 @@ class DynamicQuantization(Pass):
         excluded = [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
         drop_weight_types(model)
         target = self.context.work / "dynamic.onnx"
+        source: ModelProto | Path = model
+        if is_large(model):  # onnxruntime would serialize it, and protobuf ends at 2 GiB
+            source = io.save(model, self.context.work / "source", external=True)
         with quiet():
             quantize_dynamic(
-                model,
+                source,
                 target,
                 op_types_to_quantize=sorted(self.op_types) or None,
                 per_channel=self.per_channel,
