@@ -179,7 +179,7 @@ class SimulatedPool(WorkerPool):
             "details": details,
         }
 
-    def warm(self, modules: Sequence[str]) -> None:
+    def warm(self, modules: Sequence[str], workers: int | None = None) -> None:
         """There is no process to start."""
 
     @property
