@@ -11,7 +11,7 @@ from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
-from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, NORMAL, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HALF_WIDTH = 0.03
 """Relative half-width of an interval that is narrow enough."""
-ONE_THREAD_HALF_WIDTH = 0.17
-"""The same for a ratio that rests on one thread too: that has an error of 16 %, which no repetition reduces."""
+FLOOR_FACTOR = 1.1
+"""The same for measurements on one thread too, relative to the error that no repetition reduces."""
 PACE_SHARE = 0.3
 """Share of the changes of the source's time that its ratio to a candidate shows. Where the host slowed a source by 20
 to 60 %, ratios of quantised models moved by 0 to 30 %."""
@@ -61,6 +61,11 @@ class Evidence:
         """True if a measurement of this candidate was also made on one thread."""
         return any(DETAIL in record.details for record in self.records(candidate))
 
+    def _lasting_error(self, candidate: str) -> float:
+        """The error of this candidate's measurements on one thread that no repetition reduces; 0 without any."""
+        pairs = [TwoRatios.of(record.details) for record in self.records(candidate)]
+        return max((pair.difference for pair in pairs if pair is not None), default=0.0)
+
     def has(self, candidate: str, metric: str) -> bool:
         """True if this metric's ratio to the source was measured."""
         return any(_is_positive(record.ratios.get(metric)) for record in self.records(candidate))
@@ -80,7 +85,7 @@ class Evidence:
         if not self.has(candidate, metric):
             return True
         estimate = self.estimate(candidate, metric)
-        half_width = ONE_THREAD_HALF_WIDTH if self.is_on_one_thread(candidate) else HALF_WIDTH
+        half_width = max(HALF_WIDTH, FLOOR_FACTOR * NORMAL * self._lasting_error(candidate))
         return estimate.high - estimate.low <= 2 * half_width * estimate.value
 
     def cautious_ratio(self, candidate: str, metric: str, *, maximize: bool) -> float:

@@ -155,7 +155,7 @@ class Race:
     def _is_exhausted(self, trial: CompletedTrial) -> bool:
         """True if most of what is not known is the difference between one thread and several, which stays."""
         key = _candidate(trial).key
-        if not self.evidence.is_on_one_thread(key) or self.evidence.rounds_of(key) <= FEWEST_ROUNDS:
+        if not self.evidence.is_on_one_thread(key) or self.evidence.rounds_of(key) < FEWEST_ROUNDS:
             return False
         return self.evidence.is_narrow(key, self._deciding_metric)
 
