@@ -52,4 +52,4 @@ class MemoryStore(SqlStore):
 
     def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
         """Make an empty store on a clock that returns seconds since 1970."""
-        super().__init__(MemoryDatabase(clock), home)
+        super().__init__(MemoryDatabase(clock), home, adopt=True)
