@@ -44,21 +44,23 @@ def call(kept_workers: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 
 def test_gc_beside_a_run_takes_nothing_that_it_needs(tmp_path: Path, call: Call) -> None:
     fill(tmp_path)
-    call(fill(tmp_path / "quiet"), *RUN_HERE)
-    old = call(fill(tmp_path / "busy", width=48), *RUN_HERE)  # an older run, to be forgotten meanwhile
-    fill(tmp_path / "busy")
+    quiet, busy = tmp_path / "quiet" / "here", tmp_path / "busy" / "here"  # a model has the name of its folder
+    for folder in (quiet, busy):
+        old = call(fill(folder, width=48), *RUN_HERE)  # an older run, to be forgotten meanwhile
+        fill(folder)
+    call(quiet, *RUN_HERE)
     gc = ("store", "gc", "--keep-runs", "1", "--max-size", "0", "--yes")
-    running, forgotten = start(tmp_path / "busy", *RUN), []
+    running, forgotten = start(busy, *RUN), []
     assert running.stderr is not None
     for line in running.stderr:
         if "trial" in line:
-            forgotten += call(tmp_path / "busy", *gc)["runs"]
+            forgotten += call(busy, *gc)["runs"]
     finish(running)
     # The run may end before or after the last collection above; this one is certainly after its end.
-    forgotten += call(tmp_path / "busy", *gc)["runs"]
+    forgotten += call(busy, *gc)["runs"]
     assert forgotten == [old["run"]]
-    assert left(tmp_path / "busy" / "home") == left(tmp_path / "quiet" / "home")
-    with open_store(None, tmp_path / "busy" / "home") as store:
+    assert left(busy / "home") == left(quiet / "home")
+    with open_store(None, busy / "home") as store:
         assert verify_store(store).ok
 
 
