@@ -78,7 +78,10 @@ def test_what_is_not_confirmed_is_searched(
     assert "confirmed" not in result.stopped
 
 
-def test_a_search_that_is_not_to_stop_early_goes_on(first: Simulation, tmp_path: Path, passes: Passes) -> None:
+@pytest.mark.parametrize("search", [{"stop_early": False}, {"strategy": "per-chain", "sampler": "exhaustive"}])
+def test_a_search_that_is_not_to_stop_early_goes_on(
+    search: dict[str, Any], first: Simulation, tmp_path: Path, passes: Passes
+) -> None:
     first.plan = simulate(tmp_path / "again", passes).plan
-    finish(first, stop_early=False)
-    assert retrained(first, tmp_path / "second", passes, stop_early=False).trials["total"] == len(PASSES)
+    finish(first, **search)
+    assert retrained(first, tmp_path / "second", passes, **search).trials["total"] == len(PASSES)

@@ -165,7 +165,7 @@ class Session:
         observer.on_search_start(problem.goal.objectives, problem.goal.constraints, trials_planned, seconds)
         baseline = self.baseline()
         confirmation = None
-        if self.search_config.stop_early:
+        if self.search_config.stop_early and self.search_config.sampler != "exhaustive":
             confirmation = Confirmation(problem.plan.learned, problem.goal.objectives[0])
         loop = SearchLoop(
             self.ctx,
