@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-import numpy as np
-
 from autoopt.model import io
 from autoopt.model.session import make_session
 from autoopt.passes.base import Pass, Refused
@@ -17,6 +15,7 @@ from autoopt.passes.quantize.equalize import input_ranges, scale_inputs
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto, NodeProto
 
 ITEMS: Final = 32
@@ -61,6 +60,8 @@ class SmoothQuant(Pass):
 
     def _channel_ranges(self, model: ModelProto, values: list[str]) -> dict[str, np.ndarray]:
         """The largest absolute value of each channel, the last axis, over the calibration data."""
+        import numpy as np
+
         from autoopt.passes.quantize.layer_errors import expose
 
         exposed, names = expose(model, values)
@@ -99,6 +100,8 @@ class _Smoother:
 
     def smooth(self, value: str, consumers: list[NodeProto], activations: np.ndarray, alpha: float) -> bool:
         """Move outliers of a value into the weights of its consumers; tell if anything changed."""
+        import numpy as np
+
         weights = np.zeros_like(activations)
         for node in consumers:
             ranges = input_ranges(self._layers, node)
@@ -139,6 +142,7 @@ class _Smoother:
         return True
 
     def _multiply(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> None:
+        import numpy as np
         from onnx import helper, numpy_helper
 
         scaled = self._new_name(f"{value}_smooth")
