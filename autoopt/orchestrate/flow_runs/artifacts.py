@@ -13,6 +13,7 @@ from autoopt.errors import one_line
 from autoopt.json_codec import from_json
 from autoopt.metrics import Constraint, Objective, headline_metrics, is_ratio_metric
 from autoopt.orchestrate.flow_runs.naming import artifact_key
+from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.outages import best_effort
 from autoopt.report.charts import best_so_far, trade_offs
 from autoopt.report.drawing import can_draw, picture
@@ -57,7 +58,7 @@ def show_chain(store: Store, run: str, chain: str, *names: str) -> None:
 @best_effort
 def show_result(store: Store, result: RunResult, name: str) -> None:
     """Show the result of a run: its answer and front, the best so far, and the trade-off; `name` is the run's."""
-    text = result_markdown(result, flow_run.ui_url or "")
+    text = result_markdown(result, without_userinfo(flow_run.ui_url or ""))
     _make(create_markdown_artifact, key=artifact_key("result", name), markdown=text, description=verdict(result))
     _plots(result, finished_trials(store, result.run), (name,))
 

@@ -36,6 +36,7 @@ from autoopt.orchestrate.flow_runs.naming import (
 from autoopt.orchestrate.flow_runs.progress import SweepProgress
 from autoopt.orchestrate.flow_runs.run_log import RunLog, SweepLog, log_result, run_logger
 from autoopt.orchestrate.hosts.work_pool import PrefectHost
+from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.heartbeats import continued_too_often
 from autoopt.orchestrate.server.outages import Outage, best_effort
 from autoopt.report.sweep import summary, sweep_markdown
@@ -107,7 +108,7 @@ def _search_in_subflow(pages: dict[str, str], session: Session) -> RunResult:
     outcome: Future[RunResult] = Future()
 
     def optimize_model(run: str) -> State[None]:
-        pages[run] = flow_run.ui_url or ""
+        pages[run] = without_userinfo(flow_run.ui_url or "")
         logger = run_logger()
         session.observe_with(ObserverGroup(session.ctx.attempt.observer, RunLog(logger)))
         try:
