@@ -20,7 +20,7 @@ class Verdict:
     """The verdict on one constraint."""
 
     violation: float
-    """How far the bound is broken, in its own unit; <= 0 counts as feasible."""
+    """Distance by which the bound is broken, in its own unit; <= 0 counts as feasible."""
     status: Status
     """`holds` if the whole interval keeps the bound, `fails` if the whole interval breaks it."""
     reason: str

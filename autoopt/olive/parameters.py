@@ -65,7 +65,7 @@ class _Line:
     name: str
     values: Mapping[str, JsonValue]
     reason: str = ""
-    """Why autoopt has no such parameter, if it has none."""
+    """The reason for which autoopt has no such parameter, if it has none."""
 
 
 @lru_cache(maxsize=1)

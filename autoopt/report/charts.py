@@ -45,7 +45,7 @@ KINDS = {
     BEST_KIND: (BEST, "square"),
 }
 """Colour and shape of each kind of points."""
-ACTIVE, IDLE = "the machine was busy", "the machine was quiet"
+ACTIVE, IDLE = "the machine was busy or unsteady", "the machine was quiet"
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def github_annotations(result: SweepResult, file: str) -> list[str]:
 
 
 def problem_text(result: SweepResult, entry: SweepEntry) -> str:
-    """What is wrong with a model: its verdict, what moved, the reason, the possible causes."""
+    """Description of a model's problem: its verdict, what moved, the reason, the possible causes."""
     parts = [entry.compared.verdict if entry.compared.regressed else entry.status]
     for name, what, metric, before, after, verdict in changes_table(result).rows:
         if name == entry.name:

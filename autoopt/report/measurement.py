@@ -44,9 +44,9 @@ def _rounds_text(measured: MeasurementSummary) -> str:
         parts.append(f"{noun} {', '.join(map(str, measured.affinity))}")
     text = ", ".join(parts)
     if measured.disturbed_rounds == measured.rounds:
-        return f"{text}; the machine was busy"
+        return f"{text}; the machine was busy or unsteady"
     if measured.disturbed_rounds:
-        return f"{text}; the machine was busy in {measured.disturbed_rounds} of them"
+        return f"{text}; the machine was busy or unsteady in {measured.disturbed_rounds} of them"
     return text
 
 

@@ -172,7 +172,7 @@ def _measuring_text(card: Card) -> str:
     if measured.rounds:
         times = plural(measured.rounds, "time")
         lines.append(
-            f"- source and this model in turns in one process, {times}; the machine was busy in "
+            f"- source and this model in turns in one process, {times}; the machine was busy or unsteady in "
             f"{measured.disturbed_rounds} of them"
         )
     lines.append(f"- run {short(card.result.run)}; ranges are 95 % confidence intervals")

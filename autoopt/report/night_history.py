@@ -42,7 +42,7 @@ class Night:
     regressions: tuple[str, ...]
     improvements: tuple[str, ...]
     busy: int
-    """Number of models that were measured while the machine was busy."""
+    """Number of models that were measured while the machine was busy or unsteady."""
     gain: float | None
     """Geometric mean of the ratios best / source; None if no model has one."""
     changes: tuple[str, ...]

@@ -67,7 +67,7 @@ class Progress(Observer):
         self._display.close()
 
     def opening(self, text: str) -> None:
-        """Show live what goes on before anything is known; elsewhere an error is to be the only line."""
+        """Show the text in a live view; print nothing elsewhere, so that an error is the only line."""
         with self.state.lock:
             self.state.opening = text
         if self._live and is_terminal(self._stream):

@@ -22,7 +22,7 @@ class ChainSpace:
     """(node id, pass name), in order."""
     space: SearchSpace
     weight: float = 1.0
-    """How promising the user considers the chain; 1 is neutral. It multiplies the expected improvement."""
+    """The promise that the user sees in the chain; 1 is neutral. It multiplies the expected improvement."""
     prior: tuple[Point, ...] = ()
     """Points to try first."""
 

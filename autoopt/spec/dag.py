@@ -51,7 +51,7 @@ class DagSpec(FileModel):
     edges: Chains | None = Field(default=None, strict=False)
     """Paths `a -> b -> c` whose steps are the edges of the graph."""
     target: TargetSpec | None = None
-    """Where candidates are measured; this machine's CPU by default."""
+    """Target on which candidates are measured; this machine's CPU by default."""
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)
     """Several targets, instead of `target`."""
     host: HostSpec = HostSpec()
@@ -79,7 +79,7 @@ class DagSpec(FileModel):
     weights: dict[str, float] = Field(default_factory=dict)
     """Chain (name `a -> b` or id) -> how promising it is; 1 is neutral."""
     level: int | None = Field(default=None, ge=0, le=3)
-    """How far to go: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything."""
+    """Largest change that passes may make: 0 lossless, 1 equal up to rounding, 2 lossy without data, 3 everything."""
     precision: Literal["fp32", "fp16", "mixed", "int8", "int4"] | None = None
     """The precision that a proposed graph was made for."""
     measurement: dict[str, JsonValue] = Field(default_factory=dict)

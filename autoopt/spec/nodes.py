@@ -61,11 +61,11 @@ class PassNode(StrictModel):
     """Parameters by name: a value, `{search: [...]}`, `{search: {low, high, step, count, log}}`, `search` or `default`;
     `search` for all: every parameter's own search values."""
     search: Params | None = None
-    """Whether parameters that `params` does not name are searched; overrides the setting of the search."""
+    """True to search parameters that `params` does not name; overrides the setting of the search."""
     host: HostSpec | None = None
-    """Where the pass runs; the DAG's host if it is not given."""
+    """Host on which the pass runs; the DAG's host if it is not given."""
     objectives: Objectives | None = None
-    """What a pass-by-pass search optimizes after this pass; the run's objectives if it is not given."""
+    """Objectives of a pass-by-pass search after this pass; the run's objectives if it is not given."""
 
     @field_validator("params", mode="before")
     @classmethod

@@ -81,7 +81,7 @@ class ConstraintSpec(StrictModel):
     max_ratio: float | None = Field(default=None, ge=0)
     """Highest candidate / source; 0.5 is half the size or time of the source."""
     max_drop: float | None = Field(default=None, ge=0)
-    """How much worse than the source, in the unit of the metric; 0.01 is one point of accuracy."""
+    """Largest loss compared with the source, in the unit of the metric; 0.01 is one point of accuracy."""
     confidence: float | None = Field(default=None, gt=0, lt=1)
     """Probability with which the bound must hold; if it is not given, the measured value decides."""
 

@@ -35,9 +35,9 @@ class SearchFields(StrictModel):
     order: object = "joint"
     """`joint`, `pass-by-pass`, a chain of groups `[a, [b, c], {nested: [d, e]}]`, or `{nested: [a, [b, c]]}`."""
     allocation: AllocationName = "round_robin"
-    """How strategy per-chain divides the trials among the chains."""
+    """Method by which strategy per-chain divides the trials among the chains."""
     keep: int = Field(default=1, ge=1)
-    """How many of the best partial chains a stage of the order passes to the next stage."""
+    """Number of the best partial chains that a stage of the order passes to the next stage."""
     trials: int | None = Field(default=None, ge=1)
     """Maximum number of trials with distinct candidates; as many as there are points if it is not given."""
     minutes: float | None = Field(default=None, gt=0)
@@ -45,7 +45,7 @@ class SearchFields(StrictModel):
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of the sampler."""
     batch: int = Field(default=1, ge=1)
-    """How many trials are under way at once; never fewer than there are workers."""
+    """Number of trials under way at once; never fewer than there are workers."""
     with_replacement: bool = False
     """`random` may repeat a point."""
     stop_when_goals_met: bool = False
@@ -55,7 +55,7 @@ class SearchFields(StrictModel):
     stop_early: bool = True
     """End once 1 % more is unlikely to be gained, or the known best of a model with the same graph is confirmed."""
     choose: Choose = "priority"
-    """How one best model is chosen when there are several objectives."""
+    """Rule that chooses one best model when there are several objectives."""
 
     @field_validator("sampler")
     @classmethod
@@ -95,7 +95,7 @@ class SearchSpec(_Search):
     short: ClassVar[str] = "params"
 
     params: Literal["all", "none"] = "none"
-    """Whether parameters that a node does not set are searched."""
+    """True to search parameters that a node does not set."""
 
     def config(self) -> SearchConfig:
         """The section without `params`, which planning uses and the search does not."""

@@ -61,7 +61,7 @@ class ZooEntry:
     path: str
     spec: ZooModel
     reason: str = ""
-    """Why there is no model: the path does not exist, or a folder or glob has no models."""
+    """The reason for which there is no model: the path does not exist, or a folder or glob has no models."""
 
 
 class ZooSpec(FileModel):

@@ -213,7 +213,7 @@ class TrialRecord:
     message: str = ""
     owner: str | None = None
     lease: float | None = None
-    """When the owner's claim ends, unless it renews it."""
+    """Time at which the owner's claim ends, unless it renews it."""
     pass_runs: tuple[str, ...] = ()
     """Keys of its pass runs in order, including unchanged and failed ones."""
     evaluations: tuple[str, ...] = ()

@@ -246,7 +246,7 @@ class Patience:
         self.until = until
         self._clock = clock
         self._suspended: dict[int, float] = {}
-        """When each process was first seen suspended, of those that still are."""
+        """Times at which processes that are still suspended were first seen so."""
 
     def is_over(self, pids: Sequence[int]) -> bool:
         """True if all these holders of a lock have been suspended for a while."""

@@ -1,4 +1,4 @@
-"""What a command and all processes that it starts use."""
+"""Resources that a command and all processes that it starts use."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def loop(session: ort.InferenceSession, feed: dict[str, Any], seconds: float) ->
 
 
 def configuration(session: ort.InferenceSession) -> dict[str, Any]:
-    """What a session says of itself; the same for two sessions that run alike."""
+    """Description of a session; the same for two sessions that run alike."""
     options = session.get_session_options()
     return {
         "providers": session.get_providers(),

@@ -30,7 +30,7 @@ QUIET_KINDS = ("latency", "memory")
 
 @dataclass(frozen=True)
 class Quality:
-    """What does not need a quiet machine: `violation` of the worst constraint, size as a ratio, whether it ran."""
+    """Results that need no quiet machine: `violation` of the worst constraint, size as a ratio, whether it ran."""
 
     violation: float
     size: float
@@ -70,7 +70,7 @@ def record(name: str, request: RunRequest, *, recordings: int, seconds: float) -
 
 
 def noise_of(latency: dict[str, list[float]]) -> float:
-    """How far one recording is from its candidate's median, relative: the median of all, scaled as for a normal
+    """Relative distance of one recording from its candidate's median: the median of all, scaled as for a normal
     distribution (1.4826 times; P. J. Rousseeuw, C. Croux, Alternatives to the Median Absolute Deviation, 1993). A few
     slow sessions would make everything "as good as the best" by a standard deviation."""
     apart = [abs(v / statistics.median(values) - 1) for values in latency.values() if len(values) > 2 for v in values]

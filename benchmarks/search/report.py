@@ -139,7 +139,7 @@ def as_json(figures: Sequence[Figures]) -> list[dict[str, object]]:
 
 
 def from_json(data: Sequence[dict[str, Any]]) -> list[Figures]:
-    """What `as_json` gave."""
+    """Result of `as_json`."""
     return [Figures(**{k: _read(v) if k not in ("table", "strategy") else v for k, v in d.items()}) for d in data]
 
 

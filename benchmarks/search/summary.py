@@ -13,7 +13,7 @@ FEWER, WORSE, BATCHES = 2.0, 1.3, 1.3
 
 
 def goals(points: int, chains: int) -> tuple[float, float]:
-    """What `unified` is to reach: median and 90th percentile of evaluations until a good point."""
+    """Goal of `unified`: median and 90th percentile of evaluations until a good point."""
     return max(10.0, chains / 2, 0.04 * points), max(30.0, float(chains), 0.08 * points)
 
 

@@ -66,7 +66,7 @@ def _node(rng: Random) -> NodeSpace:
 
 
 class _Effects:
-    """What passes, values and pairs of them do to log latency and to accuracy; drawn when first met."""
+    """Effects of passes, values and pairs of them on log latency and on accuracy; drawn when first met."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = Random(rng.random())

@@ -68,7 +68,7 @@ class Table:
 
     @cached_property
     def good(self) -> int:
-        """How many points are within tolerance of the best."""
+        """Number of points within tolerance of the best."""
         return sum(self.is_good(row) for rows in self.rows for row in rows)
 
     def is_good(self, row: Row) -> bool:

@@ -178,3 +178,42 @@ def test_an_array_that_is_no_input_is_named() -> None:
     assert note.endswith("'truth' is no input of the model and is ignored; if it holds the labels, add --label truth")
     (note,) = check_data(DataDescription(5, columns, labels=True, label_kind="class"), inspection, "d.npz")
     assert note.endswith("is ignored")
+
+
+def _check(shape: tuple[int, ...], expected: tuple[int | str | None, ...]) -> list[str]:
+    description = DataDescription(items=50, columns={"x": Column("float32", shape)})
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", expected),))
+    return check_data(description, inspection, "d.npz")
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected", "remedy"),
+    [
+        ((50, 2), ("batch", 3, 8, 8), "give the arrays in an .npz file"),
+        ((50, 192), ("batch", 3, 8, 8), r"reshape each row to \[3, 8, 8\] in a pre_process"),
+        ((50,), (1, 3, 8), ""),
+        ((50, 1, 3, 8), ("batch", 8), ""),
+        ((50, 7), (8,), "choose the columns"),
+        ((50, 7), (1, 1, 8), "give the arrays"),
+    ],
+)
+def test_a_rank_that_cannot_fit_is_refused(
+    shape: tuple[int, ...], expected: tuple[int | str | None, ...], remedy: str
+) -> None:
+    with pytest.raises(InputError, match=rf"'x' has shape {re.escape(str(list(shape)))}, the model expects .*{remedy}"):
+        _check(shape, expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((50, 8), ("batch", 8)),
+        ((50, 8), (8,)),
+        ((50, 8), (1, 1, 8)),
+        ((), (1,)),
+        ((50,), ()),
+        ((50, 9), ("batch", None)),
+    ],
+)
+def test_a_batch_axis_may_be_added_or_dropped(shape: tuple[int, ...], expected: tuple[int | str | None, ...]) -> None:
+    assert _check(shape, expected) == []

@@ -83,6 +83,22 @@ def test_every_chain_gets_its_trial(simulation: Simulation) -> None:
     assert all(trial.result.outcome is Outcome.OK and not trial.partial for trial in trials)
 
 
+def test_a_search_in_which_nothing_runs_ends_early(simulation: Simulation) -> None:
+    simulation.pool.passes = dict.fromkeys(simulation.pool.passes, failing)
+    loop = make_loop(simulation)
+    loop.patience = 2
+    assert len(loop.run(AtOnce())) == 2
+    assert loop.stopped == "the first 2 candidates failed"
+
+
+def test_one_success_is_reason_enough_to_go_on(simulation: Simulation) -> None:
+    simulation.pool.passes |= {"identity_elimination": failing, "name_fix": failing}
+    loop = make_loop(simulation)
+    loop.patience = 3
+    loop.run(AtOnce())
+    assert "failed" not in loop.stopped
+
+
 def test_trials_are_stored_as_they_end(simulation: Simulation) -> None:
     loop = make_loop(simulation)
     trials = loop.run(AtOnce())

@@ -35,12 +35,12 @@ def test_old_accelerators_are_devices(converted: Convert) -> None:
 def test_a_python_environment_is_an_interpreter(converted: Convert) -> None:
     system = {
         "type": "PythonEnvironment",
-        "python_environment_path": "/opt/env/bin",
+        "python_environment_path": "venv/bin",
         "accelerators": [{"device": "cpu"}],
     }
-    assert converted_target(converted, **system).dag["target"] == {"device": "cpu", "python": "/opt/env/bin/python"}
+    assert converted_target(converted, **system).dag["target"] == {"device": "cpu", "python": "venv/bin/python"}
     dag = converted(systems={"s": system}, host="s").dag
-    assert dag["host"] == {"type": "python_env", "python": "/opt/env/bin/python"}
+    assert dag["host"] == {"type": "python_env", "python": "venv/bin/python"}
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ SYMBOL_SIZES: Final[Mapping[str, int]] = {"batch": 1, "seq": 32, "length": 32, "
 OTHER_SIZE: Final = 16
 """The size of other open dimensions."""
 PICTURE_SIDE: Final = 16
-"""Shortest side of an input that is taken for a picture."""
+"""Shortest side of an input that counts as a picture."""
 SOUND_LENGTH: Final = 2000
-"""Shortest input that is taken for a sound."""
+"""Shortest input that counts as a sound."""
 _KEEP_VALUES: Final = frozenset(
     ("Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Transpose", "Expand", "Slice")
 )

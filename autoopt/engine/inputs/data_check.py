@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from autoopt.data.description import Column, DataDescription
@@ -59,7 +60,7 @@ def check_data(
         columns = {inputs[0].name: column}
     for spec in inputs:
         if spec.name in columns:
-            _check_shape(spec, columns[spec.name].shape, place)
+            _check_shape(spec, columns[spec.name], place)
             if columns[spec.name].finite is False:
                 notes.append(f"data: the array for {one_line(spec.name)!r} contains NaN or infinite values")
             cast = _cast_note(spec, columns[spec.name], place)
@@ -138,23 +139,31 @@ def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: 
     return notes
 
 
-def _check_shape(spec: ValueSpec, shape: Sequence[int], place: str) -> None:
+def _check_shape(spec: ValueSpec, column: Column, place: str) -> None:
     """Raise an error if items of an array of this shape certainly cannot be an input."""
-    # Reading the data adds or removes a batch axis.
-    if spec.shape is None or len(spec.shape) != len(shape):
+    if spec.shape is None or _may_fit(spec.shape, column):
         return
-    for dimension, actual in zip(spec.shape[1:], shape[1:], strict=True):
-        if isinstance(dimension, int) and dimension != actual:
-            expected = ["?" if size is None else size for size in spec.shape]
-            message = f"array for input {spec.name!r} has shape {list(shape)}, the model expects {expected}"
-            raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, shape))
+    expected = ["?" if size is None else size for size in spec.shape]
+    message = f"array for input {spec.name!r} has shape {list(column.shape)}, the model expects {expected}"
+    raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, column.shape))
+
+
+def _may_fit(expected: Sequence[int | str | None], column: Column) -> bool:
+    """Compare the dimensions behind the axis of the items, which `autoopt.data.fit.fit` may drop or add."""
+    missing = len(expected) - len(column.shape)
+    if abs(missing) > 1:
+        return False
+    if missing and not column.stacked:
+        return True
+    item = column.shape[1:]
+    return _fits(expected[len(expected) - len(item) :], item)
 
 
 def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int]) -> str:
     """The options that would give the data the expected shape (items first), if any would."""
     if len(actual) == 2:
-        return "choose the columns with --inputs A,B,... and the label with --label NAME"
-    if len(actual) != 4:
+        return _table_remedy(expected, actual[1])
+    if len(actual) != 4 or len(expected) != 4:
         return ""
     channels_first = actual[1] in CHANNELS
     swapped = (actual[2], actual[3], actual[1]) if channels_first else (actual[3], actual[1], actual[2])
@@ -164,6 +173,16 @@ def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int]) -
     if all(isinstance(side, int) for side in size):
         return f"add --image-size {size[0]}x{size[1]}"
     return ""
+
+
+def _table_remedy(expected: Sequence[int | str | None], columns: int) -> str:
+    """The remedy for a table with so many columns."""
+    if len(expected) <= 2:
+        return "choose the columns with --inputs A,B,... and the label with --label NAME"
+    sizes = [size for size in expected[1:] if isinstance(size, int)]
+    if len(sizes) == len(expected) - 1 and math.prod(sizes) == columns:
+        return f"reshape each row to {sizes} in a pre_process"
+    return "give the arrays in an .npz file, or a folder of images if the input is an image"
 
 
 def _fits(expected: Sequence[int | str | None], actual: Sequence[int]) -> bool:

@@ -55,11 +55,13 @@ class SearchLoop:
     """Time on the attempt's clock by which trials should have ended: none starts that usually would not."""
     confirmation: Confirmation | None = None
     """The expectation that ends the search if it comes true; None to search in any case."""
+    patience: int | None = None
+    """The number of trials that may fail before the first success; None for any number."""
     told: Callable[[Sequence[CompletedTrial]], None] = lambda completed: None
     """Receives the completed trials after each one."""
     completed: list[CompletedTrial] = field(default_factory=list)
     stopped: str = ""
-    """Why the search ended."""
+    """The reason for which the search ended."""
     _durations: list[float] = field(default_factory=list)
     """Seconds that each completed trial took."""
 
@@ -125,7 +127,14 @@ class SearchLoop:
         attempt.observer.on_trial_end(Trial(proposal.number, chain.name, result), self.incumbent())
         if self.confirmation is not None and not self.stopped:
             self.stopped = self.confirmation.reason(trial)
+        if self._is_hopeless():
+            self.stopped = f"the first {self.patience} candidates failed"
         self.told(self.completed)
+
+    def _is_hopeless(self) -> bool:
+        if self.patience is None or len(self.completed) < self.patience:
+            return False
+        return all(trial.result.outcome is not Outcome.OK for trial in self.completed)
 
     def _feedback(self, result: TrialResult) -> Feedback:
         artifact = None

@@ -14,13 +14,13 @@ from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
 from autoopt.store import EvaluationRecord
 
-BUSY = "the machine was busy during the measurement"
-ONE_THREAD = "measured on one thread too, because other programs disturbed several"
+BUSY = "the machine was busy or unsteady during the measurement"
+ONE_THREAD = "measured on one thread too, because times on several were uncertain"
 QUALITY = ("items", "identical_outputs", "outputs")
 """Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
 Details: TypeAlias = Mapping[str, Any]
-"""What the latency meter says of one measurement."""
+"""Details that the latency meter reports with one measurement."""
 Summary: TypeAlias = tuple[MeasurementSummary, tuple[str, ...]]
 """A summary, and the caveats that follow from it."""
 

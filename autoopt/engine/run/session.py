@@ -48,6 +48,8 @@ CONTENDERS = 3
 """Number of the best candidates of each target that are measured on the others."""
 FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
+FAILED_REPAIRS = 8
+"""The number of candidates that may fail in a row if the source does not run either."""
 CONFIRM_SHARE = 0.2
 """Largest share of the run's time that is set aside for deciding between the best candidates."""
 
@@ -174,6 +176,7 @@ class Session:
             baseline.metrics,
             self._search_deadline(),
             confirmation,
+            patience=None if baseline.outcome.good else FAILED_REPAIRS,
             told=self._record_often,
         )
         with self.ctx.attempt.counts.timing("search"):

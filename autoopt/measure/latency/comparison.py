@@ -16,7 +16,7 @@ from autoopt.measure.latency.subjects import Subject
 from autoopt.metrics import Estimate
 
 BEYOND_FEW = 0.013
-"""What `BEYOND` is with too few sessions to see how they differ."""
+"""Value of `BEYOND` with too few sessions to see how they differ."""
 DRIFT, SPREAD = 0.1, 0.3
 """Relative drift and spread of the source's blocks above which the machine counts as disturbed."""
 

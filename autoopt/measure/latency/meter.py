@@ -34,9 +34,9 @@ Table: TypeAlias = dict[ThroughputCase, Throughput | str]
 """Throughput by case, or the reason why a model does not run in it."""
 
 PACE = 0.06
-"""How much slower than at its better times the source may be over a whole measurement. On an idle machine it was up to
-4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a process in which the
-source was 7 % slower."""
+"""Largest slowdown of the source over a whole measurement, compared with its better times. On an idle machine it was up
+to 4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a process in which
+the source was 7 % slower."""
 
 
 def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply:

@@ -19,7 +19,7 @@ processes, blocks of seven models took 20 to 100 microseconds of CPU time longer
 HELPER = 1e6
 """Time in ns for which a model waits if one of its other threads loses its core: part of a time slice."""
 SLOW = 0.1
-"""How much slower than the fast blocks of its replica an undisturbed block may be. Something outside the virtual
+"""Largest slowdown of an undisturbed block, compared with the fast blocks of its replica. Something outside the virtual
 machine slowed an fp32 model by 18 % and its int8 candidate by 55 %, for ten seconds and more at a time."""
 
 

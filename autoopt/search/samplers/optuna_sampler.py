@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import optuna
 
 MAX_ASKS: Final = 10
-"""How often a sampler that repeats itself is asked before a point is drawn at random."""
+"""Number of times a sampler that repeats itself is asked before a point is drawn at random."""
 SEQUENCE: Final = "QMCSampler"
 """The sampler that goes through one sequence of its own, which a new seed would start again."""
 

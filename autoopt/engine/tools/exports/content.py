@@ -1,4 +1,4 @@
-"""What other tools show of a run: its parts, one for each target, and their trials with times and figures."""
+"""Content of a run for other tools: its parts, one for each target, and their trials with times and figures."""
 
 from __future__ import annotations
 
