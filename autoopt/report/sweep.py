@@ -85,6 +85,8 @@ def summary(result: SweepResult) -> list[str]:
     counts = Counter(entry.status for entry in result.models)
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items()) or "none"
     lines = [f"{plural(len(result.models), 'model')}: {statuses}"]
+    if result.not_run:
+        lines.append(f"cancelled before {', '.join(result.not_run)}")
     if result.regressions:
         lines.append(f"regressions: {', '.join(result.regressions)}")
     if result.improvements:

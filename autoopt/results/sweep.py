@@ -156,6 +156,8 @@ class SweepResult:
     regressions: tuple[str, ...] = ()
     improvements: tuple[str, ...] = ()
     environment_changes: tuple[str, ...] = ()
+    not_run: tuple[str, ...] = ()
+    """Models that a cancelled sweep did not reach."""
     seconds: float = 0.0
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.engine.sweeps.zoo import items
 from autoopt.engine.work import attempt
-from autoopt.errors import ConfigError, InputError
+from autoopt.errors import EXIT_INTERRUPTED, ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
 from autoopt.observer import CallbackObserver
@@ -105,31 +106,57 @@ def test_a_sweep_its_repetition_a_night_and_a_regression(folder: Path) -> None:
     assert models(sweep(folder, only="dense"))["mlp"]["compared"]["verdict"] == "same"
 
 
-def test_a_sweep_that_is_cancelled_goes_on_with_the_same_run(
+TERMINATE = """\
+import os
+import signal
+import time
+from pathlib import Path
+
+from autoopt import register
+
+PID = Path(__file__).with_name("pid")
+
+
+@register("terminate")
+def terminate(model):
+    \"\"\"Ends the process of the sweep the first time.\"\"\"
+    if PID.exists():
+        pid = int(PID.read_text())
+        PID.unlink()
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(60)
+    return model
+"""
+
+
+def test_sigterm_ends_a_sweep_with_its_results_and_it_goes_on_with_the_same_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-
-    def cancel(event: str, **values: Any) -> None:
-        if event == "trial_ends":
-            raise KeyboardInterrupt
-        said.extend([values["text"]] if event == "note" else [])
-
-    with pytest.raises(KeyboardInterrupt):
-        sweep(folder, only="dense", observer=CallbackObserver(cancel))
-    with open_store(None, folder / "home") as store:
-        [run] = store.runs.all()
-    assert run.status == "cancelled"
-    assert said[-2:] == [
-        f"run {run.id} was cancelled; continue it with 'autoopt resume {run.id}'",
-        "sweep cancelled; resume it with --resume",
-    ]
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("AUTOOPT_HOME", str(folder / "home"))
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     settings.cache_clear()
+    (folder / "ends.py").write_text(TERMINATE)
+    (folder / "pid").write_text(str(os.getpid()))
+    (folder / "ends.yaml").write_text(
+        "name: ends\nuser_script: ends.py\npasses: [terminate]\nchains: [[terminate]]\n"
+        "objectives: [{metric: size}]\nconstraints: []\n"
+    )
+    (folder / "zoo.yaml").write_text("name: z\ndag: dag.yaml\nmodels: [more.zip, {path: mlp, dag: ends.yaml}]\n")
+    assert main(["sweep", "zoo.yaml", "--quiet"]) == EXIT_INTERRUPTED
+    assert (folder / "out" / "more" / "model.onnx").exists()
+    assert "cancelled before mlp" in (folder / "out" / "sweep.html").read_text()
+    with open_store(None, folder / "home") as store:
+        assert store.sweeps.get("latest").status == "cancelled"
+        [run] = store.runs.all(status="cancelled")
+    capsys.readouterr()
     assert main(["resume"]) == 0
     hint = f"run {run.id} belongs to a cancelled sweep, which 'autoopt sweep --resume' continues"
     assert capsys.readouterr().out == f"no run was interrupted or cancelled; {hint}\n"
-    assert models(sweep(folder, only="dense", resume=True))["mlp"]["run"] == run.id
+    assert main(["sweep", "zoo.yaml", "--resume", "--quiet"]) == 0
+    document = json.loads((folder / "out" / "sweep.json").read_text())
+    assert document["not_run"] == []
+    assert models(document)["mlp"]["run"] == run.id
 
 
 def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(

@@ -64,7 +64,12 @@ class ModelRunner:
 
     def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
         with prepare(self.request.run_request(self.sweep, item, spec)) as session:
-            result = session.execute(self.search)
+            try:
+                result = session.execute(self.search)
+            except KeyboardInterrupt:
+                if self.request.out is not None and not earlier:
+                    session.export_incumbent(self.request.out / entry.name)
+                raise
             entry = replace(
                 entry,
                 status=result.status if result.best is None else OK,

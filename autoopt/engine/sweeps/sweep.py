@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,7 +82,6 @@ class Sweep:
         all_models: list[ZooItem | SweepEntry] = [*models, *missing]
         earlier = self._history.good_entries(self._id, all_models)
         entries: list[SweepEntry] = []
-        status: RunStatus = "cancelled"
         observer.on_sweep_start([model.name for model in all_models])
         try:
             for item in models:
@@ -95,18 +94,34 @@ class Sweep:
                 entries.append(replace(entry, compared=compare_entry(entry, earlier[entry.name])))
                 observer.on_note(f"{entry.name}: {entry.reason}")
                 observer.on_model_end(entries[-1])
-            status = "finished"
-        except KeyboardInterrupt:
-            observer.on_note("sweep cancelled; resume it with --resume")
+        except BaseException as error:
+            result = self._finish("cancelled", entries, all_models)
+            if isinstance(error, KeyboardInterrupt):
+                observer.on_note("sweep cancelled; resume it with --resume")
+                if entries:
+                    self._write_pages(result, earlier)
             raise
-        finally:
-            result = self._result(entries)
-            self._store.sweeps.finish(self._id, status, result.to_json())
-        if self._request.out is not None:
-            facts = sweep_facts(self._store, self._id, entries, earlier)
-            pages = write_run_pages(self._store, entries, self._request.out)
-            write_report(result, self._request.out, replace(facts, pages=pages))
+        result = self._finish("finished", entries, all_models)
+        self._write_pages(result, earlier)
         return result
+
+    def _finish(
+        self, status: RunStatus, entries: list[SweepEntry], models: Sequence[ZooItem | SweepEntry]
+    ) -> SweepResult:
+        """Store the end of the sweep; models without an entry are those that it did not reach."""
+        names = {entry.name for entry in entries}
+        not_run = tuple(model.name for model in models if model.name not in names)
+        result = replace(self._result(entries), not_run=not_run)
+        self._store.sweeps.finish(self._id, status, result.to_json())
+        return result
+
+    def _write_pages(self, result: SweepResult, earlier: Mapping[str, Sequence[EarlierEntry]]) -> None:
+        """Write the report and the pages of its runs, if a folder is given."""
+        if self._request.out is None:
+            return
+        facts = sweep_facts(self._store, self._id, result.models, earlier)
+        pages = write_run_pages(self._store, result.models, self._request.out)
+        write_report(result, self._request.out, replace(facts, pages=pages))
 
     def _run_model(self, item: ZooItem, spec: DagSpec, earlier: list[EarlierEntry]) -> SweepEntry:
         observer = self._request.observer
