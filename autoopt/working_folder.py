@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,6 +29,16 @@ def make_working_folder(parent: Path) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     (folder / OWNER_FILE).write_text(this_process())
     return folder
+
+
+@contextmanager
+def working_folder(parent: Path | None = None) -> Iterator[Path]:
+    """A working folder within the context, below `parent` or the system's folder for temporary files."""
+    folder = make_working_folder(parent or Path(tempfile.gettempdir()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def working_folders(parent: Path) -> list[Path]:

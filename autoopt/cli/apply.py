@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from autoopt.cli.output import AsJson, parse_assignments, print_json
 from autoopt.cli.proposal_options import TargetDevice, TargetProvider, accelerator_of
 from autoopt.errors import one_line
 from autoopt.json_codec import to_json
-from autoopt.working_folder import temporary_folder
+from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
     from autoopt.passes.request import StepReply
@@ -47,10 +46,10 @@ def apply(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass, copy_out, write_session
 
     accelerator = accelerator_of(device, ep)
-    with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
+    with working_folder() as folder:
         try:
             options = PassSettings(data, user_script, accelerator, data_root)
-            applied = apply_pass(name, model, Path(folder), parse_assignments(param, "--param"), options)
+            applied = apply_pass(name, model, folder, parse_assignments(param, "--param"), options)
         except PassFailed as error:
             sys.stderr.write(one_line(str(error)) + "\n")
             raise typer.Exit(1) from error

@@ -27,6 +27,7 @@ from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, without_password
+from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
     from urllib.request import Request
@@ -121,7 +122,7 @@ def beside(url: str, location: str) -> str:
 
 def _fetch(url: str, cache: Path) -> Path:
     note_path = _note_path(url, cache)
-    with _open(url) as remote:
+    with _open(url) as remote, working_folder(cache) as folder:
         note: dict[str, JsonValue] = {}
         with suppress(OSError, ValueError):
             note = json.loads(note_path.read_text())
@@ -129,10 +130,10 @@ def _fetch(url: str, cache: Path) -> Path:
             copy = cached(url, cache)
             if copy is not None:
                 return copy
-        digest, temporary = _download(remote, cache)
-    path = cache / "content" / digest / url_name(url)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(temporary, path)
+        digest, temporary = _download(remote, folder)
+        path = cache / "content" / digest / url_name(url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(temporary, path)
     note_path.parent.mkdir(parents=True, exist_ok=True)
     _write_atomically(note_path, json.dumps({"version": remote.version, "digest": digest}))
     return path
@@ -147,22 +148,17 @@ def _note_path(url: str, cache: Path) -> Path:
     return cache / "urls" / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
 
 
-def _download(remote: _Remote, cache: Path) -> tuple[str, Path]:
-    """Download into a temporary file; return its digest and path.
+def _download(remote: _Remote, folder: Path) -> tuple[str, Path]:
+    """Download into a file in `folder`; return its digest and path.
 
     The size is checked, because a connection that breaks off looks like the end of the file.
     """
-    cache.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=cache)
-    with os.fdopen(descriptor, "wb") as file:
-        try:
-            shutil.copyfileobj(remote.body, file, 1 << 20)
-            if remote.size is not None and file.tell() != remote.size:
-                raise ConnectionError(f"only {file.tell()} of {remote.size} bytes arrived")
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    return digest_file(temporary), Path(temporary)
+    path = folder / "download"
+    with path.open("wb") as file:
+        shutil.copyfileobj(remote.body, file, 1 << 20)
+        if remote.size is not None and file.tell() != remote.size:
+            raise ConnectionError(f"only {file.tell()} of {remote.size} bytes arrived")
+    return digest_file(path), path
 
 
 def _write_atomically(path: Path, text: str) -> None:

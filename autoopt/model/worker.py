@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from pathlib import Path
 
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.files import bytes_in, digest_folder, files_in
+from autoopt.working_folder import working_folder
 
 
 def admit(payload: JsonObject) -> dict[str, JsonValue]:
@@ -27,9 +27,8 @@ def admit(payload: JsonObject) -> dict[str, JsonValue]:
     source, dest = str(payload["source"]), Path(str(payload["dest"]))
     if is_url(source):
         cache = Path(str(payload.get("cache") or dest.parent / "downloads"))
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            admit_model(download_model(source, Path(folder), cache), dest)
+        with working_folder(cache) as folder:
+            admit_model(download_model(source, folder, cache), dest)
     else:
         admit_model(Path(source), dest)
     return {"digest": digest_folder(dest), "bytes": bytes_in(dest), "files": list(files_in(dest))}

@@ -51,6 +51,14 @@ def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: SqlStore) ->
     assert working_folders(work) == [ours]
 
 
+def test_gc_removes_what_killed_downloads_left(sqlite_store: SqlStore) -> None:
+    cache = sqlite_store.home / "downloads"
+    dead = make_working_folder(cache)
+    (dead / OWNER_FILE).write_text(this_process().rpartition("/")[0] + "/1")
+    collect(sqlite_store, dry_run=False)
+    assert working_folders(cache) == []
+
+
 def test_gc_of_old_runs_keeps_shared_results(sqlite_store: SqlStore) -> None:
     old, new = finished_run(sqlite_store, b"old"), finished_run(sqlite_store, b"new")
     kept = canonical(sqlite_store, new)

@@ -17,6 +17,7 @@ from autoopt.store import ChainRecord, open_store
 from autoopt.store.maintenance.transfer import export_run, import_run, with_digest
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.sql.store import SqlStore
+from autoopt.working_folder import working_folders
 
 
 def repack(source: Path, target: Path, rows: dict[str, object] | None = None, **extra: tarfile.TarInfo) -> None:
@@ -109,7 +110,8 @@ def test_hostile_archives_write_nothing(sqlite_store: SqlStore, tmp_path: Path, 
         assert "bad.tar" in str(error.value)
         assert other.runs.all() == ()
     assert {p.name for p in (tmp_path / "elsewhere").iterdir()} == {"home"}
-    assert {p.name for p in home.iterdir()} <= {"autoopt.db", "autoopt.db-wal", "autoopt.db-shm", "artifacts"}
+    assert {p.name for p in home.iterdir()} <= {"autoopt.db", "autoopt.db-wal", "autoopt.db-shm", "artifacts", "work"}
+    assert working_folders(home / "work") == []
 
 
 @pytest.mark.parametrize(

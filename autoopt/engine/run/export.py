@@ -30,6 +30,7 @@ from autoopt.results import ModelResult, RunResult
 from autoopt.store import PassRunRecord, RunRecord, Store
 from autoopt.target import Accelerator, Target
 from autoopt.workers import WorkerPool, gated_call
+from autoopt.working_folder import working_folder
 
 SPECIALIZE: Final = "specialize_inputs"
 """The pass that narrows the inputs to what the data use."""
@@ -168,8 +169,8 @@ def export_to(store: Store, package: Package, out: Path) -> Path:
     if out.is_dir():
         raise InputError("is a folder, not a .zip file", where=str(out))
     check_out(out.absolute().parent)
-    with tempfile.TemporaryDirectory() as scratch, _writing(out):
-        folder = Path(scratch, out.stem)
+    with working_folder() as scratch, _writing(out):
+        folder = scratch / out.stem
         export(store, package, folder)
         out.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(out) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from autoopt.spec.data import WHICH, DataSpec
 from autoopt.spec.file_model import Written
 from autoopt.spec.zoo import ZooEntry, ZooModel, ZooSpec, load_zoo, name_of
 from autoopt.workers import call_once
+from autoopt.working_folder import working_folder
 
 UNPACK_SECONDS: Final = 600.0
 ZooSource: TypeAlias = Written | ZooSpec
@@ -228,14 +227,12 @@ def _unpacked(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
+    with working_folder(folder.parent) as scratch:
+        new = scratch / folder.name
+        new.mkdir()
         payload = {"source": str(file), "dest": str(new)}
         unpacked = call_once("autoopt.model.archive:unpack", payload, timeout=UNPACK_SECONDS)
         if not unpacked.outcome.good:
             raise unpacked.to_exception()
         if not folder.exists():  # another process may have unpacked the same archive meanwhile
             new.rename(folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +25,7 @@ from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo,
 from autoopt.settings import root_of_data, settings
 from autoopt.target import ALL_THREADS, Accelerator
 from autoopt.workers import CallResult, WorkerPool, gated_call
-from autoopt.working_folder import temporary_folder
+from autoopt.working_folder import working_folder
 
 Model = TypeVar("Model")
 """An onnx.ModelProto, which this package does not import."""
@@ -95,9 +94,9 @@ class BoundPass(PassCall):
         from autoopt.model import io
 
         proto: Any = model
-        with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
-            path = io.save(proto, Path(folder, "source"))
-            applied = apply_pass(self.name, path, Path(folder, "out"), self.params)
+        with working_folder() as folder:
+            path = io.save(proto, folder / "source")
+            applied = apply_pass(self.name, path, folder / "out", self.params)
             if applied.step.path is None:
                 return model
             result: Model = io.load(next(applied.model.glob("model.o*")))

@@ -7,13 +7,11 @@ import platform
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
-from pathlib import Path
 from typing import Final, Literal
 
 from autoopt.engine.work.environment import cpu
@@ -23,6 +21,7 @@ from autoopt.settings import Settings, without_password
 from autoopt.store import open_store
 from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.workers import call_once
+from autoopt.working_folder import working_folder
 
 Status = Literal["ok", "warning", "problem"]
 LOW_DISK, MINIMUM_DISK = 5 * 10**9, 10**9
@@ -139,11 +138,11 @@ def _artifacts(settings: Settings) -> Iterator[Finding]:
     if settings.artifacts_url is None:
         return
     remote, digest = RemoteArtifacts(settings.artifacts_url), sha256(os.urandom(32)).hexdigest()
-    with tempfile.TemporaryDirectory(prefix="autoopt-") as folder:
-        (Path(folder) / "probe").write_text(digest)
+    with working_folder() as folder:
+        (folder / "probe").write_text(digest)
         began = time.monotonic()
-        remote.push(digest, Path(folder))
-        pulled = remote.pull(digest, Path(folder) / "back")
+        remote.push(digest, folder)
+        pulled = remote.pull(digest, folder / "back")
         remote.remove(digest)
         seconds = time.monotonic() - began
     if pulled:

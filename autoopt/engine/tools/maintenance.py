@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from autoopt.model.session_file import SESSION_FILE
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
 from autoopt.workers import WorkerPool
-from autoopt.working_folder import temporary_folder
+from autoopt.working_folder import STORE_WORK, working_folder
 
 Calibration: TypeAlias = str | Path | Mapping[str, object]
 """A path, or a data configuration."""
@@ -37,7 +36,7 @@ def verify_store(store: Store, *, repair: bool = False, allow_script: bool = Fal
     """
     if not repair:
         return verify(store)
-    with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory(dir=store.home) as scratch:
+    with WorkerPool(size=1) as pool, working_folder(store.home / STORE_WORK) as scratch:
 
         def restore(digest: str) -> Path:
             steps = store.lineage.trace(digest).steps
@@ -46,7 +45,7 @@ def verify_store(store: Store, *, repair: bool = False, allow_script: bool = Fal
             if run is not None:
                 document = run.settings.get("replay_environment") or {}
                 check_scripts(document, f"run {run.id}", allowed=allow_script)
-            return restorer(store, replay_environment_of(run, pool, Path(scratch)))(digest)
+            return restorer(store, replay_environment_of(run, pool, scratch))(digest)
 
         return verify(store, restore)
 
@@ -95,11 +94,11 @@ def replay(
     if calibration is not None:
         document["calibration"] = DataConfig.parse(calibration).resolved(".").to_json()
     steps = content.pass_steps
-    with WorkerPool(size=1) as pool, tempfile.TemporaryDirectory(dir=temporary_folder()) as scratch:
-        source = _admit(pool, str(model), content.source, Path(scratch, "source"))
+    with WorkerPool(size=1) as pool, working_folder() as scratch:
+        source = _admit(pool, str(model), content.source, scratch / "source")
         if calibration is not None:
             ask_worker(pool, DESCRIBE_DATA, {"data": document["calibration"]}, "calibration data")
-        folder = ReplayEnvironment.from_json(pool, Path(scratch), document).make(source, steps)
+        folder = ReplayEnvironment.from_json(pool, scratch, document).make(source, steps)
         digest = digest_folder(folder)
         out.mkdir(parents=True, exist_ok=True)
         for file in folder.iterdir():

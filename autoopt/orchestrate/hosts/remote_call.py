@@ -5,9 +5,6 @@ The function runs in a killable process of its own, behind the measurement gate 
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
@@ -19,7 +16,7 @@ from autoopt.script import only_allowed_scripts
 from autoopt.settings import settings
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.exchange import CallBegun, Exchange, RemoteAnswer, RemoteCall, pack_answer, unpack
-from autoopt.working_folder import temporary_folder
+from autoopt.working_folder import working_folder
 
 
 @flow(name="remote_call")
@@ -51,12 +48,12 @@ def answer_call(call_id: str, place: str, folder: str | None) -> str:
     enter = Gate().working
     if call.alone:
         enter = Gate().measuring
-    with tempfile.TemporaryDirectory(dir=temporary_folder()) as work, WorkerPool(size=1) as pool:
-        payload = unpack(call.payload, exchange, Path(work))
+    with working_folder() as work, WorkerPool(size=1) as pool:
+        payload = unpack(call.payload, exchange, work)
         with enter():
             exchange.write(call_id, CallBegun())
             result = pool.call(call.call, payload, timeout=call.seconds, memory=call.memory)
-        value, files = pack_answer(result.value, Path(work), exchange)
+        value, files = pack_answer(result.value, work, exchange)
     answer = RemoteAnswer(
         result.outcome,
         value,

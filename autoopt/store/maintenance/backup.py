@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import BATCH
 from autoopt.store.sql.schema import prepare
 from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.working_folder import STORE_WORK, working_folder
 
 _NUMBERED = (tables.sweep, tables.run, tables.event)
 """Tables whose rows the database numbers."""
@@ -76,8 +76,8 @@ def restore(folder: Path, store: Store) -> Copied:
         raise InputError(message, where=sql.safe_url, remedy="move it away, or set AUTOOPT_HOME to another folder")
     files = ArtifactFiles(folder / "artifacts")
     sql.home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=sql.home) as scratch:
-        source = open_database(_copy_of(folder, Path(scratch)))
+    with working_folder(sql.home / STORE_WORK) as scratch:
+        source = open_database(_copy_of(folder, scratch))
         try:
             prepare(source)
             digests = source.read(_present_artifacts)

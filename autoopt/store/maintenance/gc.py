@@ -96,7 +96,9 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None,
 def _old_leftovers(store: SqlStore) -> list[Path]:
     """Files that interrupted work left behind: their owner has ended, or nobody has touched them for a while."""
     work = store.home / STORE_WORK
-    abandoned = {*abandoned_folders(work), *abandoned_folders(Path(tempfile.gettempdir()))}
+    abandoned: set[Path] = set()
+    for parent in (work, store.home / "downloads", store.home / "unpacked", Path(tempfile.gettempdir())):
+        abandoned.update(abandoned_folders(parent))
     for paths, limit in ((store.files.leftovers(), GRACE), (working_folders(work), UNTOUCHED_SECONDS)):
         idle_seconds = store.files.idle_seconds(paths)
         abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)

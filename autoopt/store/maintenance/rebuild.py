@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database, open_database
 from autoopt.store.sql.rows import insert_if_absent, to_row
 from autoopt.store.sql.store import SqlStore, require_sql
+from autoopt.working_folder import STORE_WORK, working_folder
 
 REPLACED: Final = "database_replaced"
 """Event: a database took the place of one that was lost, which may have named more artifacts."""
@@ -75,8 +75,8 @@ def salvage(store: Store, damaged: Path) -> int:
     """
     sql = require_sql(store)
     sql.home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=sql.home) as scratch:
-        copy = Path(scratch, damaged.name)  # SQLite would change the file and its log
+    with working_folder(sql.home / STORE_WORK) as scratch:
+        copy = scratch / damaged.name  # SQLite would change the file and its log
         for end in _COMPANIONS:
             with suppress(FileNotFoundError):
                 shutil.copyfile(f"{damaged}{end}", f"{copy}{end}")

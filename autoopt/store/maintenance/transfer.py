@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +35,7 @@ from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches, insert_if_absent
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.store.sql.tables import HEAD, metadata
+from autoopt.working_folder import STORE_WORK, working_folder
 
 FORMAT: Final = 2
 _FORMATS: Final = (1, FORMAT)
@@ -267,8 +267,7 @@ def _artifact_files(archive: tarfile.TarFile, file: Path) -> list[tuple[tarfile.
 def _unpacked(store: SqlStore, archive: tarfile.TarFile, file: Path) -> Iterator[dict[str, Path]]:
     """The artifacts of an archive as folders by digest. Only regular files with plain names are unpacked."""
     members = _artifact_files(archive, file)
-    root = Path(tempfile.mkdtemp(dir=store.home))
-    try:
+    with working_folder(store.home / STORE_WORK) as root:
         folders: dict[str, Path] = {}
         for member, match in members:
             folder = folders.setdefault(match[1], root / match[1])
@@ -279,8 +278,6 @@ def _unpacked(store: SqlStore, archive: tarfile.TarFile, file: Path) -> Iterator
             with open(target, "xb") as out:
                 shutil.copyfileobj(stream, out)
         yield folders
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def _add(archive: tarfile.TarFile, name: str, stream: io.BufferedIOBase, size: int) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.engine.run.export import Package, export_to
@@ -18,6 +16,7 @@ from autoopt.errors import InputError, one_line
 from autoopt.report.verdict import verdict
 from autoopt.results import ModelResult
 from autoopt.store import RunRecord, Store
+from autoopt.working_folder import working_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -138,9 +137,9 @@ def _log_artifacts(client: MlflowClient, run: str, store: Store, part: RunPart) 
     client.log_text(run, run_report(store, part.record, part.result), "report.html")
     if part.result.best is None:
         return
-    with tempfile.TemporaryDirectory() as folder:
-        export_to(store, Package.of(part.record, part.result, part.result.best), Path(folder, "package"))
-        client.log_artifacts(run, str(Path(folder, "package")), "package")
+    with working_folder() as folder:
+        export_to(store, Package.of(part.record, part.result, part.result.best), folder / "package")
+        client.log_artifacts(run, str(folder / "package"), "package")
 
 
 def _params_of(model: ModelResult) -> dict[str, object]:
