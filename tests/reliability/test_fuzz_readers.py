@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import pyarrow.parquet
 import pytest
 from builders import mlp, write
 from commands import DAG
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from autoopt.data.worker import describe
 from autoopt.engine.planning.plan import make_plans
@@ -269,21 +272,56 @@ def test_archives(archive: Any, tmp_path: Path, examples: int) -> None:
     check(documents(document).map(packed) | damaged, through_file(tmp_path / "run.tar", read), examples)
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy", "csv"])
+def npy() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, ARRAY)
+    return buffer.getvalue()
+
+
+def npz() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, x=ARRAY, labels=np.array([0, 1]))
+    return buffer.getvalue()
+
+
+def parquet() -> bytes:
+    table = pyarrow.table({"a": [1.0, 2.0], "b": ["x", None], "label": [0, 1]})
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def image(kind: str) -> bytes:
+    buffer = io.BytesIO()
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    Image.fromarray(pixels).save(buffer, kind)
+    return buffer.getvalue()
+
+
+ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
+DATA: dict[str, Callable[[], bytes]] = {
+    "x.npz": npz,
+    "x.npy": npy,
+    "x.csv": lambda: b"a,b,label\n1,2,0\n3.5,x,1\n",
+    "x.parquet": parquet,
+    "x.jsonl": lambda: b'{"text": "one", "label": 1}\n{"text": "two", "label": "b"}\n',
+    "folder/x.png": lambda: image("png"),
+    "folder/x.jpg": lambda: image("jpeg"),
+    "folder/x.tif": lambda: image("tiff"),
+    "folder/input_0.pb": lambda: onnx.numpy_helper.from_array(ARRAY, "x").SerializeToString(),
+}
+"""Files of data, alone or in a folder of their own, with a good example of each."""
+
+
+@pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("examples", EXAMPLES)
-def test_data_files(tmp_path: Path, kind: str, examples: int) -> None:
-    path = tmp_path / f"x.{kind}"
+@pytest.mark.filterwarnings("ignore")
+def test_data_files(tmp_path: Path, name: str, examples: int) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    path = file if file.parent == tmp_path else file.parent
     model = str(write(mlp(), tmp_path / "mlp"))
-    if kind == "csv":
-        example = b"a,b,label\n1,2,0\n3.5,x,1\n"
-    else:
-        buffer = io.BytesIO()
-        array = np.arange(6, dtype=np.float32).reshape(2, 3)
-        if kind == "npz":
-            np.savez(buffer, x=array, labels=np.array([0, 1]))
-        else:
-            np.save(buffer, array)
-        example = buffer.getvalue()
+    example = DATA[name]()
     edits = st.lists(st.tuples(st.integers(0, len(example)), st.binary(max_size=6), st.integers(0, 8)), max_size=3)
 
     def changed(damages: list[tuple[int, bytes, int]]) -> bytes:
@@ -292,10 +330,11 @@ def test_data_files(tmp_path: Path, kind: str, examples: int) -> None:
             content = content[:start] + new + content[start + length :]
         return content
 
-    def read(path: Path) -> object:
+    def read(content: bytes) -> object:
+        file.write_bytes(content)
         try:
             return describe({"data": str(path), "model": model})
         except MemoryError:  # a header that asks for too much: the worker's limit reports it
             return None
 
-    check(edits.map(changed), through_file(path, read), examples)
+    check(edits.map(changed), read, examples)
