@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from micro_models import MODELS, made, normal
 from onnx import helper
 
-from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import graphs
 
 CHAIN = "g (float[2] x) => (float[2] y) { a = Relu (x)\n b = Neg (a)\n y = Relu (b) }"
@@ -115,14 +114,6 @@ def test_nodes_are_sorted_into_a_valid_order(shuffler: random.Random, count: int
 
 def test_a_name_in_use_gets_underscores() -> None:
     assert graphs.unused_name("a", {"a", "a_", "b"}) == "a__"
-
-
-def test_an_invalid_model_is_refused_with_the_reason() -> None:
-    graphs.refuse_invalid(MODELS["mlp"](), "unused")
-    model = made(CHAIN)
-    model.graph.node[1].input[0] = "nowhere"
-    with pytest.raises(Refused, match="the tool failed: "):
-        graphs.refuse_invalid(model, "the tool failed")
 
 
 @pytest.mark.parametrize(

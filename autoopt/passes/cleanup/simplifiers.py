@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -23,6 +24,7 @@ from autoopt.passes.onnx_tools.graphs import (
     store_as_tensor,
     walk_nodes,
 )
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet, rule_sets
 from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
@@ -84,7 +86,8 @@ class OnnxOptimizer(Pass):
         if _copies_dimensions(model):
             names = [name for name in names if name != IDEMPOTENT_PASS]
         with quiet():
-            optimized: ModelProto = onnxoptimizer.optimize(model, names, self.fixed_point)
+            optimize = partial(onnxoptimizer.optimize, passes=names, fixed_point=self.fixed_point)
+            optimized: ModelProto = call_without_large_weights(optimize, model)
         if "fuse_bn_into_conv" in names:
             return fold_constants(optimized)
         return optimized
@@ -172,13 +175,16 @@ class OnnxSlim(Pass):
     size_threshold: Annotated[int, "largest constant to create by folding, in bytes; 0: no limit"] = 0
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        import onnxslim
-
         if opset(model) == 0:
             return None  # onnxslim fails on models without ai.onnx operators
         for name in self.skip_fusion_patterns:
             if name not in SLIM_PATTERNS:
                 raise Refused(f"onnxslim has no pattern {name!r}; it has {', '.join(SLIM_PATTERNS)}")
+        return call_without_large_weights(self._slimmed, model)
+
+    def _slimmed(self, model: ModelProto) -> ModelProto:
+        import onnxslim
+
         skip_optimizations = None
         if self.no_constant_folding:
             skip_optimizations = ["constant_folding"]
@@ -308,9 +314,9 @@ class Simplify(Pass):
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         weaker = WEAKER_ENGINES.get(self.engine)
         if weaker is None:
-            return self._simplified(model)
+            return call_without_large_weights(self._simplified, model)
         try:
-            simplified = self._simplified(deepcopy(model))
+            simplified = call_without_large_weights(lambda light: self._simplified(deepcopy(light)), model)
         except Exception as error:  # the engines raise several kinds
             return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": weaker})
         if simplified is None or _loads(simplified, self.context.work) or not _loads(model, self.context.work):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model.tensors import walk_graphs
@@ -16,6 +17,7 @@ from autoopt.passes.onnx_tools.graphs import (
     unused_name,
     walk_nodes,
 )
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 from autoopt.passes.onnx_tools.opsets import convert_opset, ir_version_for, opset
 from autoopt.space import Categorical
@@ -95,7 +97,7 @@ class InlineFunctions(Pass):
         if self.inliner == "onnx":
             from onnx import inliner
 
-            return inliner.inline_local_functions(model, True)
+            return call_without_large_weights(lambda light: inliner.inline_local_functions(light, True), model)
         from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 
         return apply_ir_passes(model, InlinePass(), RemoveUnusedFunctionsPass())
@@ -125,7 +127,8 @@ class ExpandFunctions(Pass):
         if not any(node.op_type in self.ops and is_standard(node) for node in walk_nodes(model.graph)):
             return None
         functions = [("", op) for op in self.ops]
-        return inliner.inline_selected_functions(model, functions, False, True)
+        expand = partial(inliner.inline_selected_functions, function_ids=functions, inline_schema_functions=True)
+        return call_without_large_weights(expand, model)
 
 
 class Int64InputsToInt32(Pass):

@@ -189,20 +189,6 @@ def sort_nodes(model: ModelProto) -> ModelProto:
     return ir.to_proto(TopologicalSortPass()(to_ir(model)).model)
 
 
-def refuse_invalid(model: ModelProto, reason: str) -> None:
-    """Run the full checker on a model that a library is known to get wrong at times.
-
-    Raises:
-        Refused: the model is invalid; `reason` opens the text.
-    """
-    import onnx
-
-    try:
-        onnx.checker.check_model(model, full_check=True)
-    except Exception as error:  # ValidationError, InferenceError
-        raise Refused(f"{reason}: {error}") from error
-
-
 def is_large(model: ModelProto) -> bool:
     """Tell if the model needs external data."""
     return weight_bytes(model) > EXTERNAL_DATA_BYTES

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from autoopt.errors import one_line
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, is_standard, to_ir, walk_nodes
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights, inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") ->
     for converter in sorted(CONVERTERS, key=lambda name: name != first):
         try:
             with quiet():
-                converted = CONVERTERS[converter](model, version)
+                converted = _convert_with(converter, model, version)
         except Exception as error:  # the converters raise bare exceptions of several kinds
             failures.append(f"{converter}: {one_line(str(error))}")
             continue
@@ -71,17 +72,20 @@ def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") ->
     raise ValueError("; ".join(failures))
 
 
+def _convert_with(converter: Converter, model: ModelProto, version: int) -> ModelProto:
+    return call_without_large_weights(lambda light: CONVERTERS[converter](light, version), model)
+
+
 def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
     """Convert with onnx, whose adapters are wrong for the resizing operators of opsets before 11.
 
     Those scale coordinates from the corner and round down. The adapter to opset 11 leaves the new defaults in place,
     which do neither. It also knows no Resize before opset 10, which onnxruntime's optimizer makes of Upsample.
     """
-    import onnx.inliner
+    import onnx
 
     convert = onnx.version_converter.convert_version
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)  # the converter drops them
+    model = inline_functions(model)  # the converter drops them
     ops = {node.op_type for node in walk_nodes(model.graph) if is_standard(node)}
     if opset(model) < RESIZE_CHANGED <= version and not ops.isdisjoint(RESIZING_OPS):
         if opset(model) < RESIZE_CHANGED - 1:

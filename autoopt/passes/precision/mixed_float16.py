@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Annotated
 
-from autoopt.model.session import make_options
+from autoopt.model import io
+from autoopt.model.session import make_session
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, name_nodes
+from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.precision.conversion import has_float32, to_float16
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.space import Categorical
@@ -46,7 +49,7 @@ class MixedFloat16(Pass):
             raise Refused("the model has branches or loops, which mixed precision does not support; use float16")
         name_nodes(model)
         feeds = list(CalibrationReader(self.context, self.samples))
-        expected = [_run_model(model, feed) for feed in feeds]
+        expected = self._outputs_of(model, feeds)
         best: ModelProto | None = None
         names = [node.name for node in model.graph.node]
         in_float32 = set(names)
@@ -69,7 +72,7 @@ class MixedFloat16(Pass):
     ) -> bool:
         """Tell if the converted model runs and its outputs are within the tolerance."""
         try:
-            actual = [_run_model(model, feed) for feed in feeds]
+            actual = self._outputs_of(model, feeds)
         except Exception:  # the runtime rejects what the converter made
             return False
         for outputs, expected_outputs in zip(actual, expected, strict=True):
@@ -87,16 +90,18 @@ class MixedFloat16(Pass):
         error = float(np.abs(actual.astype(np.float64) - expected).max(initial=0.0))
         return error <= limit  # False if the error is NaN
 
+    def _outputs_of(self, model: ModelProto, feeds: Iterable[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
+        """The model's outputs for each feed, whose floats are cast to the types of the model's inputs."""
+        import numpy as np
 
-def _run_model(model: ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Run the model on `feed`, whose floats are cast to the types of the model's inputs."""
-    import numpy as np
-    import onnxruntime as ort
-
-    options = make_options({"graph_optimization_level": "disable"})
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    feed = dict(feed)
-    for value in session.get_inputs():
-        if value.type == "tensor(float16)":
-            feed[value.name] = feed[value.name].astype(np.float16)
-    return list(session.run(None, feed))
+        path = io.save(model, self.context.work / "compared")
+        with quiet():
+            session = make_session(path, {"graph_optimization_level": "disable"})
+        outputs = []
+        for feed in feeds:
+            feed = dict(feed)
+            for value in session.get_inputs():
+                if value.type == "tensor(float16)":
+                    feed[value.name] = feed[value.name].astype(np.float16)
+            outputs.append(list(session.run(None, feed)))
+        return outputs

@@ -18,6 +18,7 @@ from autoopt.passes.onnx_tools.graphs import (
     op_counts,
     sort_nodes,
 )
+from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
@@ -72,10 +73,7 @@ class DynamicQuantization(Pass):
         return offer_for_cpu(parameter, accelerator)
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
-        import onnx.inliner
-
-        if model.functions:
-            model = onnx.inliner.inline_local_functions(model)
+        model = inline_functions(model)
         if not self._has_quantizable_weights(model):
             return None
         before = op_counts(model)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import is_large, op_counts
+from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
@@ -95,10 +96,7 @@ class Static(Pass):
         raise TypeError(f"{type(self).__name__} does not define types")
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
-        if model.functions:
-            from onnx import inliner
-
-            model = inliner.inline_local_functions(model)
+        model = inline_functions(model)
         before = op_counts(model)
         op_types = self.quantized_op_types()
         if not any(node.op_type in op_types for node in model.graph.node):

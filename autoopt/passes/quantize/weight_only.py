@@ -12,6 +12,7 @@ from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND, WEIGHT_Q
 from autoopt.passes.onnx_tools.bodies import lift_body_constants
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
+from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
 from autoopt.passes.quantize.calibration import CalibrationReader
@@ -74,10 +75,7 @@ class WeightOnlyQuantization(Pass):
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         self._check_settings()
-        if model.functions:
-            import onnx.inliner
-
-            model = onnx.inliner.inline_local_functions(model)
+        model = inline_functions(model)
         model = lift_body_constants(model)
         name_nodes(model)
         split_gemms(model, self.nodes_to_exclude)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import caller_inputs, replace_items
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.shape.inference import RecordsTypes
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def infer_fixed_shapes(model: ModelProto) -> ModelProto:
     """Record the inner and output shapes that follow from fixed input shapes, in place."""
     import onnx
 
-    inferred = onnx.shape_inference.infer_shapes(model)
+    inferred = call_without_large_weights(onnx.shape_inference.infer_shapes, model)
     for output, inferred_output in zip(model.graph.output, inferred.graph.output, strict=True):
         if output.type.HasField("tensor_type"):
             output.type.CopyFrom(inferred_output.type)

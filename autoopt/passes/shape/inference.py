@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import chdir
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_rules, quiet
 from autoopt.space import Boolean
 
@@ -34,7 +36,7 @@ class ShapeInference(RecordsTypes):
     def run(self, model: ModelProto) -> ModelProto | None:
         from onnx import shape_inference
 
-        return shape_inference.infer_shapes(model, data_prop=self.data_prop)
+        return call_without_large_weights(partial(shape_inference.infer_shapes, data_prop=self.data_prop), model)
 
 
 class SymbolicShapeInference(RecordsTypes):

@@ -1,0 +1,120 @@
+"""Models above 2 GiB in tools that serialize them, which protobuf cannot: they go without their largest weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from autoopt.model.tensors import packed_bytes, weight_bytes
+from autoopt.passes.base import Refused
+from autoopt.passes.onnx_tools import graphs
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+Result = TypeVar("Result")
+"""A model or None."""
+BYTES_THAT_STAY: Final = 1 << 29
+"""The largest weights leave until those that stay have no more bytes than this."""
+
+
+def call_without_large_weights(tool: Callable[[ModelProto], Result], model: ModelProto) -> Result:
+    """Call a tool on a model, without its largest weights if the model is too large to be serialized.
+
+    They are inputs of the graph meanwhile. The tool knows their types and shapes, and treats their values as unknown.
+
+    Args:
+        tool: returns a new model, or None if nothing changes; may change the model that it gets.
+        model: the model; if it is large, it is not changed.
+
+    Raises:
+        Refused: the weights are too large and lie elsewhere: in Constant nodes or in bodies of If, Loop and Scan.
+    """
+    if not graphs.is_large(model):
+        return tool(model)
+    large = _largest_initializers(model)
+    result = tool(_with_inputs_for(large, model))
+    if result is not None:
+        _put_back(large, result)
+    return result
+
+
+def inline_functions(model: ModelProto) -> ModelProto:
+    """Replace calls of the model's own functions with their bodies."""
+    import onnx.inliner
+
+    if not model.functions:
+        return model
+    return call_without_large_weights(onnx.inliner.inline_local_functions, model)
+
+
+def refuse_invalid(model: ModelProto, reason: str) -> None:
+    """Run the full checker on a model that a library is known to get wrong at times.
+
+    Raises:
+        Refused: the model is invalid; `reason` opens the text.
+    """
+    import onnx
+
+    try:
+        call_without_large_weights(partial(onnx.checker.check_model, full_check=True), model)
+    except Refused:
+        raise
+    except Exception as error:  # ValidationError, InferenceError
+        raise Refused(f"{reason}: {error}") from error
+
+
+def _largest_initializers(model: ModelProto) -> list[TensorProto]:
+    """The initializers that leave, largest first."""
+    sizes = [(packed_bytes(tensor) or 0, index) for index, tensor in enumerate(model.graph.initializer)]
+    remaining = weight_bytes(model)
+    large = []
+    for size, index in sorted(sizes, reverse=True):
+        if remaining <= BYTES_THAT_STAY:
+            break
+        remaining -= size
+        large.append(model.graph.initializer[index])
+    if remaining > graphs.EXTERNAL_DATA_BYTES:
+        raise Refused(f"{remaining} bytes of weights lie in Constant nodes or bodies; apply lift_constants first")
+    return large
+
+
+def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelProto:
+    """A copy of the model with inputs in place of some initializers, made without copying these."""
+    from onnx import helper
+
+    names = {tensor.name for tensor in large}
+    light = type(model)()
+    _copy_fields(model, light, but="graph")
+    _copy_fields(model.graph, light.graph, but="initializer")
+    light.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name not in names)
+    inputs = {value.name for value in model.graph.input}
+    for tensor in large:
+        if tensor.name not in inputs:
+            value = helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            light.graph.input.append(value)
+    return light
+
+
+def _copy_fields(source: Any, target: Any, but: str) -> None:  # noqa: ANN401  any message of protobuf
+    for field, value in source.ListFields():
+        if field.name == but:
+            continue
+        if hasattr(value, "MergeFrom"):  # a message or a repeated field
+            getattr(target, field.name).MergeFrom(value)
+        else:
+            setattr(target, field.name, value)
+
+
+def _put_back(large: Iterable[TensorProto], result: ModelProto) -> None:
+    """Turn the inputs that stand for weights into these again, and remove those that nothing uses."""
+    used = {name for node in graphs.walk_nodes(result.graph) for name in node.input}
+    used.update(value.name for value in result.graph.output)
+    names = set()
+    for tensor in large:
+        names.add(tensor.name)
+        if tensor.name in used:
+            result.graph.initializer.append(tensor)
+    inputs = [value for value in result.graph.input if value.name not in names]
+    graphs.replace_items(result.graph.input, inputs)
