@@ -42,6 +42,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     # fusion
     "batchnorm_folding": "autoopt.passes.fusion.weight_folding:BatchNormFolding",
     "conv_affine_folding": "autoopt.passes.fusion.weight_folding:ConvAffineFolding",
+    "hard_sigmoid_fusion": "autoopt.passes.fusion.activation:HardSigmoidFusion",
     "pad_folding": "autoopt.passes.fusion.weight_folding:PadFolding",
     "matmul_add_gemm": "autoopt.passes.fusion.weight_folding:MatMulAddGemm",
     "transformer_fusion": "autoopt.passes.fusion.transformer:TransformerFusion",

@@ -95,7 +95,13 @@ def test_excluded_chains_and_learned_preferences_are_sections() -> None:
         "nodes": ["dynamic", "graph"],
         "reason": "dynamic, graph: onnxruntime already does this fusion at load time",
     } in (document["forbid"])
-    chain, point = document["prefer"]
+    assert {
+        "nodes": ["static", "session"],
+        "values": {"session": {"graph_optimization_level": "basic"}},
+        "reason": "the runtime fuses quantized operators only above this level",
+    } in document["forbid"]
+    chain, point, *first = document["prefer"]
+    assert ["names", "simplify", "fold", "dynamic"] in [row["chain"] for row in first]
     assert chain["weight"] == 1.9
     assert point["values"] == {"simplify": {"engine": "onnxsim"}}
     assert chain["reason"] == point["reason"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model
+from proposal_cases import CNN, LABELLED, TRANSFORMER, TREES, inputs_of, model, proposed
 
 from autoopt.dag.proposal.exclusions import MAX_HISTOGRAM_BYTES, excluded_chains, ruled_out, value_cuts
 from autoopt.dag.proposal.precisions import PROVIDERS, provider_profile
@@ -166,5 +166,15 @@ def test_a_fusion_is_stored_only_for_the_source_s_own_precision() -> None:
 def test_session_levels_that_cannot_matter_are_not_tried() -> None:
     layout = "same as the default level: only convolutions and pooling have another layout"
     assert cuts("session", "graph_optimization_level", CNN) == {}
-    assert cuts("session", "graph_optimization_level", TRANSFORMER) == {"extended": layout, "layout": layout}
-    assert set(cuts("session", "graph_optimization_level", TREES)) == {"extended", "layout", "basic"}
+    assert cuts("session", "graph_optimization_level", TRANSFORMER) == {"extended": layout}
+    assert set(cuts("session", "graph_optimization_level", TREES)) == {"extended", "basic"}
+
+
+def test_session_options_that_no_model_gains_by_are_not_tried() -> None:
+    _, plan = proposed(CNN, ProposalOptions(threads="1,all"))
+    for chain in plan.chains():
+        levels = {point["session"]["graph_optimization_level"] for point in chain.space.iterate() if "session" in point}
+        quantized = {"static", "selective", "dynamic"} & {node.id for node in chain.nodes}
+        assert not (quantized and "basic" in levels)
+        defaults = {"intra_op_num_threads": None, "graph_optimization_level": "all"}
+        assert not any(point.get("session") == defaults for point in chain.space.iterate())

@@ -362,6 +362,17 @@ def open_clip() -> ModelProto:
 
 
 @micro
+def hard_swish() -> ModelProto:
+    return made(
+        "g (float[2, 4] x) => (float[2, 4] y)"
+        "{ a = Add (x, three)\n c = Clip (a, zero, six)\n p = Mul (x, c)\n y = Div (p, six) }",
+        three=np.float32(3),
+        zero=np.float32(0),
+        six=np.float32(6),
+    )
+
+
+@micro
 def cast_chain() -> ModelProto:
     return made("g (float[2, 4] x) => (int64[2, 4] y) { r = Relu (x)\n b = Cast <to = 9> (r)\n y = Cast <to = 7> (b) }")
 

@@ -8,14 +8,17 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
+from autoopt.dag.graph.priors import Prior
 from autoopt.dag.proposal.propose import Proposal, target_fields
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
-from autoopt.space import Value, value_key
+from autoopt.space import Value, matches, value_key
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 _SURROGATES: Final = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
+MAX_CHAINS: Final = 2_000
+"""Chains of a plan that are searched for the ones to begin with."""
 _WORDS: Final = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 """Plain text that YAML reads as something else."""
 
@@ -40,8 +43,9 @@ def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str
         lines += _node(proposal, node)
     lines += ["", 'stages:                                    # one of each row in this order, ~ is "skip"']
     lines += [f"  - {flow(stage)}" for stage in stages]
-    lines += _section("forbid:", _excluded_chains(proposal, nodes))
-    lines += _section("prefer:                                    # best on similar models", _preferred(plan))
+    lines += _section("forbid:", _excluded(proposal, nodes))
+    preferred = [*_preferred(plan), *_first(proposal, plan)]
+    lines += _section("prefer:                                    # tried first", iter(preferred))
     lines += ["", "objectives: [{metric: latency_p50, goal: minimize}]"]
     if any(TEMPLATES[node].lossy for node in nodes):
         default = "on accuracy if there are labels, else on agreement with the source model"
@@ -100,43 +104,86 @@ def _section(title: str, rows: Iterator[JsonValue]) -> list[str]:
 def _node(proposal: Proposal, node: str) -> Iterator[str]:
     """The lines of a node: comments on its purpose and on values that are not tried, then the node itself."""
     item = proposal.spec.passes[node]
-    excluded: set[tuple[str, Hashable]] = set()
     yield f"  # {TEMPLATES[node].summary}"
     for name, value, reason in _cut_values(proposal, node):
-        excluded.add((name, value_key(value)))
         yield f"  #   without {name} {flow(value)}: {one_line(reason)}"
     content: dict[str, JsonValue] = {"pass": item.pass_name}
     assert isinstance(item.params, Mapping), "a proposal lists its parameters"
-    params: dict[str, JsonValue] = {}
-    for name, param in item.params.items():
-        params[name] = param
-        if not isinstance(param, dict):
-            continue
-        searched = param.get("search")
-        if isinstance(searched, list):
-            remaining = [value for value in searched if (name, value_key(value)) not in excluded]
-            params[name] = {"search": remaining}
-            if len(remaining) == 1:
-                params[name] = remaining[0]
+    params: dict[str, JsonValue] = dict(item.params)
+    for name, remaining in _remaining_values(proposal, node).items():
+        params[name] = {"search": remaining}
+        if len(remaining) == 1:
+            params[name] = remaining[0]
     if params:
         content["params"] = params
     yield f"  {node}: {flow(content)}"
 
 
+def _remaining_values(proposal: Proposal, node: str) -> dict[str, list[JsonValue]]:
+    """Searched parameter -> the values that are tried."""
+    params = proposal.spec.passes[node].params
+    excluded: set[tuple[str, Hashable]] = set()
+    for name, value, _ in _cut_values(proposal, node):
+        excluded.add((name, value_key(value)))
+    remaining: dict[str, list[JsonValue]] = {}
+    assert isinstance(params, Mapping), "a proposal lists its parameters"
+    for name, param in params.items():
+        searched = param.get("search") if isinstance(param, dict) else None
+        if isinstance(searched, list):
+            remaining[name] = [value for value in searched if (name, value_key(value)) not in excluded]
+    return remaining
+
+
 def _cut_values(proposal: Proposal, node: str) -> Iterator[tuple[str, Value, str]]:
     """(parameter, value, reason) of every value that is not tried."""
     for prior in proposal.priors:
-        if prior.kind == "forbid":
+        if prior.kind == "forbid" and _is_one_value(prior):
             for name, value in prior.values.get(node, {}).items():
                 yield name, value, prior.reason
 
 
-def _excluded_chains(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
-    """Rows of `forbid`: chains that are not tried with any values."""
+def _excluded(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
+    """Rows of `forbid`: chains that are not tried, with any values or with these."""
     for prior in proposal.priors:
-        scope = prior.scope.nodes
-        if prior.kind == "forbid" and scope is not None and scope <= set(nodes):
-            yield {"nodes": sorted(scope, key=nodes.index), "reason": prior.reason}
+        if prior.kind != "forbid" or _is_one_value(prior):
+            continue
+        scope = (prior.scope.nodes or frozenset()) | set(prior.values)
+        if not scope <= set(nodes):
+            continue
+        row: dict[str, JsonValue] = {}
+        values = _searched_values(proposal, prior)
+        if prior.scope.nodes or not values:
+            row["nodes"] = sorted(scope, key=nodes.index)
+        if values:
+            row["values"] = values
+        yield {**row, "reason": prior.reason}
+
+
+def _is_one_value(prior: Prior) -> bool:
+    """True if the prior excludes one value of one parameter from every chain."""
+    return prior.scope.everywhere and sum(map(len, prior.values.values())) == 1
+
+
+def _first(proposal: Proposal, plan: Plan) -> Iterator[JsonValue]:
+    """Rows of `prefer`: the values that the search begins with, as far as the plan has them."""
+    chains = {chain.passes: chain for chain in plan.chains(MAX_CHAINS) if chain.prior}
+    for prior in proposal.priors:
+        if prior.kind == "prefer" and prior.scope.chain in chains:
+            points = chains[prior.scope.chain].prior
+            values = _searched_values(proposal, prior)
+            if values and any(matches(point, prior.values) for point in points):
+                yield {"chain": list(prior.scope.chain), "values": values}
+
+
+def _searched_values(proposal: Proposal, prior: Prior) -> dict[str, JsonValue]:
+    """The values of a prior without those that the file fixes."""
+    values: dict[str, JsonValue] = {}
+    for node, params in prior.values.items():
+        remaining = _remaining_values(proposal, node)
+        searched = {name: value for name, value in params.items() if len(remaining[name]) > 1}
+        if searched:
+            values[node] = searched
+    return values
 
 
 def _preferred(plan: Plan) -> Iterator[JsonValue]:

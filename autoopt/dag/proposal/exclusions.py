@@ -30,8 +30,8 @@ LAYOUT_OPS: Final = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Upsample", "Resize")
 ) | frozenset(f"com.microsoft::{op}" for op in ("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv"))
 """Operators that the runtime gives another layout of memory."""
-LAYOUT_LEVELS: Final = ("extended", "layout")
-"""Session levels that differ from the default one by such layouts."""
+INTEGER_NODES: Final = ("static", "selective", "dynamic")
+"""Nodes whose operators the runtime fuses when it loads the model, above the session level `basic`."""
 RANKED_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 MIN_LAYERS: Final = 2
 MAX_HISTOGRAM_BYTES: Final = 1 << 30
@@ -131,6 +131,27 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
             yield Prior("forbid", Scope(nodes=frozenset((node, "graph"))), reason=reason, origin="library")
 
 
+def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
+    """Priors for session options that are not tried for any model, or not after quantization."""
+    if "session" not in nodes:
+        return
+    search = nodes["session"].search
+    levels = [value for value, _ in search.get("graph_optimization_level", ())]
+    if "all" in levels:
+        threads = [value for value, _ in search.get("intra_op_num_threads", ())]
+        if None in threads:
+            values = {"graph_optimization_level": "all", "intra_op_num_threads": None}
+            reason = "these are the runtime's defaults, which chains without the node have"
+            yield Prior("forbid", Scope(), {"session": values}, reason=reason, origin="library")
+    if "basic" in levels:
+        for node in INTEGER_NODES:
+            if node in nodes:
+                reason = "the runtime fuses quantized operators only above this level"
+                scope = Scope(nodes=frozenset((node, "session")))
+                level = {"session": {"graph_optimization_level": "basic"}}
+                yield Prior("forbid", scope, level, reason=reason, origin="library")
+
+
 def _has_fusable_parts(model: Inspection) -> bool:
     """True if the model has operators that transformer fusion may join: GELU, LayerNorm or attention."""
     has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
@@ -170,7 +191,7 @@ def _value_reason(node: str, name: str, value: Value, model: Inspection, target:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"
         case ("session", "graph_optimization_level") if value != "all" and not model.ops & NEURAL_OPS:
             reason = "the model has no operators that the level changes"
-        case ("session", "graph_optimization_level") if value in LAYOUT_LEVELS and not model.ops & LAYOUT_OPS:
+        case ("session", "graph_optimization_level") if value == "extended" and not model.ops & LAYOUT_OPS:
             reason = "same as the default level: only convolutions and pooling have another layout"
         case (_, "enable_cuda_graph") if value and model.dynamic_dims:
             reason = f"needs fixed shapes; {', '.join(model.dynamic_dims[:3])} is dynamic"

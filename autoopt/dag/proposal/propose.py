@@ -18,7 +18,8 @@ from autoopt.dag.graph.priors import Prior
 from autoopt.dag.proposal.adapted import adapted_templates
 from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions
 from autoopt.dag.proposal.effort import effort_for
-from autoopt.dag.proposal.exclusions import ProposalInputs, excluded_chains, ruled_out, value_cuts
+from autoopt.dag.proposal.exclusions import ProposalInputs, excluded_chains, excluded_options, ruled_out, value_cuts
+from autoopt.dag.proposal.first_points import first_points
 from autoopt.dag.proposal.precisions import ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import Template
 from autoopt.json_codec import JsonValue
@@ -69,7 +70,14 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     )
     reasons = _reasons(nodes, infos, facts)
     stages = [stage.alternatives(reasons) for stage in layout]
-    priors = [*cuts, *excluded_chains(nodes)]
+    remaining = [[node for node in stage.nodes if node not in reasons] for stage in layout]
+    floats = all(stage.skip for stage in layout if any(nodes[node].lossy for node in stage.nodes))
+    priors = [
+        *cuts,
+        *excluded_chains(nodes),
+        *excluded_options(nodes),
+        *first_points(remaining, nodes, profile.fixed, floats),
+    ]
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
     no_runtime = check_runtime(facts)
     if no_runtime is not None:
@@ -109,6 +117,7 @@ def _layout(
         stages += [_Stage(("unused",)), _Stage(("shared",), skip=True)]
     stages.append(_Stage(("simplify", "constants")))
     stages.append(_Stage(("fold",), skip=options.level > 2))
+    stages.append(_Stage(("activations",), skip=options.level > 2))
     stages.append(_Stage(("pads",), skip=True))
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))

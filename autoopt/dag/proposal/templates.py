@@ -53,6 +53,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "simplify": Template("simplify", "simplify the graph", {"engine": (("onnxslim", 1), ("onnxsim", 3))}),
     "constants": Template("constant_folding", "fold constants and change nothing else"),
     "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
+    "activations": Template("hard_sigmoid_fusion", "join hard sigmoid and hard swish into one operator"),
     "pads": Template("pad_folding", "fold padding into the convolution after it"),
     "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("auto", 1),)}),
     "half": Template(
@@ -124,7 +125,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "session": Template(
         "session_tuning",
         "session options of the runtime",
-        {"graph_optimization_level": (("extended", 0), ("layout", 1), ("basic", 2))},
+        {"graph_optimization_level": (("extended", 0), ("basic", 2))},
     ),
 }
 CUDA_SESSION: Final = Template(

@@ -19,19 +19,22 @@ MAX_CHAINS: Final = 20
 
 
 def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list[tuple[str, Point]]:
-    """List the users' prior points, then one point of each chain, or of some chains that have little in common."""
+    """List the prior points, then one point of each chain, or of some chains that have little in common.
+
+    Chains with prior points count among those.
+    """
     nonempty = [chain for chain in chains if chain.space.count]
     # Shuffled, because the order in which chains are listed carries no information.
     by_weight = Random(f"{seed}:chains").sample(nonempty, len(nonempty))
     by_weight.sort(key=lambda chain: -chain.weight)
     points = [(chain.id, point) for chain in by_weight for point in chain.prior]
-    selection: Sequence[ChainSpace] = by_weight
+    preferred = [chain for chain in by_weight if chain.prior]
+    others = [chain for chain in by_weight if not chain.prior]
     if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):
-        selection = diverse_chains(by_weight, DIVERSE)
-    for chain in selection:
-        if not chain.prior:
-            rng = Random(f"{seed}:first:{chain.id}")
-            points.append((chain.id, chain.space.random_sample(rng)))
+        others = diverse_chains(others, DIVERSE - len(preferred), preferred)
+    for chain in others:
+        rng = Random(f"{seed}:first:{chain.id}")
+        points.append((chain.id, chain.space.random_sample(rng)))
     return points
 
 
@@ -45,21 +48,26 @@ def first_untried(points: Sequence[tuple[str, Point]], history: History) -> tupl
     return None
 
 
-def diverse_chains(chains: Sequence[ChainSpace], number: int) -> list[ChainSpace]:
-    """Select the first chain, then repeatedly the one whose passes differ most from all selected ones.
+def diverse_chains(chains: Sequence[ChainSpace], number: int, selected: Sequence[ChainSpace] = ()) -> list[ChainSpace]:
+    """Select a number of chains: the first one, then repeatedly the one that differs most from all selected ones.
 
-    Chains differ by the Jaccard distance of their sets of passes.
+    Chains differ by the Jaccard distance of their sets of passes. `selected`: chains that are selected already.
     """
     passes = [{name for _, name in chain.passes} for chain in chains]
     distance = [2.0] * len(chains)
+
+    def update(names: set[str]) -> None:
+        for index, others in enumerate(passes):
+            if distance[index] >= 0:
+                union, shared = len(others | names), len(others & names)
+                distance[index] = min(distance[index], 1 - shared / max(1, union))
+
+    for chain in selected:
+        update({name for _, name in chain.passes})
     selection: list[ChainSpace] = []
     for _ in range(min(number, len(chains))):
         index = distance.index(max(distance))
         selection.append(chains[index])
         distance[index] = -1.0
-        for other, names in enumerate(passes):
-            if distance[other] >= 0:
-                union = names | passes[index]
-                shared = len(names & passes[index])
-                distance[other] = min(distance[other], 1 - shared / max(1, len(union)))
+        update(passes[index])
     return selection

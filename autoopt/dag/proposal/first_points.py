@@ -1,0 +1,74 @@
+"""The points that the search of a proposed graph starts with: what an expert would try first.
+
+One chain has all preparation that the model has a use for and nothing else. Each lossy pass gets such a chain too, with
+the values that are best on most models. Values that the level, the target or the model rule out drop out later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from autoopt.dag.graph.priors import Prior, Scope
+from autoopt.dag.proposal.templates import DENSE, HEAVY, Template
+from autoopt.space import Value
+
+_INT8: Final[Mapping[str, Value]] = {"activation_type": "QUInt8", "per_channel": True, "dynamic_ops": ["LSTM"]}
+_STATIC: Final[Mapping[str, Value]] = {**_INT8, "calibrate_method": "MinMax"}
+_DYNAMIC: Final[Mapping[str, Value]] = {"per_channel": True, "weight_type": "QInt8"}
+FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
+    "static": ({**_STATIC, "op_types": HEAVY}, {**_STATIC, "op_types": []}),
+    "dynamic": ({**_DYNAMIC, "op_types": DENSE}, {**_DYNAMIC, "op_types": []}),
+    "selective": ({**_INT8, "exclude_worst": 2},),
+    "half": ({"keep_io_types": True, "op_block_list": []},),
+}
+"""Lossy node -> the values to begin with; a name that the node does not search is left out."""
+LEFT_OUT: Final = ("graph", "session")
+"""Nodes that the first points do without."""
+
+
+def first_points(
+    stages: Sequence[Sequence[str]],
+    nodes: Mapping[str, Template],
+    fixed: Mapping[str, Mapping[str, Value]],
+    floats: bool,
+) -> Iterator[Prior]:
+    """Preferences for the points to try first.
+
+    Args:
+        stages: the nodes at each place of the graph, without those that are ruled out.
+        nodes: the templates by node id.
+        fixed: node id -> parameters that the target fixes.
+        floats: True if chains without a lossy pass are tried.
+    """
+    tried = {node for stage in stages for node in stage}
+    preparation = _chain(stages, nodes)
+    begin = {node: _first_values(nodes[node]) for node in preparation if nodes[node].search}
+    if begin and floats:
+        yield Prior("prefer", Scope(chain=preparation), begin, origin="library")
+    for node, points in FIRST_VALUES.items():
+        if node not in tried:
+            continue
+        searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
+        for values in points:
+            begin = {node: {name: value for name, value in values.items() if name in searched}}
+            yield Prior("prefer", Scope(chain=_chain(stages, nodes, node)), begin, origin="library")
+
+
+def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy: str = "") -> tuple[str, ...]:
+    """The first node of each stage of preparation, and the lossy node in its place."""
+    chain: list[str] = []
+    for stage in stages:
+        if lossy in stage:
+            chain.append(lossy)
+        elif stage and stage[0] not in LEFT_OUT and not _has_lossy(stage, nodes):
+            chain.append(stage[0])
+    return tuple(chain)
+
+
+def _first_values(template: Template) -> dict[str, Value]:
+    return {name: values[0][0] for name, values in template.search.items()}
+
+
+def _has_lossy(stage: Collection[str], nodes: Mapping[str, Template]) -> bool:
+    return any(nodes[node].lossy for node in stage)
