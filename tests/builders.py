@@ -139,3 +139,81 @@ def small_models() -> list[Path]:
     """The onnx package's own test models, smallest first."""
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     return sorted(data.rglob("*.onnx"), key=lambda p: (p.stat().st_size, str(p)))
+
+
+def decoder(vocabulary: int = 16, heads: int = 2, size: int = 4, seed: int = 0, scale: float = 1.0) -> Any:
+    """A decoder of one layer with a cache, with names as Optimum exports them.
+
+    `input_ids`, `position_ids` [batch, seq], `attention_mask` [batch, past + seq] and `past_key_values.0.key/value`
+    [batch, heads, past, size] -> `logits` [batch, seq, vocabulary] and `present.0.key/value`.
+    """
+    rng = np.random.default_rng(seed)
+    width = heads * size
+    weights: dict[str, Any] = {
+        name: scale * rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (
+            ("tokens", (vocabulary, width)),
+            ("places", (64, width)),
+            *((name, (width, width)) for name in ("w_q", "w_k", "w_v")),
+            ("head", (width, vocabulary)),
+        )
+    }
+    weights |= {
+        "split": np.array([0, 0, heads, size], np.int64),
+        "joined": np.array([0, 0, width], np.int64),
+        "one": np.array([1], np.int64),
+        "two": np.array([2], np.int64),
+        "zero_scalar": np.array(0, np.int64),
+        "one_scalar": np.array(1, np.int64),
+        "hidden": np.array(-1e9, np.float32),
+        "seen": np.array(0, np.float32),
+        "root": np.array(size**-0.5, np.float32),
+    }
+    node = helper.make_node
+    nodes = [
+        node("Gather", ["tokens", "input_ids"], ["token"]),
+        node("Gather", ["places", "position_ids"], ["place"]),
+        node("Add", ["token", "place"], ["x"]),
+    ]
+    for name in "qkv":
+        nodes += [
+            node("MatMul", ["x", f"w_{name}"], [f"{name}_flat"], f"project_{name}"),
+            node("Reshape", [f"{name}_flat", "split"], [f"{name}_split"]),
+            node("Transpose", [f"{name}_split"], [f"{name}_new"], perm=[0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("Concat", ["past_key_values.0.key", "k_new"], ["present.0.key"], axis=2),
+        node("Concat", ["past_key_values.0.value", "v_new"], ["present.0.value"], axis=2),
+        node("Transpose", ["present.0.key"], ["k_turned"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["q_new", "k_turned"], ["raw"], "scores"),
+        node("Mul", ["raw", "root"], ["scaled"]),
+        node("Shape", ["attention_mask"], ["mask_shape"]),
+        node("Gather", ["mask_shape", "one_scalar"], ["total"]),
+        node("Range", ["zero_scalar", "total", "one_scalar"], ["key_places"]),
+        node("Unsqueeze", ["position_ids", "two"], ["query_places"]),
+        node("LessOrEqual", ["key_places", "query_places"], ["earlier"]),
+        node("Cast", ["attention_mask"], ["mask_bool"], to=TensorProto.BOOL),
+        node("Unsqueeze", ["mask_bool", "one"], ["mask_row"]),
+        node("And", ["earlier", "mask_row"], ["allowed"]),
+        node("Unsqueeze", ["allowed", "one"], ["allowed_heads"]),
+        node("Where", ["allowed_heads", "seen", "hidden"], ["bias"]),
+        node("Add", ["scaled", "bias"], ["masked"]),
+        node("Softmax", ["masked"], ["shares"], axis=-1),
+        node("MatMul", ["shares", "present.0.value"], ["mixed"], "mix"),
+        node("Transpose", ["mixed"], ["mixed_turned"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["mixed_turned", "joined"], ["mixed_flat"]),
+        node("Add", ["x", "mixed_flat"], ["y"]),
+        node("MatMul", ["y", "head"], ["logits"], "scores_of_tokens"),
+    ]
+    ids = TensorProto.INT64
+    inputs = [
+        tensor("input_ids", ["batch_size", "sequence_length"], ids),
+        tensor("attention_mask", ["batch_size", "past_sequence_length + sequence_length"], ids),
+        tensor("position_ids", ["batch_size", "sequence_length"], ids),
+    ]
+    outputs = [tensor("logits", ["batch_size", "sequence_length", vocabulary])]
+    for name in ("key", "value"):
+        inputs.append(tensor(f"past_key_values.0.{name}", ["batch_size", heads, "past_sequence_length", size]))
+        total = "past_sequence_length + sequence_length"
+        outputs.append(tensor(f"present.0.{name}", ["batch_size", heads, total, size]))
+    return model(nodes, inputs, outputs, weights)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import Array, Feed
+from autoopt.data.decoder import decoder_of, empty_cache
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def batch_limit(inputs: Sequence[InputSpec], columns: Mapping[str, Array]) -> in
 def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[str] = ()) -> Feed:
     """Fit a feed to a model: only the inputs it has, in their element types and ranks.
 
-    A single array goes to a single input, whatever its name. An axis of one item is dropped if the model has no batch
-    dimension, and added if the model has one more dimension.
+    A single array goes to a single input, whatever its name, or to the tokens of a decoder with a cache; such a model
+    gets an empty cache, a mask of ones and counted positions where the feed has none. An axis of one item is dropped if
+    the model has no batch dimension, and added if the model has one more dimension.
 
     `given` names inputs that come from elsewhere, such as recurrent state.
 
@@ -98,6 +100,7 @@ def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[
     needed = [spec for spec in inputs if spec.name not in elsewhere]
     if len(needed) == len(feed) == 1:
         feed = {needed[0].name: next(iter(feed.values()))}
+    feed = _with_prompt(feed, needed)
     fitted: Feed = {}
     for spec in needed:
         if spec.name in feed:
@@ -106,6 +109,31 @@ def fit(feed: Mapping[str, Array], inputs: Sequence[InputSpec], given: Iterable[
             names = ", ".join(feed) or "nothing"
             raise InputError(f"no data for the model's input {spec.name!r}", remedy=f"the data has: {names}")
     return fitted
+
+
+def _with_prompt(feed: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Mapping[str, Array]:
+    """Add what follows from the tokens of a decoder with a cache and is not in the feed; any other feed as it is."""
+    if all(spec.name in feed for spec in inputs):
+        return feed
+    decoder = decoder_of({spec.name: spec.shape for spec in inputs})
+    if decoder is None:
+        return feed
+    if len(feed) == 1:
+        feed = {decoder.tokens: next(iter(feed.values()))}
+    if decoder.tokens not in feed:
+        return feed
+    specs = {spec.name: spec for spec in inputs}
+    complete = {**feed, decoder.tokens: _fit_one(feed[decoder.tokens], specs[decoder.tokens])}
+    batch = len(complete[decoder.tokens])
+    for name, axis in decoder.cache.items():
+        spec = specs[name]
+        if name not in complete and spec.dtype is not None:
+            complete[name] = empty_cache(spec.shape or (), axis, batch, spec.dtype)
+    for name in decoder.derived:
+        dtype = specs[name].dtype
+        if name not in complete and dtype is not None:
+            complete[name] = decoder.derive(name, complete, dtype)
+    return complete
 
 
 def _fit_one(value: Array, spec: InputSpec) -> Array:

@@ -89,3 +89,12 @@ def test_the_contract_in_words_is_short() -> None:
     assert text.startswith("sr is always 16000, m is always [1, 1, ")
     assert text.endswith("..., x has shape [?, 4]")
     assert len(text) < 120
+
+
+def test_nothing_is_fixed_for_a_decoder_with_a_cache() -> None:
+    cached = {"input_ids": ["N", "T"], "attention_mask": ["N", "P + T"], "past_key_values.0.key": ["N", 2, "P", 4]}
+    ones = Column("int64", (ITEMS, 3), constant=[1, 1, 1])
+    description = data(input_ids=[3], attention_mask=ones)
+    assert narrowing_of(model(**cached), [description]) == Narrowing()
+    del cached["past_key_values.0.key"]
+    assert narrowing_of(model(**cached), [description])

@@ -61,3 +61,10 @@ def test_more_items_are_used_where_the_model_is_fast(payload: dict[str, object],
     np.savez(tmp_path / "data.npz", x=np.tile(x, (10, 1, 1)))
     assert worker.fidelity(payload)["details"]["items"] == 256
     assert worker.fidelity({**payload, "settings": {"samples": 50}})["details"]["items"] == 50
+
+
+def test_the_cache_of_a_decoder_decides_nothing_by_itself(tmp_path: Path) -> None:
+    path = str(io.save(builders.decoder(), tmp_path / "decoder"))
+    reply = worker.fidelity({"candidate": {"path": path}, "source": {"path": path}, "metrics": ["agreement"]})
+    assert reply["details"]["kinds"] == {"logits": "classes", "present.0.key": "values", "present.0.value": "values"}
+    assert reply["metrics"]["agreement"]["value"] == 1

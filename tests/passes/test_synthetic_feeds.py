@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import builders
 import numpy as np
 import pytest
 from micro_models import MODELS, made, normal
@@ -49,3 +50,11 @@ def test_feeds_are_cast_to_another_signature() -> None:
     assert cast["x"].dtype == np.int32
     assert cast_feeds({"x": np.zeros((3, 3), np.int64)}, model) is None
     assert cast_feeds({"z": np.zeros(2, np.int64)}, model) is None
+
+
+def test_a_decoder_gets_tokens_and_a_cache_that_belong_together(tmp_path: Path) -> None:
+    feeds = next(synthetic_feeds(builders.decoder()))
+    assert feeds["past_key_values.0.key"].shape == (2, 2, 8, 4)
+    assert feeds["attention_mask"].tolist() == [[1] * 16, [0] * 4 + [1] * 12]
+    assert feeds["position_ids"].tolist() == [list(range(8, 16))] * 2
+    assert run_once(io.save(builders.decoder(), tmp_path / "decoder"), feeds)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from autoopt.data.decoder import decoder_of
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
@@ -59,7 +60,8 @@ def narrowing_of(
     """Find the narrower contract that all of these data sets meet.
 
     A batch dimension stays open, unless an input that never changes has one too, or the model has recurrent state: it
-    is then fixed at one item.
+    is then fixed at one item. Nothing is fixed for a decoder with a cache: a prompt has many tokens and no cache, each
+    further token is one with a cache that grows.
 
     Args:
         inspection: Inspection of the model.
@@ -68,6 +70,8 @@ def narrowing_of(
         batch_size: Items per inference that the user asked for; 0 or 1 for one.
     """
     if not descriptions or any(description.made_up for description in descriptions):
+        return Narrowing()
+    if decoder_of({spec.name: spec.shape for spec in inspection.inputs}) is not None:
         return Narrowing()
     inputs = [item for spec in inspection.inputs for item in _described(spec, inspection, descriptions, fed_back)]
     shapes = _shapes(inspection, inputs)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autoopt.data.dataset import Array, DataSet
+from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.fit import InputSpec, specs_of
 from autoopt.errors import InputError
 
@@ -41,8 +42,9 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     """Make random items for a model, complete with batch dimension. Optional inputs are left out.
 
     Integers that index into a table (Gather) stay below its length. Masks are ones, types of tokens zeros, positions
-    count up. Other integers are 0 or 1. Floats that look like pictures or sound are smooth ones of standard deviation
-    1; other floats are standard normal.
+    count up. A decoder with a cache gets a prompt: its cache is empty unless `dimensions` or `open_size` size it, and
+    mask and positions fit. Other integers are 0 or 1. Floats that look like pictures or sound are smooth ones of
+    standard deviation 1; other floats are standard normal.
 
     `dimensions` are sizes of symbolic dimensions by name, `shapes` the shapes of inputs with the batch dimension,
     `ranges` [low, high] by input, and `open_size` is the size of open dimensions that nothing else sizes.
@@ -53,6 +55,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     specs, table_lengths = read_inputs(model)
     rng = np.random.default_rng(seed)
     fixed_shapes, limits = shapes or {}, ranges or {}
+    decoder = decoder_of({spec.name: spec.shape for spec in specs})
     arrays: dict[str, list[Array]] = {}
     for spec in specs:
         if spec.optional:
@@ -63,6 +66,8 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
             shape = tuple(fixed_shapes[spec.name])
         else:
             shape = _shape(spec, dimensions or {}, open_size)
+            if decoder is not None and spec.name in decoder.cache and open_size is None:
+                shape = _prompt_cache(spec, decoder.cache[spec.name], shape, dimensions or {})
         if spec.name in limits:
             arrays[spec.name] = [_values(rng, spec.dtype, shape, limits[spec.name]) for _ in range(items)]
             continue
@@ -74,7 +79,25 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
         if spec.dtype.kind in "iu":
             default = [0, (table_lengths.get(spec.name) or 2) - 1]
         arrays[spec.name] = [_values(rng, spec.dtype, shape, default) for _ in range(items)]
+    if decoder is not None:
+        _derive(arrays, decoder, {*fixed_shapes, *limits})
     return DataSet({}, None, arrays, name="synthetic")
+
+
+def _prompt_cache(spec: InputSpec, axis: int, shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a cache: empty if nothing sizes the sequence."""
+    if spec.shape is not None and spec.shape[axis] in sizes:
+        return shape
+    return (*shape[:axis], 0, *shape[axis + 1 :])
+
+
+def _derive(arrays: dict[str, list[Array]], decoder: Decoder, given: Collection[str]) -> None:
+    """Set mask, positions and branch to what fits tokens and cache, unless the user has given shapes or ranges."""
+    first = {name: items[0] for name, items in arrays.items()}
+    for name in decoder.derived:
+        if name in arrays and name not in given:
+            value = decoder.derive(name, first, first[name].dtype)
+            arrays[name] = [value] * len(arrays[name])
 
 
 def _shape(spec: InputSpec, sizes: Mapping[str, int], open_size: int | None) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from autoopt.data.dataset import DataSet
+from autoopt.data.decoder import decoder_of
 from autoopt.data.decoding.class_axis import Dimension, class_axis
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue, to_json
@@ -104,11 +105,15 @@ def _by_output(items: Sequence[Item]) -> list[list[np.ndarray]]:
 
 
 def _states(runner: ModelRunner) -> set[int]:
-    """Find the outputs that are recurrent state: fed back by a setting, or further ones of the shape of an input."""
+    """Find the outputs that are recurrent state: fed back, a cache, or further ones of the shape of an input."""
+    fed_back = set(runner.state)
+    decoder = decoder_of({spec.name: spec.shape for spec in runner.inputs})
+    if decoder is not None:
+        fed_back.update(decoder.outputs(runner.outputs))
     input_shapes = [list(spec.shape) for spec in runner.inputs if spec.shape and len(spec.shape) >= 2]
     states = set()
     for index, output in enumerate(runner.session.get_outputs()):
-        if output.name in runner.state or (index > 0 and list(output.shape or ()) in input_shapes):
+        if output.name in fed_back or (index > 0 and list(output.shape or ()) in input_shapes):
             states.add(index)
     return states
 

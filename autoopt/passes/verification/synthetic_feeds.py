@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from autoopt.data.decoder import align, decoder_of
 from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def synthetic_feeds(
     """Generate inputs for `model`, one set for each of `SIZES`; only one set if no dimension is open.
 
     Floats are drawn from a normal distribution. Integers stay below the number of rows of the table that they index,
-    otherwise they are 0 or 1. Texts are words. The same arguments give the same inputs.
+    otherwise they are 0 or 1. Texts are words. Mask and positions of a decoder fit its tokens and its cache. The same
+    arguments give the same inputs.
 
     Args:
         model: the model.
@@ -50,6 +52,7 @@ def synthetic_feeds(
     fixed: dict[str, list[int | str]] = {}
     if narrower is not None:
         fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
+    decoder = decoder_of({value.name: _dims(value) for value in inputs})
     limits = _index_limits(model)
     tried: set[tuple[tuple[int, ...], ...]] = set()
     for first, other in SIZES:
@@ -60,6 +63,8 @@ def synthetic_feeds(
         feeds = {}
         for number, (value, shape) in enumerate(zip(inputs, shapes, strict=True)):
             feeds[value.name] = _random_array(value, shape, limits.get(value.name, 2), seed + number)
+        if decoder is not None:
+            feeds = align(feeds, decoder)
         yield feeds
 
 
