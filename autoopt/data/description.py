@@ -34,8 +34,9 @@ class DataDescription:
     columns: Mapping[str, Column] = field(default_factory=dict)
     labels: bool = False
     label_kind: str | None = None
-    """`class` (an integer or text, a one-hot row, or ids for several places), `value` (one float) or `tensor` (several
-    floats, or bytes as images have them); None without labels."""
+    """`token` (the next token at each position of a text), `class` (an integer or text, a one-hot row, or ids for
+    several places), `value` (one float) or `tensor` (several floats, or bytes as images have them); None without
+    labels."""
     label_text: str | None = None
     """A label that is text and not a number."""
     made_up: bool = False

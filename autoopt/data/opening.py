@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
-from autoopt.data.dataset import Array, Choose, DataSet
+from autoopt.data.dataset import Array, Choose, DataSet, next_tokens
 from autoopt.errors import AutooptError, InputError
 from autoopt.script import load_script
 
@@ -52,6 +53,9 @@ def open_data(config: object, model: str | Path | None = None) -> DataSet:
     choose = _chooser(parsed)
     data, is_chosen = _load(parsed, model, choose)
     data = _apply("pre_process", parsed.pre_process, data)
+    after = next_tokens(data)
+    if after is not None:
+        data = replace(data, labels=after)
     return data if is_chosen else _sample(data, parsed)
 
 

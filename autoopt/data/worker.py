@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from autoopt.data.config import DataConfig
-from autoopt.data.dataset import MIN_ITEMS, Array, may_be_constant, plain_labels
+from autoopt.data.dataset import MIN_ITEMS, Array, DataSet, may_be_constant, next_tokens, plain_labels
 from autoopt.data.description import Column, DataDescription
 from autoopt.data.opening import open_data
 from autoopt.json_codec import JsonValue, to_json
@@ -41,7 +41,7 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
         columns[name] = Column(dtype, shape, stacked=False, open_axes=_open_axes(arrays), constant=_constant(arrays))
     description = DataDescription(len(data), columns, made_up=made_up)
     if data.labels is not None:
-        kind, text = _label_kind(data.labels), _label_text(data.labels)
+        kind, text = _label_kind(data, data.labels), _label_text(data.labels)
         description = replace(description, labels=True, label_kind=kind, label_text=text)
     document: dict[str, JsonValue] = to_json(description)
     return document
@@ -79,7 +79,9 @@ def _open_axes(arrays: Sequence[Array]) -> tuple[int, ...]:
     return tuple(axis for axis, sizes_of_axis in enumerate(sizes) if len(sizes_of_axis) > 1)
 
 
-def _label_kind(labels: Array) -> str:
+def _label_kind(data: DataSet, labels: Array) -> str:
+    if next_tokens(data) is not None:
+        return "token"
     plain = plain_labels(labels)
     is_single = plain.size == len(plain)
     if plain.dtype.kind == "f" or (plain.dtype == "uint8" and not is_single):

@@ -48,6 +48,12 @@ def test_a_valid_model_has_no_defect(tmp_path: Path) -> None:
     assert find_defect(io.save(MODELS["mlp"](), tmp_path)) == ""
 
 
+def test_an_operator_that_the_runtime_has_in_the_standard_domain_is_no_defect(tmp_path: Path) -> None:
+    text = "g (float[2, 4] x, float[4] w) => (float[2, 4] y) {{ n = SimplifiedLayerNormalization (x, w) y = {} (n) }}"
+    assert find_defect(io.save(made(text.format("Relu")), tmp_path / "good")) == ""
+    assert "NoSuchOperator" in find_defect(io.save(made(text.format("NoSuchOperator")), tmp_path / "bad"))
+
+
 def test_the_defect_of_an_invalid_model_is_one_line(tmp_path: Path) -> None:
     defect = find_defect(io.save(made(INVALID, w=normal(3, 5)), tmp_path))
     assert "MatMul" in defect

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autoopt.data.dataset import LABELS, Array, DataSet, check_columns
+from autoopt.data.dataset import LABELS, TOKENS, Array, DataSet, check_columns
 from autoopt.errors import InputError, did_you_mean
 
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile)
@@ -39,7 +39,9 @@ def load_npz(
         label = _find_labels(columns, path, model)
     if label and label not in columns:
         raise InputError(f"has no array {label!r}", where=path, remedy=did_you_mean(label, columns))
-    labels = columns.pop(label, None)
+    labels = columns.get(label)
+    if label not in TOKENS:  # tokens are the input too; their labels are the next ones
+        columns.pop(label, None)
     if input_cols is not None:
         check_columns(columns, input_cols, path)
         columns = {name: columns[name] for name in input_cols}

@@ -13,12 +13,13 @@ from autoopt.measure.constraints import items_to_resolve, share_resolution
 from autoopt.metrics import AGREEMENT, MEDIAN_LATENCY, STEADY_STATE, Constraint, Metric, Objective, get_metric
 from autoopt.spec import DagSpec
 
-TASK_METRIC = {"class": "accuracy", "value": "r2", "tensor": "psnr"}
-"""Default task metric by kind of label: class ids, one number per item, a whole tensor per item."""
+TASK_METRIC = {"token": "perplexity", "class": "accuracy", "value": "r2", "tensor": "psnr"}
+"""Default task metric by kind of label: next tokens, class ids, one number per item, a whole tensor per item."""
 DEFAULT_QUALITY = {
     "accuracy": Constraint("accuracy", max_drop=0.01),
     "r2": Constraint("r2", max_drop=0.01),
     "psnr": Constraint("psnr", max_drop=0.5),
+    "perplexity": Constraint("perplexity", max_ratio=1.02),
     AGREEMENT: Constraint(AGREEMENT, min=0.98),
 }
 """Default quality constraint by metric; `benchmarks/quality` calibrates that of data without labels."""
@@ -130,6 +131,8 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
 
 def _bound_text(default: Constraint) -> str:
     """A default quality constraint in words."""
+    if default.max_ratio is not None:
+        return f"a {default.metric} of at most {default.max_ratio} times that of your model"
     if default.max_drop is None:
         return f"{default.metric} of at least {default.min}"
     return f"a drop in {default.metric} of at most {default.max_drop}"

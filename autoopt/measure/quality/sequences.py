@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from autoopt.data.dataset import IGNORED
 from autoopt.data.decoding.class_axis import class_axis
 from autoopt.data.decoding.ctc import best_path
 from autoopt.errors import InputError
@@ -16,8 +17,6 @@ Symbol: TypeAlias = str | int
 """A word, a character or a class id."""
 Split: TypeAlias = Callable[[str], Sequence[str]]
 """Splits a text into symbols."""
-IGNORED = -100
-"""Label of a token that does not count."""
 
 
 def exact_match(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
