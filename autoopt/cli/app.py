@@ -70,6 +70,21 @@ COMMANDS: Final[dict[str, Command]] = {
         "Show the sweeps of a zoo over time.",
         ("autoopt nights production", "autoopt nights --compare 1f2e3d4c5b6a latest"),
     ),
+    "promote": Command(
+        "autoopt.cli.releases",
+        "promote",
+        "Release a model of a zoo; nights compare with it.",
+        ("autoopt promote cnn --to /srv/models/cnn", "autoopt promote 1f2e3d4c5b6a 3 --to mlflow:cnn"),
+    ),
+    "rollback": Command(
+        "autoopt.cli.releases",
+        "rollback",
+        "Release again what was released before.",
+        ("autoopt rollback production/cnn",),
+    ),
+    "releases": Command(
+        "autoopt.cli.releases", "releases", "List what is and was released.", ("autoopt releases production",)
+    ),
     "serve": Command(
         "autoopt.cli.serve",
         "serve",

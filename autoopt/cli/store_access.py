@@ -88,13 +88,9 @@ def target_of(result: RunResult, name: str) -> TargetResult:
     Raises:
         InputError: the run has no such target.
     """
-    for target in result.targets:
-        if target.name == name:
-            return target
-    remedy = "it has a single target"
-    if result.targets:
-        remedy = f"it has: {', '.join(target.name for target in result.targets)}"
-    raise InputError(f"run {result.run} has no target {name!r}", remedy=remedy)
+    from autoopt.engine.tools import measured_model
+
+    return measured_model.target_of(result, name)
 
 
 def best_of(store: Store, run: str, target: str | None = None) -> Candidate:

@@ -106,6 +106,9 @@ def summary(result: SweepResult) -> list[str]:
 def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
     """The models with other inputs than before, then the caveats of the best models."""
     causes, caveats = [], []
+    released = [f"{entry.name} {entry.compared.release}" for entry in entries if entry.compared.release]
+    if released:
+        causes.append(f"compared with what is released: {', '.join(released)}")
     for entry in entries:
         if entry.compared.other_inputs:
             causes.append(f"possible cause, {entry.name} has other inputs: {'; '.join(entry.compared.other_inputs)}")

@@ -27,14 +27,21 @@ class EarlierEntry:
     sweep: str
     """Id of the sweep."""
     entry: SweepEntry
+    release: int = 0
+    """Number of the release, if this is the released model and not the last good sweep."""
 
 
 def compare_entry(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryComparison:
-    """Compare an entry with the same model's entries of good sweeps, newest first."""
-    if entry.status == MISSING:
-        return EntryComparison(MISSING, earlier[0].sweep if earlier else "")
+    """Compare an entry with the same model's entries of good sweeps, newest first; a release comes before them."""
     if not earlier:
-        return EntryComparison("new")
+        return EntryComparison(MISSING if entry.status == MISSING else "new")
+    comparison = _compare(entry, earlier)
+    return replace(comparison, sweep=earlier[0].sweep, release=earlier[0].release)
+
+
+def _compare(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryComparison:
+    if entry.status == MISSING:
+        return EntryComparison(MISSING)
     last = earlier[0].entry
     works, worked = entry.status == OK, last.status == OK
     changes: list[MetricChange] = []
@@ -47,10 +54,11 @@ def compare_entry(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> EntryCo
     elif worked:
         verdict = "fails"
     if verdict == "same":
-        return EntryComparison(verdict, earlier[0].sweep)
-    causes = differences(last.environment, entry.environment)
+        return EntryComparison(verdict)
+    # The release of a run that no sweep made has no environment.
+    causes = differences(last.environment, entry.environment) if last.environment else []
     inputs = _input_changes(last, entry)
-    return EntryComparison(verdict, earlier[0].sweep, tuple(changes), tuple(causes), tuple(inputs))
+    return EntryComparison(verdict, changes=tuple(changes), causes=tuple(causes), other_inputs=tuple(inputs))
 
 
 def _input_changes(before: SweepEntry, after: SweepEntry) -> list[str]:
@@ -80,9 +88,10 @@ def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricC
     result, last = entry.result, earlier[0].entry.result
     assert result is not None, "an entry with status ok has a result"
     assert last is not None, "an entry with status ok has a result"
-    changes = _best_changes(entry, last, result)
+    what = "released model" if earlier[0].release else "last best model"
+    changes = _best_changes(entry, last, result, what)
     nights: list[RunResult] = []
-    for one in earlier[:NIGHTS]:
+    for one in [one for one in earlier if not one.release][:NIGHTS]:
         night = one.entry.result
         if night is not None and night.baseline.artifact == result.baseline.artifact:
             nights.append(night)
@@ -92,12 +101,19 @@ def _changes(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> list[MetricC
     return changes
 
 
-def _best_changes(entry: SweepEntry, last: RunResult, result: RunResult) -> list[MetricChange]:
-    """The metrics of the best models that moved beyond their intervals."""
+def _best_changes(entry: SweepEntry, last: RunResult, result: RunResult, what: str) -> list[MetricChange]:
+    """The metrics of the best models that moved beyond their intervals.
+
+    Args:
+        entry: The entry.
+        last: The run to compare with.
+        result: The run of the entry.
+        what: Name of the best model of `last`, which was measured again.
+    """
     changes = _model_changes("best model", last, result)
     if last.baseline.artifact == result.baseline.artifact:
         if entry.last_best is not None:
-            changes += _model_changes("last best model", last, replace(result, best=entry.last_best))
+            changes += _model_changes(what, last, replace(result, best=entry.last_best))
         return changes
     # Ratios to two source models do not compare. The last best model was measured tonight, beside the same source.
     changes = [change for change in changes if not change.as_ratio]

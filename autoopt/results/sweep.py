@@ -26,7 +26,7 @@ class MetricChange:
     """A metric that moved beyond its interval since an earlier sweep."""
 
     what: str
-    """`best model`, `last best model` or `source model`."""
+    """`best model`, `last best model`, `released model` or `source model`."""
     metric: str
     before: Estimate | None
     after: Estimate | None
@@ -38,7 +38,7 @@ class MetricChange:
 
 @dataclass(frozen=True)
 class EntryComparison:
-    """One model of a sweep, compared with the last good sweep."""
+    """One model of a sweep, compared with its release, or with the last good sweep if there is none."""
 
     verdict: str
     """`new`, `same`, `better`, `worse`, `fails`, `missing` or `works again`."""
@@ -49,6 +49,8 @@ class EntryComparison:
     """Changes of the environment."""
     other_inputs: tuple[str, ...] = ()
     """Changes of the model, the DAG or the data."""
+    release: int = 0
+    """Number of the release that it is compared with; 0 for the last good sweep."""
 
     @property
     def regressed(self) -> bool:
@@ -88,7 +90,7 @@ class SweepEntry:
     result: RunResult | None = None
     """The run, with the figures of this sweep and without the Pareto front; None if it did not begin or failed."""
     last_best: ModelResult | None = None
-    """The best model of the last good sweep, measured again, if this sweep found a different one."""
+    """The released model, else the best model of the last good sweep, measured again, if this sweep found another."""
     environment: Mapping[str, object] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Short digests of the run's inputs, by name."""

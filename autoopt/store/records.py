@@ -26,6 +26,8 @@ ClaimKind: TypeAlias = Literal["pass_run", "evaluation", "trial", "run"]
 ClaimState: TypeAlias = Literal["mine", "held", "done"]
 IMPORTED = "imported"
 """Key in the settings of a run that was made elsewhere: the archive's name, and whether its results are reused."""
+RELEASE_EVENT: Final = "release"
+"""Kind of the events of releases, whose runs stay in the store. Their subject is `zoo/model`."""
 TRANSIENT: Final = "transient"
 """Entry of a pass run's reports and of an evaluation's details; see `PassRunRecord.transient`."""
 

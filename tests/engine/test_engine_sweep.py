@@ -17,6 +17,7 @@ from builders import cnn, mlp, write
 
 from autoopt.cli.app import main
 from autoopt.engine.sweeps.history import OWNER_EVENT
+from autoopt.engine.sweeps.releases import Promotion, promote
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.engine.sweeps.zoo import items
@@ -191,6 +192,27 @@ def test_the_last_best_is_measured_beside_tonights(folder: Path) -> None:
         ("last best model", "worse"),
     }
     assert document["regressions"] == ["more"]
+
+
+def test_another_source_is_compared_by_the_models_beside_each_other(folder: Path) -> None:
+    (folder / "dag.yaml").write_text(
+        "name: small\npasses: [name_fix]\nchains: [[name_fix]]\nobjectives: [{metric: size}]\nconstraints: []\n"
+        "measurement: {seconds: 0.05, replicas: 1, target_width: 1.0, rounds: 0}\n"
+    )
+
+    def verdict(width: int) -> tuple[str, int]:
+        write(mlp(width=width), folder / "mlp")
+        compared = models(sweep(folder, only="dense"))["mlp"]["compared"]
+        return compared["verdict"], compared["release"]
+
+    assert verdict(32) == ("new", 0)
+    assert verdict(16) == ("better", 0)
+    with open_store(None, folder / "home") as store:
+        promote(store, Promotion("mlp"))
+    assert verdict(64) == ("worse", 1)
+    refusal = pytest.raises(InputError, match=r"mlp is 'worse' in the newest sweep .* so it is not released")
+    with open_store(None, folder / "home") as store, refusal:
+        promote(store, Promotion("nightly/mlp"))
 
 
 def test_another_runtime_on_a_host_is_measured_again(folder: Path) -> None:

@@ -15,9 +15,11 @@ from autoopt.engine.sweeps.zoo import items
 from autoopt.errors import InputError
 from autoopt.report.sweep_comparison import NIGHTS
 from autoopt.results import EntryComparison, SweepEntry, SweepResult
+from autoopt.results.release import Release
 from autoopt.spec.zoo import ZooSpec, load_zoo
 from autoopt.store import EventRecord, SweepRecord
 from autoopt.store.memory import MemoryStore
+from autoopt.store.records import RELEASE_EVENT
 
 ZOO = "name: z\ndag: dag.yaml\nmodels:\n  - {path: one, tags: [a]}\n  - {path: two}\n"
 
@@ -53,7 +55,7 @@ class Night:
 
     def good(self, name: str = "one", sweep: str = "now") -> list[tuple[str, str]]:
         model = SweepEntry(name, "ok", listed=name, called=name)
-        found = self.history.good_entries(sweep, [model])[name]
+        found = self.history.references(sweep, [model])[name]
         return [(one.sweep, one.entry.name) for one in found]
 
     def missing(self, sweep: str = "now", only: str | None = None) -> list[SweepEntry]:
@@ -185,3 +187,15 @@ def test_a_zoo_of_another_name_has_another_history(night: Night) -> None:
     night.add(night.entry("one"))
     (night.folder / "zoo.yaml").write_text(ZOO.replace("name: z", "name: other"))
     assert night.good() == []
+
+
+def test_a_release_comes_before_good_sweeps_until_a_later_one_is_accepted(night: Night) -> None:
+    first = night.add(night.entry("one"))
+    release = Release("z", 1, night.entry("one"), first)
+    event = EventRecord(kind=RELEASE_EVENT, subject="z/one", data=release.to_json())
+    night.store.events.add(event)
+    second = night.add(night.entry("one"))
+    assert [sweep for sweep, _ in night.good()] == [first, second, first]
+    assert night.good("two") == []
+    accepted = night.add(night.entry("one"), accept=True)
+    assert [sweep for sweep, _ in night.good()] == [accepted, second, first]

@@ -38,8 +38,8 @@ class ModelRunner:
         Args:
             item: The model.
             spec: Its DAG.
-            earlier: The model's entries of earlier good sweeps, newest first. A nightly sweep measures the best model
-                of the last one again.
+            earlier: The model's release and its entries of earlier good sweeps, newest first. A nightly sweep measures
+                the best model of the first one again; so does any sweep if the source's bytes have changed.
         """
         began = time.monotonic()
         entry = SweepEntry(
@@ -78,8 +78,8 @@ class ModelRunner:
                 environment=_environment(session.ctx),
                 inputs=_input_digests(session.ctx),
             )
-            if self.request.nightly:
-                last_best = earlier[0].entry.best if earlier else None
+            last_best = earlier[0].entry.best if earlier else None
+            if self.request.nightly or _has_other_source(entry, earlier):
                 entry = measure_again(session, entry, last_best, occasion=f"sweep {self.sweep}")
             if self.request.out is not None:
                 self._export(session, entry, earlier, self.request.out)
@@ -95,6 +95,14 @@ class ModelRunner:
             self.request.observer.on_note(f"{entry.name}: a regression; {out / entry.name} stays as it is")
             return
         session.export(entry.result, out / entry.name)
+
+
+def _has_other_source(entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> bool:
+    """True if the source's bytes differ from those of the reference: only models measured beside each other compare."""
+    before = earlier[0].entry.result if earlier else None
+    if before is None or entry.result is None:
+        return False
+    return before.baseline.artifact != entry.result.baseline.artifact
 
 
 def _environment(ctx: RunContext) -> dict[str, object]:

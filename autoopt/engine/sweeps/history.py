@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
+from autoopt.engine.sweeps.releases import release_histories
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem, free_name, listed
 from autoopt.engine.work.environment import environment
@@ -65,7 +66,26 @@ class SweepHistory:
         self._store.events.add(EventRecord(kind=OWNER_EVENT, subject=sweep, data={"owner": self._store.owner}))
         self._store.sweeps.finish(sweep, "running")
 
-    def good_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
+    def references(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
+        """The entries to compare with by the model's name: the release, if there is one, then the latest good sweeps.
+
+        A sweep that was accepted after the release takes its place.
+        """
+        good = self._good_entries(sweep, models)
+        for name, history in release_histories(self._store, self._zoo.name).items():
+            release = history.current
+            if release is not None and name in good and history.since > self._accepted(sweep, name):
+                good[name].insert(0, EarlierEntry(release.sweep, release.entry, release.number))
+        return good
+
+    def _accepted(self, sweep: str, name: str) -> float:
+        """The time of the newest sweep that was accepted as a baseline and has this model; 0 if there is none."""
+        for record in self._finished(sweep):
+            if record.settings.get("accept") and any(entry.name == name for entry in self._result(record).models):
+                return record.created
+        return 0.0
+
+    def _good_entries(self, sweep: str, models: Sequence[ZooItem | SweepEntry]) -> dict[str, list[EarlierEntry]]:
         """The latest good entries of earlier sweeps by the model's name, newest first; at most `NIGHTS` of each."""
         good: dict[Key, list[EarlierEntry]] = {}
         latest: dict[str, list[EarlierEntry]] = {model.name: [] for model in models}

@@ -53,3 +53,12 @@ def night_named(nights: list[StoredNight], name: str) -> SweepResult:
         reason = "no night" if not matches else "several nights"
         raise InputError(f"{reason} {name!r}", where="--compare", remedy="see the column 'sweep' of 'autoopt nights'")
     return matches[0]
+
+
+def newest_results(store: Store) -> dict[str, SweepResult]:
+    """Return the newest finished sweep of each zoo by the zoo's name."""
+    newest: dict[str, SweepResult] = {}
+    for record in store.sweeps.all():
+        if record.name not in newest and record.status == "finished" and record.result is not None:
+            newest[record.name] = SweepResult.from_json(record.result)
+    return newest

@@ -31,7 +31,8 @@ def sweep_facts(
         objective = first_objective(entry.result)
         if objective.goal == "minimize" and is_ratio_metric(objective.metric):
             chains[entry.name] = _best_by_chain(finished_trials(store, entry.run), objective.metric)
-            sweeps = [*reversed([(one.sweep, one.entry) for one in earlier[entry.name]]), (sweep, entry)]
+            before = [(one.sweep, one.entry) for one in earlier[entry.name] if not one.release]
+            sweeps = [*reversed(before), (sweep, entry)]
             nights[entry.name] = _nights(store, sweeps, objective.metric)
     return SweepFacts(chains, nights)
 

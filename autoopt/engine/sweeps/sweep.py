@@ -80,7 +80,7 @@ class Sweep:
             finished[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
         missing = self._history.missing_models(self._id, self._request.only, models)
         all_models: list[ZooItem | SweepEntry] = [*models, *missing]
-        earlier = self._history.good_entries(self._id, all_models)
+        earlier = self._history.references(self._id, all_models)
         entries: list[SweepEntry] = []
         observer.on_sweep_start([model.name for model in all_models])
         try:

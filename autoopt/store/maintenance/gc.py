@@ -17,7 +17,7 @@ from sqlalchemy import Column, Connection, delete, select
 from autoopt.store.contracts import Store
 from autoopt.store.leases import is_run_abandoned
 from autoopt.store.maintenance.rebuild import seconds_since_replacement
-from autoopt.store.maintenance.references import GRACE, idle, referenced, shared_copies
+from autoopt.store.maintenance.references import GRACE, idle, referenced, released_runs, shared_copies
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
@@ -68,7 +68,7 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None,
     Args:
         store: The store.
         dry_run: Remove nothing.
-        keep_runs: Number of the newest ended runs to keep, by default all.
+        keep_runs: Number of the newest ended runs to keep, by default all. Runs of releases always stay.
         lost: Remove also unused artifacts that are older than the last restore or repair of the database. A database
             that was lost may have named them.
     """
@@ -111,7 +111,10 @@ def _collect_rows(
     """Delete rows in one transaction, rolled back in a dry run."""
 
     def work(connection: Connection) -> _Rows:
-        runs = [] if keep_runs is None else _ended_runs(store.database, connection)[keep_runs:]
+        runs: list[str] = []
+        if keep_runs is not None:
+            kept = released_runs(connection)
+            runs = [run for run in _ended_runs(store.database, connection)[keep_runs:] if run not in kept]
         for run in runs:
             delete_run(connection, run)
         stored = set(connection.execute(select(tables.artifact.c.digest)).scalars())

@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from autoopt.store.leases import is_run_abandoned
+from autoopt.store.records import RELEASE_EVENT
 from autoopt.store.sql import tables
 from autoopt.store.sql.store import SqlStore
 
@@ -36,6 +37,13 @@ def chosen(connection: Connection) -> set[str]:
         for text in connection.execute(select(column).where(column.is_not(None))).scalars():
             digests.update(_DIGEST.findall(text))
     return digests
+
+
+def released_runs(connection: Connection) -> set[str]:
+    """The runs whose models were released, so that a rollback can publish each of them again."""
+    event = tables.event.c
+    query = select(event.run).where(event.kind == RELEASE_EVENT, event.run.is_not(None))
+    return set(connection.execute(query.distinct()).scalars())
 
 
 def sources(connection: Connection) -> set[str]:

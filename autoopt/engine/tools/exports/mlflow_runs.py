@@ -54,14 +54,8 @@ def export_mlflow(
         InputError: MLflow is not installed or cannot be reached, or the run has no trial yet.
     """
     parts = parts_of(store, record)
-    os.environ.setdefault(QUIET, "true")
-    try:
-        import mlflow
-    except ImportError:
-        raise InputError("MLflow is not installed", remedy="pip install 'autoopt[mlflow]'") from None
     name = experiment or str(record.settings.get("dag") or record.name)
-    with _errors_of(mlflow.exceptions.MlflowException):
-        client = mlflow.MlflowClient(tracking_uri)
+    with mlflow_client(tracking_uri) as client:
         found = client.get_experiment_by_name(name)
         experiment_id = client.create_experiment(name) if found is None else found.experiment_id
         runs = {part.record.id: _log_part(client, experiment_id, store, part) for part in parts}
@@ -69,10 +63,20 @@ def export_mlflow(
 
 
 @contextmanager
-def _errors_of(kind: type[Exception]) -> Iterator[None]:
+def mlflow_client(tracking_uri: str | None = None) -> Iterator[MlflowClient]:
+    """Connect to MLflow; its errors are reported in one line.
+
+    Raises:
+        InputError: MLflow is not installed or cannot be reached.
+    """
+    os.environ.setdefault(QUIET, "true")
     try:
-        yield
-    except kind as error:
+        import mlflow
+    except ImportError:
+        raise InputError("MLflow is not installed", remedy="pip install 'autoopt[mlflow]'") from None
+    try:
+        yield mlflow.MlflowClient(tracking_uri)
+    except mlflow.exceptions.MlflowException as error:
         remedy = "set MLFLOW_TRACKING_URI or --tracking-uri to a server or an SQLite file (sqlite:///mlflow.db)"
         raise InputError(f"MLflow: {one_line(str(error))[:200]}", remedy=remedy) from None
 

@@ -1,0 +1,82 @@
+"""`autoopt promote`, `rollback` and `releases`: the models of a zoo that are in use."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from autoopt.cli.output import AsJson, print_json, print_result
+from autoopt.cli.store_access import existing_store
+
+ZooName = Annotated[str | None, typer.Option("--zoo", help="Name of the zoo [default: the only one that has it].")]
+
+
+def promote(  # noqa: PLR0913, PLR0917  options of the command
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL|RUN", help="A model of the newest sweep, also as ZOO/MODEL, or a run's id.")
+    ],
+    trial: Annotated[
+        int | None, typer.Argument(min=0, metavar="TRIAL", help="Number of a trial [default: the best model].")
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Publish there: a folder, mlflow:NAME or oci:FOLDER; may be repeated "
+            "[default: the places of its last release].",
+        ),
+    ] = None,
+    zoo: ZooName = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="For a run that no sweep made: the model's name in the zoo.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Release the best model for this target.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Release a model of a zoo. From then on, nights compare with it.
+
+    A model that failed or became worse in the newest sweep is refused; its run can still be named.
+    """
+    from autoopt.engine.sweeps.releases import Promotion
+    from autoopt.engine.sweeps.releases import promote as release_model
+    from autoopt.report.releases import release_text
+
+    promotion = Promotion(model, trial, target, zoo, name, tuple(to or ()))
+    with existing_store() as store:
+        release = release_model(store, promotion)
+    print_result(release.to_json(), f"released {release_text(release)}", as_json)
+
+
+def rollback(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A released model, also as ZOO/MODEL.")],
+    zoo: ZooName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Release again what was released before, at the same places."""
+    from autoopt.engine.sweeps.releases import roll_back
+    from autoopt.report.releases import release_text
+
+    with existing_store() as store:
+        taken_back, release = roll_back(store, model, zoo)
+    text = f"took back {taken_back.name}; released again {release_text(release)}"
+    print_result({"taken_back": taken_back.number, **release.to_json()}, text, as_json)
+
+
+def releases(
+    zoo: Annotated[str | None, typer.Argument(help="Name of a zoo [default: all].")] = None, as_json: AsJson = False
+) -> None:
+    """List what is and was released."""
+    from autoopt.engine.sweeps.releases import release_rows
+    from autoopt.report.releases import releases_table
+    from autoopt.report.table import write_table
+
+    with existing_store() as store:
+        rows = release_rows(store, zoo)
+    if as_json:
+        print_json([{**row.release.to_json(), "current": row.current} for row in rows])
+    elif rows:
+        write_table(releases_table(rows), sys.stdout)
+    else:
+        typer.echo("nothing is released; 'autoopt promote MODEL' releases a model")

@@ -1,0 +1,141 @@
+"""Releases in an OCI image layout on disk, which `oras` and `skopeo` copy to a registry.
+
+Each release is an artifact with a layer for each file of the package, tagged with its number; the tag `current` is the
+release in use. See https://github.com/opencontainers/image-spec/blob/main/image-layout.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue
+from autoopt.model.files import files_in
+from autoopt.results.release import Release
+
+ARTIFACT_TYPE: Final = "application/vnd.autoopt.model"
+MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
+INDEX: Final = "application/vnd.oci.image.index.v1+json"
+EMPTY: Final = "application/vnd.oci.empty.v1+json"
+TITLE: Final = "org.opencontainers.image.title"
+"""Annotation with the name of a layer's file."""
+TAG: Final = "org.opencontainers.image.ref.name"
+RELEASE: Final = "dev.autoopt.release"
+"""Annotation of a manifest: `zoo/model number`."""
+CURRENT: Final = "current"
+
+
+def add(folder: Path, release: Release, place: str) -> Callable[[], None]:
+    """Add a package to the layout in the folder `place`, unless it is there; return the call that tags it.
+
+    Raises:
+        InputError: the folder cannot be written, is none of an OCI layout, or has releases of another model.
+    """
+    layout = Path(place)
+    manifests = _manifests(layout)
+    tag = str(release.number)
+    try:
+        if tag not in manifests:
+            manifests[tag] = _add_package(layout, folder, release)
+        _check_same(layout, manifests[tag], release)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=place) from error
+    manifests[CURRENT] = manifests[tag]
+
+    def switch() -> None:
+        _write(layout / "oci-layout", {"imageLayoutVersion": "1.0.0"})
+        _write(layout / "index.json", _index(manifests))
+
+    return switch
+
+
+def _add_package(layout: Path, folder: Path, release: Release) -> JsonObject:
+    """Store the files of a package and its manifest; return the manifest's descriptor."""
+    (layout / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+    layers: list[JsonValue] = []
+    for name, file in sorted(files_in(folder).items()):
+        layer = _add_file(layout, file, "application/octet-stream")
+        layers.append({**layer, "annotations": {TITLE: name}})
+    manifest: JsonObject = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": ARTIFACT_TYPE,
+        "config": _add_json(layout, {}, EMPTY),
+        "layers": layers,
+        "annotations": {RELEASE: release.name, "dev.autoopt.run": release.entry.run},
+    }
+    return _add_json(layout, manifest, MANIFEST)
+
+
+def _check_same(layout: Path, manifest: JsonObject, release: Release) -> None:
+    """Check that a manifest is that of this release.
+
+    Raises:
+        InputError: it is one of another model.
+    """
+    blob = layout / "blobs" / "sha256" / str(manifest["digest"]).removeprefix("sha256:")
+    if json.loads(blob.read_text(encoding="utf-8"))["annotations"].get(RELEASE) != release.name:
+        remedy = "name another folder with --to"
+        raise InputError(f"tag {release.number} is not release {release.name}", where=str(layout), remedy=remedy)
+
+
+def _index(manifests: Mapping[str, JsonObject]) -> JsonObject:
+    entries: list[JsonValue] = []
+    for tag, manifest in manifests.items():
+        entries.append({**manifest, "artifactType": ARTIFACT_TYPE, "annotations": {TAG: tag}})
+    return {"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}
+
+
+def _manifests(layout: Path) -> dict[str, JsonObject]:
+    """The manifests of the layout by their tags.
+
+    Raises:
+        InputError: the folder holds something else.
+    """
+    if not (layout / "index.json").exists() and not any(layout.glob("[!b.]*")):
+        return {}
+    try:
+        index = json.loads((layout / "index.json").read_text(encoding="utf-8"))
+        entries = index["manifests"]
+        return {entry["annotations"][TAG]: _descriptor(entry) for entry in entries}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = "name a new folder, or an OCI layout that autoopt made"
+        raise InputError("is no OCI layout of releases", where=str(layout), remedy=remedy) from error
+
+
+def _descriptor(entry: Mapping[str, object]) -> JsonObject:
+    return {"mediaType": str(entry["mediaType"]), "digest": str(entry["digest"]), "size": int(str(entry["size"]))}
+
+
+def _add_json(layout: Path, document: JsonObject, kind: str) -> JsonObject:
+    content = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    _replace(layout / "blobs" / "sha256" / digest, content)
+    return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
+
+
+def _add_file(layout: Path, file: Path, kind: str) -> JsonObject:
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    blob = layout / "blobs" / "sha256" / digest
+    if not blob.exists():
+        scratch = blob.with_name(f".{digest}-{os.getpid()}")
+        shutil.copyfile(file, scratch)
+        os.replace(scratch, blob)
+    return {"mediaType": kind, "digest": f"sha256:{digest}", "size": file.stat().st_size}
+
+
+def _write(path: Path, document: JsonObject) -> None:
+    _replace(path, (json.dumps(document, indent=2) + "\n").encode())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    scratch = path.with_name(f".{path.name}-{os.getpid()}")
+    scratch.write_bytes(content)
+    os.replace(scratch, path)

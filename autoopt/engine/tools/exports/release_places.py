@@ -1,0 +1,145 @@
+"""Places where releases are published: a folder, MLflow's model registry, an OCI image layout.
+
+Each keeps all releases beside each other and a pointer to the current one, which moves in one step: a symbolic link, an
+alias, a tag. Publishing a release again only moves the pointer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from autoopt.engine.run.export import Package, check_out, export
+from autoopt.engine.tools.exports import mlflow_registry, oci_layout
+from autoopt.errors import InputError
+from autoopt.results.release import Release
+from autoopt.store import Store
+
+Switch: TypeAlias = Callable[[], None]
+"""Makes what was added the current release of a place."""
+SCHEMES: Final = ("mlflow", "oci")
+CURRENT: Final = "current"
+"""Name of the link in a folder to the release in use."""
+RELEASE_FILE: Final = "release.json"
+
+
+def publish(store: Store, package: Package, release: Release, places: Sequence[str]) -> None:
+    """Publish a release and make it the current one at all places; if one place fails, it becomes so at none.
+
+    Args:
+        store: The store with the model's files.
+        package: The package of the released model.
+        release: The release.
+        places: Folders, `mlflow:NAME` for a registered model, or `oci:FOLDER` for an OCI image layout.
+
+    Raises:
+        InputError: a place cannot be written, or belongs to another model.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "package")
+        export(store, package, folder)
+        text = json.dumps(release_document(release), indent=2) + "\n"
+        (folder / RELEASE_FILE).write_text(text, encoding="utf-8")
+        switches = [_add(folder, release, place) for place in places]
+    for switch in switches:
+        switch()
+
+
+def _add(folder: Path, release: Release, place: str) -> Switch:
+    """Add a package to a place; return the call that makes it the current one."""
+    scheme, name = _parts(place)
+    if scheme == "mlflow":
+        return mlflow_registry.add(folder, release, name)
+    if scheme == "oci":
+        return oci_layout.add(folder, release, name)
+    return _add_to_folder(folder, release, Path(name))
+
+
+def absolute(place: str) -> str:
+    """The place with the absolute path of its folder, for a rollback from elsewhere.
+
+    Raises:
+        InputError: the place has no name.
+    """
+    scheme, name = _parts(place)
+    if scheme == "mlflow":
+        return place
+    path = str(Path(name).absolute())
+    return f"{scheme}:{path}" if scheme else path
+
+
+def _parts(place: str) -> tuple[str, str]:
+    """The scheme of a place, empty for a folder, and what follows it."""
+    scheme, separator, name = place.partition(":")
+    if not separator or scheme not in SCHEMES:
+        return "", place
+    if not name:
+        raise InputError(f"{place!r} names no place", where="--to", remedy=f"write {scheme}:NAME")
+    return scheme, name
+
+
+def release_document(release: Release) -> dict[str, object]:
+    """`release.json`, which is in each published package."""
+    return {
+        "zoo": release.zoo,
+        "model": release.entry.name,
+        "release": release.number,
+        "run": release.entry.run,
+        "trial": release.trial,
+        "artifact": release.model.artifact,
+        "by": release.by,
+    }
+
+
+def _add_to_folder(package: Path, release: Release, folder: Path) -> Switch:
+    """Copy the package to `FOLDER/NUMBER`, unless it is there; the switch lets `FOLDER/current` point to it."""
+    check_out(folder)
+    final = folder / str(release.number)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not _has(final, release):
+            scratch = Path(tempfile.mkdtemp(dir=folder, prefix=".new-"))
+            try:
+                shutil.copytree(package, scratch / "package")
+                shutil.rmtree(final, ignore_errors=True)  # of a promotion that failed
+                (scratch / "package").rename(final)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
+
+    def switch() -> None:
+        link = folder / f".{CURRENT}-{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(final.name)
+        os.replace(link, folder / CURRENT)
+
+    return switch
+
+
+def _has(final: Path, release: Release) -> bool:
+    """True if a folder holds this release; false if there is none, or one of a promotion that failed.
+
+    Raises:
+        InputError: it holds something else, such as a release of another model.
+    """
+    if not final.exists():
+        return False
+    try:
+        document = json.loads((final / RELEASE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        document = {}
+    expected = release_document(release)
+    names = ("zoo", "model", "artifact")
+    differing = [name for name in names if document.get(name) != expected[name]]
+    current = (final.parent / CURRENT).resolve() == final.resolve()
+    if not differing:
+        return True
+    if differing == ["artifact"] and not current:
+        return False
+    raise InputError(f"is not release {release.name}", where=str(final), remedy="name another folder with --to")

@@ -1,0 +1,76 @@
+"""A model of a run with its figures, as a package: the best one, that of a trial, that of a target."""
+
+from __future__ import annotations
+
+from autoopt.engine.run.export import Package
+from autoopt.engine.run.select import recorded_model
+from autoopt.errors import InputError
+from autoopt.results import ModelResult, RunResult, TargetResult
+from autoopt.store import RunRecord, Store
+from autoopt.store.finished import result_of
+
+
+def package_of(store: Store, run: RunRecord, trial: int | None = None, target: str | None = None) -> Package:
+    """Describe the package of the best model of a run, or of that of a trial.
+
+    Args:
+        store: The store.
+        run: The run; it may still be under way, or have been cancelled.
+        trial: Number of a trial.
+        target: Name of a target, of a run over several; None for the best single model.
+
+    Raises:
+        InputError: there is no such target, trial or model.
+    """
+    record, result, made_by = _measured(store, run, target)
+    model = _model(store, record, result, trial)
+    return Package.of(record, result, model, made_by)
+
+
+def target_of(result: RunResult, name: str) -> TargetResult:
+    """The result for one target of a multi-target run.
+
+    Raises:
+        InputError: the run has no such target.
+    """
+    for target in result.targets:
+        if target.name == name:
+            return target
+    remedy = "it has a single target"
+    if result.targets:
+        remedy = f"it has: {', '.join(target.name for target in result.targets)}"
+    raise InputError(f"run {result.run} has no target {name!r}", remedy=remedy)
+
+
+def _measured(store: Store, run: RunRecord, target: str | None) -> tuple[RunRecord, RunResult, RunRecord | None]:
+    """The run whose target the figures were measured on, its result, and the run that made its best model if another.
+
+    Raises:
+        InputError: the run has no such target, or no model yet.
+    """
+    result = result_of(run)
+    if not result.targets and target is None:
+        return run, result, None
+    parts = {part.name: store.runs.get(part.result.run) for part in result.targets}
+    if target is not None:
+        of_target = target_of(result, target)
+        return parts[target], of_target.result, parts.get(of_target.made_on)
+    made_on = "" if result.best_single is None else result.best_single.made_on
+    return parts[result.targets[0].name], result, parts.get(made_on)
+
+
+def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -> ModelResult:
+    """The best model, or that of a trial.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    if trial is None:
+        if result.best is None:
+            raise InputError(f"run {run.id} found no model that meets the constraints", remedy="name a trial")
+        return result.best
+    model = recorded_model(store, run.id, trial)
+    for known in result.models:
+        if known.candidate.key == model.candidate.key:
+            return known
+    return model

@@ -1,0 +1,77 @@
+"""`autoopt promote`, `rollback` and `releases`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoopt.store import open_store
+from autoopt.store.maintenance.gc import collect
+
+Call = Callable[..., Any]
+AS = ("--zoo", "production", "--name", "cnn")
+
+
+def live(tmp_path: Path) -> bytes:
+    return (tmp_path / "live" / "current" / "model.onnx").read_bytes()
+
+
+def test_a_model_is_promoted_rolled_back_and_listed(call: Call, filled: dict[str, Any], tmp_path: Path) -> None:
+    code, out, err = call("promote", filled["run"], "0", *AS, "--to", "live", "--to", "oci:oci")
+    assert (code, err) == (0, "")
+    assert out.startswith("released production/cnn 1: 3.3x faster (3.2 to 3.4) (fold -> static), published to ")
+    assert live(tmp_path) == b"best"
+    assert json.loads((tmp_path / "live" / "current" / "release.json").read_text())["trial"] == 0
+    assert call("promote", filled["run"], *AS).err == "production/cnn 1: is released already\n"
+    assert call("rollback", "cnn").err.startswith("cnn: release production/cnn 1 is the first one")
+    with open_store(None, tmp_path / ".autoopt") as store:
+        assert collect(store, dry_run=True, keep_runs=0).runs == ()
+    code, out, _ = call("releases", "production", "--json")
+    assert [(row["number"], row["current"]) for row in json.loads(out)] == [(1, True)]
+    assert call("releases", "other").out.startswith("nothing is released")
+
+
+def test_what_was_released_before_is_released_again_at_the_same_places(
+    call: Call, filled: dict[str, Any], tmp_path: Path
+) -> None:
+    assert call("promote", filled["run"], *AS, "--to", "live", "--to", "oci:oci").code == 0
+    with open_store(None, tmp_path / ".autoopt") as store:
+        record = store.runs.get(filled["run"])
+        better = {**filled, "best": {**filled["best"], "artifact": filled["baseline"]["artifact"], "chain": "source"}}
+        other = store.runs.create(type(record)(id="", name="cnn", identity="j", model=record.model))
+        store.runs.finish(other.id, "finished", {**better, "run": other.id})
+    assert call("promote", other.id, *AS).code == 0
+    assert live(tmp_path) == b"source"
+    said = call("rollback", "production/cnn")
+    assert said.out.startswith("took back production/cnn 2; released again production/cnn 1: 3.3x faster")
+    assert live(tmp_path) == b"best"
+    index = json.loads((tmp_path / "oci" / "index.json").read_text())["manifests"]
+    digests = {entry["annotations"]["org.opencontainers.image.ref.name"]: entry["digest"] for entry in index}
+    assert digests["current"] == digests["1"] != digests["2"]
+    assert "rolled back by" in call("releases").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("nothing",), "MODEL: no model or run 'nothing'; name a model of the newest sweep of a zoo (none), or a run"),
+        (("RUN",), "belongs to no sweep; add --zoo and --name: of which model of which zoo it is a release"),
+        (("RUN", "9", *AS), "has no trial 9"),
+        (("RUN", *AS, "--to", "oci:"), "--to: 'oci:' names no place; write oci:NAME"),
+        (("RUN", *AS, "--to", "file"), "is a file, not a folder for results"),
+        (("RUN", *AS, "--to", "oci:."), "is no OCI layout of releases"),
+    ],
+)
+def test_promotions_that_are_refused(
+    call: Call, filled: dict[str, Any], tmp_path: Path, arguments: tuple[str, ...], text: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    words = [filled["run"] if word == "RUN" else word for word in arguments]
+    code, out, err = call("promote", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert text in err
+    assert call("releases").out.startswith("nothing is released")
