@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
@@ -50,17 +50,22 @@ class Graph:
     def fields(self, flows: Sequence[Sequence[str]]) -> dict[str, JsonValue]:
         """Return `passes` and one graph: `stages` if the slots form one chain of single nodes, else `chains`."""
         alternatives = [paths for paths in self.slots.values() if any(paths)]
-        if not flows and all(len(paths) == 1 or {len(path) for path in paths} == {1} for paths in alternatives):
+        if not flows and all(map(_is_stage, alternatives)):
             return {"passes": self.nodes, "stages": list(_stages(alternatives))}
-        chains: list[list[str]] = []
+        chains: dict[tuple[str, ...], None] = {}  # a set that keeps its order
         for flow in flows or [list(self.slots)]:
-            for paths in product(*(self.slots[slot] for slot in flow if self.slots.get(slot))):
-                chain = [node for path in paths for node in path]
-                if chain and chain not in chains:
-                    chains.append(chain)
-        used = {node for chain in chains for node in chain}
+            alternatives = [self.slots[slot] for slot in flow if self.slots.get(slot)]
+            for paths in itertools.product(*alternatives):
+                chains[tuple(itertools.chain.from_iterable(paths))] = None
+        chains.pop((), None)
+        used = set(itertools.chain.from_iterable(chains))
         passes = {node: content for node, content in self.nodes.items() if node in used}
-        return {"passes": passes, "chains": list[JsonValue](chains)}
+        return {"passes": passes, "chains": [list[JsonValue](chain) for chain in chains]}
+
+
+def _is_stage(paths: list[Path]) -> bool:
+    """Tell if these alternatives are one path, or single nodes."""
+    return len(paths) == 1 or all(len(path) == 1 for path in paths)
 
 
 def _stages(alternatives: list[list[Path]]) -> Iterator[JsonValue]:

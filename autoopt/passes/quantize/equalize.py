@@ -74,24 +74,39 @@ def find_pairs(layers: Layers) -> list[_Pair]:
     for node in layers.graph.node:
         if output_ranges(layers, node) is None:
             continue
-        value, bias = node.output[0], ""
-        if len(node.input) > 2:
-            bias = node.input[2]
-        following = layers.only_consumer(value)
-        if node.op_type == "MatMul" and following is not None and following.op_type == "Add":
-            bias = next(name for name in following.input if name != value)
-            value, following = following.output[0], layers.only_consumer(following.output[0])
-        homogeneous = ACTIVATIONS
-        if node.op_type == "Conv":
-            homogeneous = ACTIVATIONS | POOLINGS
-        while following is not None and following.op_type in homogeneous and is_standard(following):
-            value, following = following.output[0], layers.only_consumer(following.output[0])
-        if following is None or following.input[0] != value or input_ranges(layers, following) is None:
+        value, bias = _output_and_bias(layers, node)
+        following = _next_layer(layers, value, is_convolution=node.op_type == "Conv")
+        if following is None or input_ranges(layers, following) is None:
             continue
         # A product behind a convolution sums along another axis than that of the channels.
         if (node.op_type == "Conv") == (following.op_type == "Conv") and _has_plain_bias(layers, node, bias):
             pairs.append(_Pair(node, bias, following))
     return pairs
+
+
+def _output_and_bias(layers: Layers, node: NodeProto) -> tuple[str, str]:
+    """The layer's output, and the name of its bias; a MatMul may have it in an Add."""
+    value = node.output[0]
+    following = layers.only_consumer(value)
+    if node.op_type == "MatMul" and following is not None and following.op_type == "Add":
+        bias = next(name for name in following.input if name != value)
+        return following.output[0], bias
+    if len(node.input) > 2:
+        return value, node.input[2]
+    return value, ""
+
+
+def _next_layer(layers: Layers, value: str, *, is_convolution: bool) -> NodeProto | None:
+    """The only consumer of a value behind nodes that factors pass through, if the value is its first input."""
+    homogeneous = ACTIVATIONS
+    if is_convolution:
+        homogeneous = ACTIVATIONS | POOLINGS
+    following = layers.only_consumer(value)
+    while following is not None and following.op_type in homogeneous and is_standard(following):
+        value, following = following.output[0], layers.only_consumer(following.output[0])
+    if following is None or following.input[0] != value:
+        return None
+    return following
 
 
 def _has_plain_bias(layers: Layers, node: NodeProto, bias: str) -> bool:
