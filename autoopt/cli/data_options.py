@@ -22,6 +22,7 @@ Inputs = Annotated[
 ImageSize = Annotated[
     str | None, typer.Option(metavar="HxW", help="Resize images to this height and width, such as 224x224.")
 ]
+Grayscale = Annotated[bool, typer.Option("--grayscale", help="Read images with one channel instead of three.")]
 Scale = Annotated[
     float | None,
     typer.Option(help="Factor on the values of a folder of images [default: 0.00392157, 0..255 to 0..1] or of arrays."),
@@ -46,6 +47,7 @@ class DataOptions:
     mean: str | None = None
     std: str | None = None
     layout: Layout | None = None
+    grayscale: bool | None = None
 
     def apply(self, path: str | None) -> object:
         """The data configuration of a path with these options; the path itself without any.
@@ -68,7 +70,7 @@ class DataOptions:
             if images:
                 config["load_dataset"] = {"type": "images", "params": images}
             return config
-        for name in ("image_size", "layout"):
+        for name in ("image_size", "layout", "grayscale"):
             if getattr(self, name) is not None:
                 raise InputError("applies to a folder of images", where=f"--{name.replace('_', '-')}")
         values = self._values()
@@ -89,6 +91,8 @@ class DataOptions:
             params["std"] = _numbers("--std", self.std)
         if self.layout is not None:
             params["layout"] = self.layout
+        if self.grayscale:
+            params["mode"] = "L"
         return params
 
     def _values(self) -> dict[str, object]:

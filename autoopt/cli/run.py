@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from autoopt.cli.completion import complete_metric
-from autoopt.cli.data_options import DataOptions, ImageLayout, ImageSize, Inputs, Label, Mean, Scale, Std
+from autoopt.cli.data_options import DataOptions, Grayscale, ImageLayout, ImageSize, Inputs, Label, Mean, Scale, Std
 from autoopt.cli.interrupts import ended_by_sigterm
 from autoopt.cli.output import AsJson, document_stream, parse_assignments, print_json
 from autoopt.cli.proposal_options import (
@@ -64,6 +64,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     label: Label = None,
     inputs: Inputs = None,
     image_size: ImageSize = None,
+    grayscale: Grayscale = False,
     scale: Scale = None,
     mean: Mean = None,
     std: Std = None,
@@ -131,7 +132,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     fields = parse_assignments(search, "--search")
     options = {"trials": trials, "minutes": minutes, "strategy": strategy, "sampler": sampler, "seed": seed}
     fields.update({name: value for name, value in options.items() if value is not None})
-    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout)
+    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:

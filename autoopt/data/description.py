@@ -39,5 +39,9 @@ class DataDescription:
     labels."""
     label_text: str | None = None
     """A label that is text and not a number."""
+    broken_labels: int = 0
+    """Number of items whose label is NaN or infinite."""
+    loader: str = ""
+    """The component that loaded the data, such as `images`."""
     made_up: bool = False
     """True if the items were made from the model, so that their values and sizes say nothing about its use."""

@@ -69,6 +69,15 @@ def post_processor(config: DataConfig) -> PostProcessor | None:
     return lambda outputs: _call(function, params, outputs)
 
 
+def loader_of(config: DataConfig) -> str:
+    """The name of the component that loads the data.
+
+    Raises:
+        InputError: There is no such file, or its suffix says nothing.
+    """
+    return (config.load_dataset or _default_loader(config)).type
+
+
 def as_dataset(value: object, name: str = "data") -> DataSet:
     """The result of a component as a `DataSet`; messages call it `name`.
 

@@ -10,7 +10,7 @@ import numpy as np
 from autoopt.data.config import DataConfig
 from autoopt.data.dataset import MIN_ITEMS, Array, DataSet, may_be_constant, next_tokens, plain_labels
 from autoopt.data.description import Column, DataDescription
-from autoopt.data.opening import open_data
+from autoopt.data.opening import loader_of, open_data
 from autoopt.json_codec import JsonValue, to_json
 
 TEXTS = 1000
@@ -39,10 +39,11 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     for name, arrays in data.uneven.items():
         dtype, shape = str(arrays[0].dtype), arrays[0].shape
         columns[name] = Column(dtype, shape, stacked=False, open_axes=_open_axes(arrays), constant=_constant(arrays))
-    description = DataDescription(len(data), columns, made_up=made_up)
+    description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config))
     if data.labels is not None:
         kind, text = _label_kind(data, data.labels), _label_text(data.labels)
-        description = replace(description, labels=True, label_kind=kind, label_text=text)
+        broken = _broken_labels(data.labels)
+        description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
     document: dict[str, JsonValue] = to_json(description)
     return document
 
@@ -87,6 +88,12 @@ def _label_kind(data: DataSet, labels: Array) -> str:
     if plain.dtype.kind == "f" or (plain.dtype == "uint8" and not is_single):
         return "value" if is_single else "tensor"
     return "class"
+
+
+def _broken_labels(labels: Array) -> int:
+    if labels.dtype.kind != "f":
+        return 0
+    return int((~np.isfinite(labels)).reshape(len(labels), -1).any(axis=1).sum())
 
 
 def _label_text(labels: Array) -> str | None:

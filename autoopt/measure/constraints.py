@@ -71,6 +71,8 @@ class _Bound:
     is_upper: bool
     unchanged: float | None = None
     """The furthest value that the data cannot exclude although no item changed; None if unknown."""
+    is_drop: bool = False
+    """True if `observed` is the amount by which the candidate is worse."""
 
     @property
     def is_data_limited(self) -> bool:
@@ -80,6 +82,21 @@ class _Bound:
         if self.is_upper:
             return self.unchanged > self.limit
         return self.unchanged < self.limit
+
+    def observed_text(self) -> str:
+        """The observed value with its interval: `0.98 (95 %: 0.97 to 0.99)`, or for drops `worse by 0.02 (...)`."""
+        observed = self.observed
+        text = self._number(observed.value)
+        if observed.low != observed.high:
+            text += f" (95 %: {self._number(observed.low)} to {self._number(observed.high)})"
+        return text
+
+    def _number(self, value: float) -> str:
+        if not self.is_drop:
+            return f"{value:.4g}"
+        if value == 0:
+            return "unchanged"
+        return f"{'worse' if value > 0 else 'better'} by {abs(value):.3g}"
 
     @property
     def excess(self) -> Estimate:
@@ -115,10 +132,7 @@ def _verdict(name: str, bound: _Bound, confidence: float | None) -> Verdict:
     elif excess.high <= 0 and violation <= 0:
         # Within the 95 % interval a bound may still miss a higher confidence: then it stays uncertain.
         status = "holds"
-    observed = bound.observed
-    text = f"{name} {bound.text} {_WORDS[status]}: {observed.value:.4g}"
-    if observed.low != observed.high:
-        text += f" (95 %: {observed.low:.4g} to {observed.high:.4g})"
+    text = f"{name} {bound.text} {_WORDS['fails' if violation > 0 else status]}: {bound.observed_text()}"
     is_data_limited = status == "uncertain" and violation <= 0 and confidence is None and bound.is_data_limited
     return Verdict(violation, status, text, is_data_limited)
 
@@ -150,7 +164,7 @@ def _relative_bounds(constraint: Constraint, metric: Metric, observation: Observ
     if source is not None and constraint.max_drop is not None:
         drop = observation.drop or _unpaired_drop(metric.direction, candidate, source)
         text, limit = f"drop of at most {constraint.max_drop}", constraint.max_drop
-        yield _Bound(text, drop, limit, is_upper=True, unchanged=resolution)
+        yield _Bound(text, drop, limit, is_upper=True, unchanged=resolution, is_drop=True)
 
 
 def _unpaired_ratio(candidate: Estimate, source: Estimate | None) -> Estimate | None:

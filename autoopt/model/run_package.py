@@ -17,10 +17,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnxruntime as ort
-
 FOLDER = Path(__file__).resolve().parent
+
+try:
+    import numpy as np
+    import onnxruntime as ort
+except ModuleNotFoundError as error:
+    sys.exit(f"{error.name} is not installed here; run: pip install -r {FOLDER / 'requirements.txt'}")
+
 SESSIONS = 4
 """Sessions of each model. Two sessions of one model differ by a few percent, depending on where their weights lie."""
 BLOCK_SECONDS, WARM_UP_SECONDS = 0.003, 0.1

@@ -54,7 +54,7 @@ def test_items_of_different_shapes_are_described_by_the_first(tmp_path):
     found = describe({"data": {"load_dataset": {"type": "synthetic", "params": {"items": 3}}}, "model": path})
     column = {"dtype": "float32", "shape": [1, 8], "finite": None, "stacked": False, "open_axes": []}
     column |= {"span": None, "constant": None}
-    labels = {"labels": False, "label_kind": None, "label_text": None}
+    labels = {"labels": False, "label_kind": None, "label_text": None, "broken_labels": 0, "loader": "synthetic"}
     assert found == {"items": 3, "columns": {"x": column}, **labels, "made_up": True}
 
 

@@ -28,7 +28,7 @@ GOOD = np.ones((20, 8), np.float32)
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"a": GOOD, "b": GOOD}, "no array for the model's input 'x'; the data has: a, b"),
+        ({"a": GOOD, "b": GOOD}, "the data has: a, b; choose it with --inputs NAME, and the labels with --label NAME"),
         ({"x": np.ones((20, 9), np.float32)}, "has shape .20, 9., the model expects .*8"),
     ],
 )
@@ -117,23 +117,43 @@ def test_optional_inputs_may_be_absent(go: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "actual", "remedy"),
+    ("expected", "actual", "loader", "remedy"),
     [
-        (("n", 13), (5, 14), "choose the columns with --inputs A,B,... and the label with --label NAME"),
-        (("n", 3, 32, 32), (5, 32, 32, 3), "add --layout NCHW"),
-        (("n", 32, 32, 3), (5, 3, 32, 32), "add --layout NHWC"),
-        (("n", 3, 224, 192), (5, 3, 32, 32), "add --image-size 224x192"),
-        (("n", 224, 224, 3), (5, 32, 32, 3), "add --image-size 224x224"),
+        (("n", 13), (5, 14), "csv", "; choose the columns with --inputs A,B,... and the label with --label NAME"),
+        (("n", 13), (5, 14), "npz", "the model expects ['n', 13]"),
+        (("n", 3, 32, 32), (5, 32, 32, 3), "images", "; add --layout NCHW"),
+        (("n", 32, 32, 3), (5, 3, 32, 32), "images", "; add --layout NHWC"),
+        (("n", 3, 224, 192), (5, 3, 32, 32), "images", "; add --image-size 224x192"),
+        (("n", 224, 224, 3), (5, 32, 32, 3), "images", "; add --image-size 224x224"),
+        (("n", 1, 28, 28), (5, 3, 28, 28), "images", "; add --grayscale"),
+        (("n", 28, 28, 1), (5, 28, 28, 3), "images", "; add --grayscale"),
+        (("n", 3, 32, 32), (5, 32, 32, 3), "npz", "; transpose it with numpy: array.transpose(0, 3, 1, 2)"),
+        (("n", 3, 64, 64), (5, 3, 32, 32), "npz", "the model expects ['n', 3, 64, 64]"),
     ],
 )
 def test_a_shape_that_does_not_fit_names_the_option_that_helps(
-    expected: tuple[int | str, ...], actual: tuple[int, ...], remedy: str
+    expected: tuple[int | str, ...], actual: tuple[int, ...], loader: str, remedy: str
 ) -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", expected),))
-    description = DataDescription(5, {"x": Column("float32", actual, True)})
+    description = DataDescription(5, {"x": Column("float32", actual, True)}, loader=loader)
     with pytest.raises(InputError) as refused:
         check_data(description, inspection, "d.npz")
     assert str(refused.value).endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("loader", "shape", "said"), [("images", (5, 1, 2, 2), "the images"), ("csv", (5, 2), "2 columns")]
+)
+def test_data_are_called_what_the_user_calls_them(loader: str, shape: tuple[int, ...], said: str) -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", *shape[1:])),))
+    description = DataDescription(5, {"input": Column("float32", shape, True)}, loader=loader)
+    assert check_data(description, inspection, "d") == [f"data: using {said} as the model's input 'x'"]
+
+
+def test_labels_that_are_nan_are_refused() -> None:
+    description = DataDescription(5, {}, labels=True, label_kind="value", broken_labels=2)
+    with pytest.raises(InputError, match="2 of 5 labels are NaN or infinite; leave these items out"):
+        check_data(description, EMPTY, "d.npz")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +201,7 @@ def test_an_array_that_is_no_input_is_named() -> None:
 
 
 def _check(shape: tuple[int, ...], expected: tuple[int | str | None, ...]) -> list[str]:
-    description = DataDescription(items=50, columns={"x": Column("float32", shape)})
+    description = DataDescription(items=50, columns={"x": Column("float32", shape)}, loader="csv")
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", expected),))
     return check_data(description, inspection, "d.npz")
 

@@ -9,7 +9,9 @@ import builders
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from PIL import Image
 
+from autoopt.cli.data_options import DataOptions
 from autoopt.measure import worker
 from autoopt.model import io
 
@@ -51,7 +53,50 @@ def test_wrongly_scaled_pictures_are_at_chance_and_the_right_scaling_is_named(cl
     x, labels = pictures()
     chance, scaling = warnings(tmp_path, classifier, x=x / 255, labels=labels)
     assert "accuracy of 25.0% on 64 items is no better than chance among 4 classes" in chance
-    assert scaling == "with pixels as 0..255 its accuracy is 100.0%: add --scale 1"
+    assert scaling == "with pixels as 0..255 its accuracy is 100.0%: add --scale 255"
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(1 / 255, 0), (2 / 255, -1), (1 / 500, -0.6)])
+def test_the_named_options_scale_arrays_as_the_model_wants_them(
+    classifier: str, tmp_path: Path, factor: float, offset: float
+) -> None:
+    x, labels = pictures()
+    x = x * np.float32(factor) + np.float32(offset)
+    *_, scaling = warnings(tmp_path, classifier, x=x, labels=labels)
+    words = scaling.partition(": add ")[2].split()
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    chosen = DataOptions(scale=float(options["--scale"]), mean=options.get("--mean"), std=options.get("--std"))
+    request = {"candidate": {"path": classifier}, "metrics": ["accuracy"]}
+    assert worker.check_source({**request, "data": chosen.apply(str(tmp_path / "data.npz"))})["warnings"] == []
+
+
+def test_the_option_for_a_folder_of_images_replaces_the_usual_scale(classifier: str, tmp_path: Path) -> None:
+    x, labels = pictures()
+    for index, (picture, label) in enumerate(zip(x[:32, 0], labels, strict=False)):
+        folder = tmp_path / "images" / str(label)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture.clip(0, 255).astype("uint8"), "L").save(folder / f"{index}.png")
+    data = DataOptions(grayscale=True).apply(str(tmp_path / "images"))
+    request = {"candidate": {"path": classifier}, "metrics": ["accuracy"], "data": data}
+    assert worker.check_source(request)["warnings"][-1].endswith(": add --scale 1")
+
+
+def test_class_ids_that_agree_only_by_chance_are_told(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT64)]
+    x, y = builders.tensor("x", ["n"]), builders.tensor("y", ["n"], TensorProto.INT64)
+    model = str(io.save(builders.model(nodes, [x], [y], {}), tmp_path / "ids"))
+    labels = np.arange(60) % 3
+    assert warnings(tmp_path, model, x=labels.astype(np.float32), labels=labels) == []
+    (shifted,) = warnings(tmp_path, model, x=labels.astype(np.float32), labels=labels + 1)
+    assert shifted == (
+        "the source model's accuracy of 0.0% on 60 items is no better than chance (labels such as 1 and 3, "
+        "class ids of 0 to 2); do the labels count from 1? Subtract 1"
+    )
+    shuffled = np.random.default_rng(0).permutation(labels)
+    (chance,) = warnings(tmp_path, model, x=labels.astype(np.float32), labels=shuffled)
+    assert chance.endswith("; check the labels, the order of the columns and the preprocessing")
+    mostly_one = np.where(np.arange(60) < 55, 0, 1)
+    assert warnings(tmp_path, model, x=mostly_one.astype(np.float32), labels=mostly_one) == []
 
 
 def test_chance_says_nothing_about_models_that_are_not_judged_by_class(classifier: str, tmp_path: Path) -> None:
@@ -76,3 +121,13 @@ def test_constant_outputs_and_nan_are_named_without_labels_too(tmp_path: Path) -
     assert warnings(tmp_path, zero, x=items) == ["the model returns the same output for all of 16 items"]
     items[3] = np.nan
     assert warnings(tmp_path, zero, x=items) == ["the model returns NaN or infinite values for 1 of 16 items"]
+
+
+def test_values_that_are_worse_than_a_constant_are_told(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    x, y = builders.tensor("x", ["n", 1]), builders.tensor("y", ["n", 1])
+    model = str(io.save(builders.model(nodes, [x], [y], {}), tmp_path / "values"))
+    values = np.linspace(1, 2, 20, dtype=np.float32)[:, np.newaxis]
+    assert warnings(tmp_path, model, ("r2",), x=values, labels=values[:, 0]) == []
+    (message,) = warnings(tmp_path, model, ("r2",), x=values, labels=values[:, 0] * 1000)
+    assert message.startswith("the source model's r2 of -24.4 on 20 items is worse than that of a constant; check ")

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from autoopt.model import run_package
 from autoopt.model.run_package import Recorded, find_source, judge, read_inputs, time_alone
 from autoopt.model.session_file import session_document
 
@@ -77,3 +80,11 @@ def test_a_provider_that_is_not_installed_is_named(model_path: Path) -> None:
     document["inference_session"]["providers"] = ["NoSuchExecutionProvider"]
     with pytest.raises(SystemExit, match="NoSuchExecutionProvider is not in the installed onnxruntime"):
         time_alone(model_path, document, {}, 0.001)
+
+
+def test_missing_libraries_are_named_with_their_remedy() -> None:
+    # -S: without site-packages.
+    done = subprocess.run([sys.executable, "-S", run_package.__file__], capture_output=True, text=True, check=False)
+    remedy = f"pip install -r {Path(run_package.__file__).parent / 'requirements.txt'}"
+    assert done.stderr == f"numpy is not installed here; run: {remedy}\n"
+    assert done.returncode == 1

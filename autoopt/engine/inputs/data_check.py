@@ -11,6 +11,8 @@ from autoopt.model.inspection import Inspection, ValueSpec
 
 CHANNELS = (1, 3, 4)
 """Numbers of channels that images have."""
+TABLES = ("csv", "parquet")
+"""Loaders of tables, whose columns can be chosen."""
 NOT_NUMBERS = ("str", "sequence", "map", "optional")
 """Types of outputs that a text label may equal."""
 
@@ -56,28 +58,45 @@ def check_data(
     notes: list[str] = []
     if len(inputs) == len(columns) == 1 and inputs[0].name not in columns:
         ((name, column),) = columns.items()
-        notes.append(f"data: using array {one_line(name)!r} as the model's input {one_line(inputs[0].name)!r}")
+        array = _name_of(name, column, description.loader)
+        notes.append(f"data: using {array} as the model's input {one_line(inputs[0].name)!r}")
         columns = {inputs[0].name: column}
     for spec in inputs:
         if spec.name in columns:
-            _check_shape(spec, columns[spec.name], place)
+            _check_shape(spec, columns[spec.name], description.loader, place)
             if columns[spec.name].finite is False:
                 notes.append(f"data: the array for {one_line(spec.name)!r} contains NaN or infinite values")
             cast = _cast_note(spec, columns[spec.name], place)
             if cast:
                 notes.append(f"data: the array for {one_line(spec.name)!r} {cast}")
         elif spec.name not in fed_back and spec.dtype != "optional":
-            raise InputError(f"no array for the model's input {spec.name!r}; the data has: {names}", where=place)
+            remedy = "name the arrays after the model's inputs"
+            if len(inputs) == 1:
+                remedy = "choose it with --inputs NAME, and the labels with --label NAME"
+            message = f"no array for the model's input {spec.name!r}; the data has: {names}"
+            raise InputError(message, where=place, remedy=remedy)
     notes += _ignored(columns, inputs, description.labels)
     return notes
 
 
+def _name_of(name: str, column: Column, loader: str) -> str:
+    """The array as the user knows it."""
+    if loader == "images":
+        return "the images"
+    if loader in TABLES and len(column.shape) == 2:
+        return f"{column.shape[1]} columns"
+    return f"array {one_line(name)!r}"
+
+
 def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> None:
-    """Refuse labels that are texts if every output is a number.
+    """Refuse labels that are NaN, or texts if every output is a number.
 
     Raises:
         InputError: The labels can equal no output.
     """
+    if description.broken_labels:
+        message = f"{description.broken_labels} of {description.items} labels are NaN or infinite"
+        raise InputError(message, where=place, remedy="leave these items out")
     text = description.label_text
     if text is None or any(spec.dtype in NOT_NUMBERS for spec in inspection.outputs):
         return
@@ -139,13 +158,13 @@ def _ignored(columns: Collection[str], inputs: Sequence[ValueSpec], has_labels: 
     return notes
 
 
-def _check_shape(spec: ValueSpec, column: Column, place: str) -> None:
+def _check_shape(spec: ValueSpec, column: Column, loader: str, place: str) -> None:
     """Raise an error if items of an array of this shape certainly cannot be an input."""
     if spec.shape is None or _may_fit(spec.shape, column):
         return
     expected = ["?" if size is None else size for size in spec.shape]
     message = f"array for input {spec.name!r} has shape {list(column.shape)}, the model expects {expected}"
-    raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, column.shape))
+    raise InputError(message, where=place, remedy=_shape_remedy(spec.shape, column.shape, loader))
 
 
 def _may_fit(expected: Sequence[int | str | None], column: Column) -> bool:
@@ -159,16 +178,27 @@ def _may_fit(expected: Sequence[int | str | None], column: Column) -> bool:
     return _fits(expected[len(expected) - len(item) :], item)
 
 
-def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int]) -> str:
-    """The options that would give the data the expected shape (items first), if any would."""
-    if len(actual) == 2:
+def _shape_remedy(expected: Sequence[int | str | None], actual: Sequence[int], loader: str) -> str:
+    """The options or the change that would give the data the expected shape (items first), if any would."""
+    if len(actual) == 2 and loader in TABLES:
         return _table_remedy(expected, actual[1])
     if len(actual) != 4 or len(expected) != 4:
         return ""
     channels_first = actual[1] in CHANNELS
-    swapped = (actual[2], actual[3], actual[1]) if channels_first else (actual[3], actual[1], actual[2])
-    if _fits(expected[1:], swapped):
+    if loader == "images":
+        return _images_remedy(expected, actual, channels_first)
+    if _fits(expected[1:], _swapped(actual, channels_first)):
+        axes = "0, 2, 3, 1" if channels_first else "0, 3, 1, 2"
+        return f"transpose it with numpy: array.transpose({axes})"
+    return ""
+
+
+def _images_remedy(expected: Sequence[int | str | None], actual: Sequence[int], channels_first: bool) -> str:
+    if _fits(expected[1:], _swapped(actual, channels_first)):
         return f"add --layout {'NHWC' if channels_first else 'NCHW'}"
+    channel = 1 if channels_first else 3
+    if (expected[channel], actual[channel]) == (1, 3):
+        return "add --grayscale"
     size = expected[2:] if expected[1] in CHANNELS else expected[1:3]
     if all(isinstance(side, int) for side in size):
         return f"add --image-size {size[0]}x{size[1]}"
@@ -183,6 +213,13 @@ def _table_remedy(expected: Sequence[int | str | None], columns: int) -> str:
     if len(sizes) == len(expected) - 1 and math.prod(sizes) == columns:
         return f"reshape each row to {sizes} in a pre_process"
     return "give the arrays in an .npz file, or a folder of images if the input is an image"
+
+
+def _swapped(shape: Sequence[int], channels_first: bool) -> tuple[int, int, int]:
+    """The shape of an item with its channels at the other end."""
+    if channels_first:
+        return shape[2], shape[3], shape[1]
+    return shape[3], shape[1], shape[2]
 
 
 def _fits(expected: Sequence[int | str | None], actual: Sequence[int]) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from autoopt.data.config import DataConfig
 from autoopt.data.dataset import Array, DataSet, plain_labels
+from autoopt.data.opening import loader_of
+from autoopt.errors import InputError
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.quality.predictions import outputs_of, predictions_of, subset
+from autoopt.measure.quality.regression import r2
 from autoopt.measure.request import MeasureRequest
 
 ITEMS: Final = 128
@@ -30,24 +34,16 @@ class Scaling:
     """A usual way from pixels of 0 to 255 to the values that a model takes: `(pixel * scale - mean) / std`."""
 
     name: str
-    options: str
-    """The options of the command line that ask for it."""
     scale: float = 1.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 
 
 SCALINGS: Final = (
-    Scaling("0..255", "--scale 1"),
-    Scaling("0..1", "--scale 0.00392157", 1 / 255),
-    Scaling("-1..1", "--scale 0.00392157 --mean 0.5 --std 0.5", 1 / 255, (0.5,), (0.5,)),
-    Scaling(
-        "ImageNet's mean and standard deviation",
-        "--scale 0.00392157 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225",
-        1 / 255,
-        tuple(IMAGENET_MEAN),
-        tuple(IMAGENET_STD),
-    ),
+    Scaling("0..255"),
+    Scaling("0..1", 1 / 255),
+    Scaling("-1..1", 1 / 255, (0.5,), (0.5,)),
+    Scaling("ImageNet's mean and standard deviation", 1 / 255, tuple(IMAGENET_MEAN), tuple(IMAGENET_STD)),
 )
 
 
@@ -67,13 +63,19 @@ def _warnings(request: MeasureRequest, data: DataSet) -> Iterator[str]:
     is_constant = has_enough and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
     if is_constant:
         yield f"the model returns the same output for all of {len(data)} items"
+    yield from _value_warnings(request, outputs, data)
     labels = _class_labels(request, data)
+    if labels is None:
+        return
+    if _is_class_ids(first):
+        yield from _class_id_warnings(first, labels)
+        return
     classes = _class_count(first)
-    if labels is None or classes is None:
+    if classes is None:
         return
     yield from _label_warnings(labels, classes)
     accuracy = _accuracy(first, labels)
-    limit = _chance(classes, len(data))
+    limit = _chance(1 / classes, len(data))
     is_chance = has_enough and accuracy <= limit
     if is_chance:
         yield (
@@ -82,6 +84,21 @@ def _warnings(request: MeasureRequest, data: DataSet) -> Iterator[str]:
         )
     if is_constant or is_chance:
         yield from _better_scaling(request, data, labels, max(accuracy, limit))
+
+
+def _value_warnings(request: MeasureRequest, outputs: Sequence[object], data: DataSet) -> Iterator[str]:
+    """Look for predicted values that are further from the labels than the labels' mean is."""
+    if data.labels is None or "r2" not in request.metrics or len(data) < FEWEST:
+        return
+    try:
+        score = r2(outputs, plain_labels(data.labels))(np.arange(len(data)))
+    except (InputError, ValueError):  # reported where the source model is measured
+        return
+    if score < 0:
+        yield (
+            f"the source model's r2 of {score:.3g} on {len(data)} items is worse than that of a constant; "
+            "check the unit of the labels, the order of the columns and the preprocessing"
+        )
 
 
 def _class_labels(request: MeasureRequest, data: DataSet) -> Array | None:
@@ -101,6 +118,32 @@ def _label_warnings(labels: Array, classes: int) -> Iterator[str]:
         counts_from_1 = "; do they count from 1?" if outside[0] == classes and labels.min() > 0 else ""
         values = ", ".join(map(str, outside[:3]))
         yield f"labels such as {values} never occur in the output of {classes} classes{counts_from_1}"
+
+
+def _is_class_ids(output: Array) -> bool:
+    """True for one integer per item, as classifiers of scikit-learn return it."""
+    return output.dtype.kind in "iu" and output.ndim > 0 and output.size == len(output)
+
+
+def _class_id_warnings(output: Array, labels: Array) -> Iterator[str]:
+    """Look for predicted class ids that agree with the labels no more often than by chance."""
+    predictions = output.reshape(-1)
+    if len(predictions) != len(labels) or len(labels) < FEWEST or len(np.unique(labels)) < 2:
+        return
+    accuracy = float((predictions == labels).mean())
+    # The agreement of independent predictions and labels, as in Cohen's kappa.
+    classes = np.union1d(predictions, labels)
+    by_chance = float(sum((predictions == each).mean() * (labels == each).mean() for each in classes))
+    if accuracy > _chance(by_chance, len(labels)):
+        return
+    ids = f"labels such as {labels.min()} and {labels.max()}, class ids of {predictions.min()} to {predictions.max()}"
+    remedy = "check the labels, the order of the columns and the preprocessing"
+    if float((predictions == labels - 1).mean()) > accuracy + 0.1:
+        remedy = "do the labels count from 1? Subtract 1"
+    yield (
+        f"the source model's accuracy of {accuracy:.1%} on {len(labels)} items is no better than chance "
+        f"({ids}); {remedy}"
+    )
 
 
 def _broken_items(output: Array) -> int:
@@ -126,9 +169,8 @@ def _accuracy(scores: Array, labels: Array) -> float:
     return float((scores.argmax(axis=1) == labels).mean())
 
 
-def _chance(classes: int, items: int) -> float:
-    """The accuracy that guessing reaches with a probability of 2.5 %."""
-    share = 1 / classes
+def _chance(share: float, items: int) -> float:
+    """The accuracy that guesses, of which `share` are right on average, reach with a probability of 2.5 %."""
     return share + 2 * float(np.sqrt(share * (1 - share) / items))
 
 
@@ -140,7 +182,8 @@ def _better_scaling(request: MeasureRequest, data: DataSet, labels: Array, least
     if not _is_image(array):
         return
     axis = 1 if array.shape[1] in CHANNELS else 3
-    pixels = _pixels(array.astype(np.float64), axis)
+    factor, offset = _to_pixels(array, axis)
+    pixels = array.astype(np.float64) * factor + offset
     runner = ModelRunner.open(request.candidate, request)
     best_accuracy, best = 0.0, SCALINGS[0]
     for scaling in SCALINGS:
@@ -153,7 +196,37 @@ def _better_scaling(request: MeasureRequest, data: DataSet, labels: Array, least
         if accuracy > best_accuracy:
             best_accuracy, best = accuracy, scaling
     if best_accuracy > least + 0.1:
-        yield f"with pixels as {best.name} its accuracy is {best_accuracy:.1%}: add {best.options}"
+        action = _action(request.data, best, array, axis)
+        yield f"with pixels as {best.name} its accuracy is {best_accuracy:.1%}: {action}"
+
+
+def _action(data: DataConfig | None, scaling: Scaling, array: Array, axis: int) -> str:
+    """The options of the command line that give the pixels this scaling."""
+    if data is None or data.pre_process is not None:
+        return "scale them this way"
+    if loader_of(data) == "images":
+        scale, mean, std = scaling.scale, scaling.mean, scaling.std
+    else:
+        scale, mean, std = _from_array(scaling, array, axis)
+    parts = [f"--scale {scale:.6g}"]
+    if mean != (0.0,) or std != (1.0,):
+        parts += [f"--mean {_numbers(mean)}", f"--std {_numbers(std)}"]
+    return f"add {' '.join(parts)}"
+
+
+def _from_array(scaling: Scaling, array: Array, axis: int) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
+    """Scale, mean and standard deviation that take the array's own values, instead of pixels, to this scaling."""
+    factor, offset = (np.ravel(value) for value in _to_pixels(array, axis))
+    if len(factor) == 1:
+        mean = np.array(scaling.mean) - offset * scaling.scale
+        return float(factor[0]) * scaling.scale, tuple(map(float, mean)), scaling.std
+    std = np.array(scaling.std) / (factor * scaling.scale)
+    mean = (np.array(scaling.mean) - offset * scaling.scale) / (factor * scaling.scale)
+    return 1.0, tuple(map(float, mean)), tuple(map(float, std))
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:.6g}" for value in values)
 
 
 def _is_image(array: Array) -> bool:
@@ -166,13 +239,14 @@ def _along(values: tuple[float, ...], axis: int) -> Array:
     return np.array(values).reshape(shape)
 
 
-def _pixels(array: Array, axis: int) -> Array:
-    """The pixels of 0 to 255 that values probably stand for, by their range."""
+def _to_pixels(array: Array, axis: int) -> tuple[Array, Array]:
+    """Factor and offset from values to the pixels of 0 to 255 that they probably stand for, by their range."""
     low, high = float(array.min()), float(array.max())
     if low >= 0:
-        return array * 255 if high <= 1 else array
+        return np.array(255.0 if high <= 1 else 1.0), np.array(0.0)
     if low >= -1 and high <= 1:
-        return (array + 1) * 127.5
+        return np.array(127.5), np.array(127.5)
     if array.shape[axis] == len(IMAGENET_MEAN):
-        return (array * _along(tuple(IMAGENET_STD), axis) + _along(tuple(IMAGENET_MEAN), axis)) * 255
-    return (array - low) / (high - low) * 255
+        return _along(tuple(IMAGENET_STD * 255), axis), _along(tuple(IMAGENET_MEAN * 255), axis)
+    factor = 255 / (high - low)
+    return np.array(factor), np.array(-low * factor)
