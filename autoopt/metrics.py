@@ -49,6 +49,8 @@ _BUILT_IN = (
     Metric("throughput", "items/s", "maximize", "latency", "items per second in back-to-back inferences"),
     Metric("cold_start", "ms", "minimize", "latency", "time to create the session"),
     Metric("first_inference", "ms", "minimize", "latency", "time of the first inference of a new session"),
+    Metric("time_to_first_token", "ms", "minimize", "latency", "median time of a prompt, for decoders with a cache"),
+    Metric("tokens_per_second", "tokens/s", "maximize", "latency", "tokens per second after a prompt, with the cache"),
     Metric("size", "bytes", "minimize", "size", "bytes of the graph and its external data"),
     Metric("peak_memory", "bytes", "minimize", "memory", "growth of the resident set over session creation and runs"),
     Metric("arena_memory", "bytes", "minimize", "memory", "bytes that the runtime's arena holds after inference"),
@@ -84,7 +86,13 @@ MEDIAN_LATENCY: Final = "latency_p50"
 """The objective of a run that names none."""
 WARM_LATENCIES: Final = (MEDIAN_LATENCY, "latency_p90", "latency_p99", "latency_mean")
 """Times of one inference in a session that has warmed up."""
-STEADY_STATE: Final = (*WARM_LATENCIES, "throughput")
+PER_INFERENCE: Final = (*WARM_LATENCIES, "throughput")
+"""Metrics of any model in a warm session."""
+FIRST_TOKEN: Final = "time_to_first_token"
+TOKEN_RATE: Final = "tokens_per_second"
+GENERATION: Final = (FIRST_TOKEN, TOKEN_RATE)
+"""Metrics of decoders with a cache in a warm session."""
+STEADY_STATE: Final = (*PER_INFERENCE, *GENERATION)
 """Metrics of a warm session. Blocks of source and candidate alternate, so their ratio is more exact than either."""
 START_UP: Final = ("cold_start", "first_inference")
 

@@ -14,8 +14,6 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Feed: TypeAlias = dict[str, Array]
 LABELS: Final = ("label", "labels", "target", "targets", "class", "y")
 """Names of arrays and columns that are the ground truth unless the user names another."""
-TOKENS: Final = ("input_ids", "decoder_input_ids")
-"""Names of inputs that hold the tokens of a text."""
 IGNORED: Final = -100
 """Label of a position that does not count."""
 Choose: TypeAlias = Callable[[int], Array]
@@ -105,36 +103,6 @@ def plain_labels(labels: Array) -> Array:
         return labels
     is_one_hot = np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1)
     return np.asarray(labels.argmax(axis=1)) if is_one_hot else labels
-
-
-def next_tokens(data: DataSet) -> Array | None:
-    """The labels of a language model: the token after each position, and `IGNORED` where there is none.
-
-    Labels that repeat the tokens, as Hugging Face's models take them, are moved by one position; labels that are the
-    next tokens already stay.
-
-    Returns:
-        (items, positions); None for labels of any other kind.
-    """
-    labels = data.labels
-    tokens = next((data.columns[name] for name in TOKENS if name in data.columns), None)
-    if labels is None or tokens is None or labels.dtype.kind not in "iu":
-        return None
-    if labels.ndim != 2 or labels.shape != tokens.shape or labels.shape[1] < 2:
-        return None
-    after = np.full(labels.shape, IGNORED, np.int64)
-    if _repeats(labels, tokens):
-        after[:, :-1] = labels[:, 1:]
-        return after
-    after[:, :-1] = tokens[:, 1:]
-    last_column = labels[:, :-1]
-    return np.asarray(labels) if _repeats(last_column, after[:, :-1]) else None
-
-
-def _repeats(labels: Array, tokens: Array) -> bool:
-    """True if all labels that count, and there are some, equal the tokens at their positions."""
-    counted = labels != IGNORED
-    return bool(counted.any() and np.all(labels[counted] == tokens[counted]))
 
 
 def class_ids(texts: Sequence[str]) -> Array:

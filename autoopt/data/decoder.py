@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from autoopt.data.dataset import Array, Feed
 
 TOKENS: Final = ("input_ids", "decoder_input_ids")
+"""Names of inputs that hold the tokens of a text."""
 MASKS: Final = ("attention_mask", "decoder_attention_mask")
 POSITIONS: Final = ("position_ids",)
 BRANCHES: Final = ("use_cache_branch",)

@@ -16,7 +16,8 @@ import numpy as np
 
 from autoopt.data.components import BUILT_IN, Component, Kind, component
 from autoopt.data.config import ComponentConfig, DataConfig
-from autoopt.data.dataset import Array, Choose, DataSet, next_tokens
+from autoopt.data.dataset import Array, Choose, DataSet
+from autoopt.data.next_tokens import next_tokens
 from autoopt.errors import AutooptError, InputError
 from autoopt.script import load_script
 

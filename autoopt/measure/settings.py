@@ -57,6 +57,7 @@ class MeasurementSettings:
     profiles: tuple[Mapping[str, JsonValue], ...] = _setting(
         (), "latency: list of {name, dimensions, shapes, ranges, weight}, sizes of dynamic shapes to measure"
     )
+    new_tokens: int = _setting(32, "tokens_per_second: tokens that follow a prompt before it starts again (32)")
     dimensions: Mapping[str, int] | None = _setting(None, "synthetic inputs: size by symbolic dimension")
     shapes: Mapping[str, list[int]] | None = _setting(None, "synthetic inputs: shape by input")
     ranges: Mapping[str, list[float]] | None = _setting(None, "synthetic inputs: [low, high] by input")
@@ -87,6 +88,8 @@ class MeasurementSettings:
             if case.concurrency < 1 or case.batch_size < 1:
                 reason = "'throughput': batch_size and concurrency must be at least 1"
                 raise InputError(f"{reason}, not {case.batch_size!r} and {case.concurrency!r}", where="measurement")
+        if settings.new_tokens < 1:
+            raise InputError(f"'new_tokens' must be at least 1, not {settings.new_tokens!r}", where="measurement")
         if settings.rounds < 0:
             raise InputError(f"'rounds' must be a whole number from 0, not {settings.rounds!r}", where="measurement")
         return settings

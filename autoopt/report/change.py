@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoopt.metrics import MEDIAN_LATENCY, Estimate, known_metric
+from autoopt.metrics import MEDIAN_LATENCY, TOKEN_RATE, Estimate, known_metric
 from autoopt.report.figures import is_quality, kind
 from autoopt.report.formatting import metric_text
 from autoopt.results import ModelResult
@@ -27,6 +27,7 @@ class Words:
 
 TIME = Words("faster", "slower", "speed")
 THROUGHPUT = Words("higher throughput", "lower throughput", "throughput")
+TOKENS = Words("more tokens per second", "fewer tokens per second", "tokens per second")
 SIZE = Words("smaller", "larger", "size")
 MEMORY = Words("less memory", "more memory", "memory")
 
@@ -35,6 +36,8 @@ def words_of(metric: str) -> Words:
     """The words for a metric that is compared by its ratio."""
     if metric == "throughput":
         return THROUGHPUT
+    if metric == TOKEN_RATE:
+        return TOKENS
     return {"size": SIZE, "memory": MEMORY}.get(kind(metric), TIME)
 
 
@@ -45,7 +48,7 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
     """
     words = words_of(metric)
     better = ratio
-    if words is not THROUGHPUT:
+    if words not in (THROUGHPUT, TOKENS):
         better = _inverse(ratio)
     if ratio.low == ratio.high:
         return _exact_change(words, better.value)

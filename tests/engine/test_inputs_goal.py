@@ -9,7 +9,7 @@ import pytest
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.goal import DEFAULT_QUALITY, GoalOptions, GoalRequest, make_goal
 from autoopt.errors import InputError
-from autoopt.metrics import STEADY_STATE, Constraint, Metric, Objective
+from autoopt.metrics import PER_INFERENCE, Constraint, Metric, Objective
 from autoopt.spec import load_dag
 
 LABELLED = DataDescription(labels=True, label_kind="class")
@@ -32,6 +32,22 @@ def test_the_kind_of_label_decides_the_quality_constraint(kind: str, metric: str
     goal, notes = make_goal(GoalRequest(), DataDescription(labels=True, label_kind=kind))
     assert goal.constraints == (Constraint(metric, max_drop=bound),)
     assert notes == [f"no quality constraint given; requiring a drop in {metric} of at most {bound}"]
+
+
+def test_a_language_model_keeps_its_perplexity_relatively() -> None:
+    goal, notes = make_goal(GoalRequest(), DataDescription(labels=True, label_kind="token"))
+    assert goal.constraints == (Constraint("perplexity", max_ratio=1.02),)
+    expected = "no quality constraint given; requiring a perplexity of at most 1.02 times that of your model"
+    assert notes == [expected]
+
+
+def test_a_decoder_with_a_cache_maximises_tokens_per_second_unless_the_user_says_otherwise() -> None:
+    goal, notes = make_goal(GoalRequest(generates=True), LABELLED)
+    assert goal.objectives == (Objective("tokens_per_second", "maximize"),)
+    assert {"time_to_first_token", "latency_p50"} <= {metric.name for metric in goal.metrics}
+    assert notes[0].startswith("a decoder with a cache: maximizing tokens per second")
+    own = GoalRequest(objectives=[Objective("size", "minimize")], generates=True)
+    assert make_goal(own, LABELLED)[0].objectives == tuple(own.objectives)
 
 
 @pytest.mark.parametrize("data", [None, DataDescription()])
@@ -95,7 +111,7 @@ def test_a_task_metric_of_the_user_replaces_the_default() -> None:
 
 
 def test_latencies_and_size_are_always_measured() -> None:
-    assert {*STEADY_STATE, "size"} <= names(GoalRequest(objectives=[Objective("size", "minimize")]), LABELLED)
+    assert {*PER_INFERENCE, "size"} <= names(GoalRequest(objectives=[Objective("size", "minimize")]), LABELLED)
 
 
 def test_the_front_has_the_objectives_size_and_quality() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from autoopt.data.dataset import LABELS, TOKENS, Array, DataSet, check_columns
+from autoopt.data.dataset import LABELS, Array, DataSet, check_columns
+from autoopt.data.decoder import TOKENS
 from autoopt.errors import InputError, did_you_mean
 
 _READ_ERRORS = (ValueError, OSError, EOFError, zipfile.BadZipFile)

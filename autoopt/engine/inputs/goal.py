@@ -10,7 +10,17 @@ from autoopt.data.description import DataDescription
 from autoopt.engine.work.problem import Goal
 from autoopt.errors import InputError
 from autoopt.measure.constraints import items_to_resolve, share_resolution
-from autoopt.metrics import AGREEMENT, MEDIAN_LATENCY, STEADY_STATE, Constraint, Metric, Objective, get_metric
+from autoopt.metrics import (
+    AGREEMENT,
+    FIRST_TOKEN,
+    MEDIAN_LATENCY,
+    PER_INFERENCE,
+    TOKEN_RATE,
+    Constraint,
+    Metric,
+    Objective,
+    get_metric,
+)
 from autoopt.spec import DagSpec
 
 TASK_METRIC = {"token": "perplexity", "class": "accuracy", "value": "r2", "tensor": "psnr"}
@@ -42,6 +52,8 @@ class GoalRequest:
     """Further metrics to measure."""
     custom: Mapping[str, Metric] = field(default_factory=dict)
     """Metrics that the user script defines."""
+    generates: bool = False
+    """True if the source model generates text: a decoder with a cache."""
     unverified: bool = False
     """True if lossy candidates are only shown, see `Problem.unverified`."""
 
@@ -103,9 +115,16 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     """Fill in the defaults, which depend on the labels of the evaluation data. Also return notes on the defaults."""
     custom = request.custom
     default_quality = _task_metric(data) or AGREEMENT
-    objectives = list(request.objectives) or [Objective(MEDIAN_LATENCY, "minimize")]
+    objectives = list(request.objectives)
     constraints = list(request.constraints or ())
     notes: list[str] = []
+    extra = list(request.extra_metrics)
+    if not objectives and request.generates:
+        objectives = [Objective(TOKEN_RATE, "maximize")]
+        extra.append(FIRST_TOKEN)
+        notes.append("a decoder with a cache: maximizing tokens per second; --minimize latency is for prompts alone")
+    elif not objectives:
+        objectives = [Objective(MEDIAN_LATENCY, "minimize")]
     if _needs_quality_constraint(request):
         default = DEFAULT_QUALITY[default_quality]
         constraints.append(default)
@@ -116,7 +135,7 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     objective_names = [objective.metric for objective in objectives]
     constraint_names = [constraint.metric for constraint in constraints]
     quality = _first_quality((*constraint_names, *objective_names), custom) or default_quality
-    names = [*objective_names, *constraint_names, "size", *STEADY_STATE, quality, *request.extra_metrics]
+    names = [*objective_names, *constraint_names, "size", *PER_INFERENCE, quality, *extra]
     if default_quality == AGREEMENT:
         names += ["relative_l2", "max_abs_error"]
     goal = Goal(

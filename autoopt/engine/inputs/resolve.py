@@ -9,6 +9,7 @@ from typing import Any
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose
 from autoopt.dag.proposal.narrowing import narrowing_of
+from autoopt.data.decoder import decoder_of
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.data_check import check_data
 from autoopt.engine.inputs.goal import GoalRequest, make_goal
@@ -171,7 +172,8 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         sources = replace(sources, data=replace(sources.data, calibration=data_source(GENERATED, resources.store.home)))
     spec, plan, custom = _plan(request, spec, sources, facts, resources)
     goal_request = request.goal.apply(GoalRequest.of(spec, custom), facts.evaluation)
-    goal, goal_notes = make_goal(replace(goal_request, unverified=unverified), facts.evaluation)
+    goal_request = replace(goal_request, unverified=unverified, generates=_generates(sources.inspection))
+    goal, goal_notes = make_goal(goal_request, facts.evaluation)
     search = spec.search.config().overridden(request.search)
     plan = taught_plan(resources.store, plan, _case(spec, sources, goal, search))
     problem = Problem(
@@ -255,6 +257,12 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
         check_allowed(spec.script_path)
         script = fetch(spec.script_path, cache)
     return _Sources(candidate, inspection, data, script, target.accelerator(flags), runtime)
+
+
+def _generates(inspection: Inspection) -> bool:
+    """True for a decoder that takes a cache and returns it."""
+    decoder = decoder_of({spec.name: spec.shape for spec in inspection.inputs})
+    return decoder is not None and bool(decoder.outputs([spec.name for spec in inspection.outputs]))
 
 
 def _plan(

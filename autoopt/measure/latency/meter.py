@@ -19,6 +19,7 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import machine
 from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.generation import shared_time, with_generation
 from autoopt.measure.latency.measurement import Measurement
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.results import results
@@ -54,7 +55,15 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
     """
     with _affinity(request.settings.affinity):
         request, source_refusal = sized(request)
+        request = shared_time(request)
         measured = _measured(request, with_source=not source_refusal, one_thread=one_thread)
+        replies = _replies(request, measured, source_refusal)
+        replies = with_generation(request, replies, with_source=not source_refusal)
+    return replace(replies[0], rivals=tuple(replies[1:]))
+
+
+def _replies(request: MeasureRequest, measured: _Measured, source_refusal: str) -> list[MeasureReply]:
+    """Make the reply for each model."""
     measurement = measured.measurement
     details = _details(request, measurement.comparisons[0])
     details |= {"source_refused": source_refusal, "machine": measured.machine, "busy": measured.busy}
@@ -66,7 +75,7 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
         reply = results(single, comparison, request.settings.batch_size, own_details)
         reply = with_one_thread(single, reply, measured.thread_ratios[number])
         replies.append(_with_throughput(single, reply, measured.tables[number]))
-    return replace(replies[0], rivals=tuple(replies[1:]))
+    return replies
 
 
 @dataclass(frozen=True)

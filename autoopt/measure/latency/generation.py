@@ -1,0 +1,182 @@
+"""Generation with a cache: the steps that follow a prompt, each of which adds one token.
+
+A decoder with a cache runs in two ways: once over the whole prompt, which is the time to the first token, and then once
+for each further token, with the keys and values of all tokens before it. The two gain by different optimizations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from autoopt.data.dataset import DataSet, Feed
+from autoopt.data.decoder import Decoder, decoder_of
+from autoopt.errors import InputError
+from autoopt.measure.inference.batches import batch
+from autoopt.measure.inference.inputs import evaluation_data
+from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.results import results
+from autoopt.measure.latency.subjects import Subject
+from autoopt.measure.latency.timing import Call
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE
+
+STEP = "throughput"
+"""The metric of steps that is the number of sequences, hence tokens, per second."""
+
+
+@dataclass
+class Steps:
+    """Steps after a prompt: each call generates one token; after the last one the prompt's own cache is back.
+
+    The tokens are those of the prompt in turn, so that all models take the same ones.
+    """
+
+    runner: ModelRunner
+    decoder: Decoder
+    cache: Feed
+    """Keys and values of the prompt."""
+    inputs: Sequence[Feed]
+    """All other inputs, by step."""
+    _number: int = 0
+    _grown: Feed = field(default_factory=dict)
+
+    def __call__(self) -> object:
+        if self._number == 0:
+            self._grown = self.cache
+        outputs = self.runner.session.run(None, {**self.inputs[self._number], **self._grown})
+        self._grown = _new_cache(self.runner, self.decoder, outputs)
+        self._number = (self._number + 1) % len(self.inputs)
+        return outputs
+
+
+def shared_time(request: MeasureRequest) -> MeasureRequest:
+    """Leave half of the time to the steps if they are measured too.
+
+    Raises:
+        InputError: metrics of generation are asked for, but the model is no decoder with a cache, or the items are no
+            prompts.
+    """
+    if not any(name in request.metrics for name in GENERATION):
+        return request
+    _check_prompts(request)
+    if TOKEN_RATE not in request.metrics:
+        return request
+    return replace(request, settings=replace(request.settings, seconds=request.settings.seconds / 2))
+
+
+def with_generation(
+    request: MeasureRequest, replies: Sequence[MeasureReply], *, with_source: bool
+) -> list[MeasureReply]:
+    """Add the metrics of generation that the request names.
+
+    Args:
+        request: A request that `shared_time` has returned.
+        replies: The measurement of a prompt, by model.
+        with_source: False if the source does not run.
+    """
+    complete = list(replies)
+    if FIRST_TOKEN in request.metrics:
+        complete = [_with_metric(reply, FIRST_TOKEN, reply, MEDIAN_LATENCY) for reply in complete]
+    if TOKEN_RATE in request.metrics:
+        for number, steps in enumerate(_measure_steps(request, with_source=with_source)):
+            complete[number] = _with_metric(complete[number], TOKEN_RATE, steps, STEP)
+    return complete
+
+
+def _with_metric(reply: MeasureReply, name: str, other: MeasureReply, other_name: str) -> MeasureReply:
+    """Add one metric of another reply to a reply under a new name; its details stand under that name too."""
+    metrics, sources, ratios = dict(reply.metrics), dict(reply.source_metrics), dict(reply.ratios)
+    for estimates, others in ((metrics, other.metrics), (sources, other.source_metrics), (ratios, other.ratios)):
+        if other_name in others:
+            estimates[name] = others[other_name]
+    details = dict(reply.details)
+    if other is not reply:
+        details[name] = dict(other.details)
+    return MeasureReply(metrics, sources, ratios, details)
+
+
+def _check_prompts(request: MeasureRequest) -> None:
+    """Check that the model generates with a cache, and that its cache is empty at first."""
+    data = evaluation_data(request)
+    runner = ModelRunner.open(request.candidate, request)
+    decoder = _decoder(runner)
+    past = decoder.past_length(batch(runner, data, 0, request.settings.batch_size))
+    if past:
+        raise InputError(
+            f"{' and '.join(GENERATION)} start from a prompt, but the data fill the cache with {past} tokens",
+            remedy="give input_ids alone",
+        )
+
+
+def _decoder(runner: ModelRunner) -> Decoder:
+    decoder = decoder_of({spec.name: spec.shape for spec in runner.inputs})
+    if decoder is None or not decoder.outputs(runner.outputs):
+        raise InputError(
+            f"{' and '.join(GENERATION)} need a decoder with a cache, such as the inputs input_ids and "
+            "past_key_values.0.key with the output present.0.key",
+            remedy="choose latency_p50",
+        )
+    return decoder
+
+
+def _measure_steps(request: MeasureRequest, *, with_source: bool) -> list[MeasureReply]:
+    """Measure the steps of all models in turns; one reply for each."""
+    data = evaluation_data(request)
+    source = None
+    if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
+        source = _subject(request, data, request.source)
+    settings = replace(request.settings, incumbent_ratio=None)
+    comparisons = [Comparison(_subject(request, data, model), source, seed=settings.seed) for model in request.models]
+    measurement = Measurement(comparisons, settings).run()
+    replies = []
+    for model, comparison in zip(request.models, measurement.comparisons, strict=True):
+        single = replace(request, candidate=model, rivals=(), metrics=(STEP,))
+        replies.append(results(single, comparison, settings.batch_size, measurement.summary(comparison)))
+    return replies
+
+
+def _subject(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subject:
+    def make(number: int) -> Call:
+        runner = ModelRunner.open(model, request)
+        prompt = batch(runner, data, number, request.settings.batch_size)
+        return steps_after(runner, prompt, request.settings.new_tokens)
+
+    return Subject(make)
+
+
+def steps_after(runner: ModelRunner, prompt: Feed, count: int) -> Steps:
+    """Run a prompt and prepare `count` steps after it."""
+    decoder = _decoder(runner)
+    cache = _new_cache(runner, decoder, runner.session.run(None, prompt))
+    tokens = prompt[decoder.tokens]
+    inputs = []
+    for number in range(count):
+        column = number % tokens.shape[1]
+        step = {name: value for name, value in prompt.items() if name not in cache}
+        step[decoder.tokens] = np.ascontiguousarray(tokens[:, column : column + 1])
+        for name in decoder.derived:
+            step[name] = _derived(decoder, name, step, prompt, number)
+        inputs.append(step)
+    return Steps(runner, decoder, cache, inputs)
+
+
+def _derived(decoder: Decoder, name: str, step: Feed, prompt: Feed, number: int) -> np.ndarray:
+    """Make one derived input of a step: the prompt's mask goes on with ones, its positions count on."""
+    before = prompt[name]
+    if name == decoder.mask:
+        return np.concatenate([before, np.ones((len(before), number + 1), before.dtype)], axis=1)
+    if name == decoder.positions:
+        return np.ascontiguousarray(before[:, -1:] + number + 1)
+    if name == decoder.branch:
+        return np.full(1, True, before.dtype)
+    return before
+
+
+def _new_cache(runner: ModelRunner, decoder: Decoder, outputs: Sequence[object]) -> Feed:
+    by_name = dict(zip(runner.outputs, outputs, strict=True))
+    return {past: np.asarray(by_name[present]) for present, past in decoder.outputs(runner.outputs).items()}
