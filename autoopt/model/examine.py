@@ -13,10 +13,12 @@ from autoopt.model.inspection import Dim, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
 DTYPES = {"float": "float32", "double": "float64", "string": "str"}
 """numpy's names of types that ONNX names otherwise."""
+LAYERS = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN", "Attention"))
+"""Operators of layers; their second and third inputs may be weights."""
 
 
 def inspect_model(model: ModelProto, path: Path) -> Inspection:
@@ -41,7 +43,22 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         external_data=any(external_tensors(model)),
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
+        layer_parameters=_layer_parameters(graphs),
     )
+
+
+def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
+    """Sum up the elements of the weights of layers by operator."""
+    counts: Counter[str] = Counter()
+    for graph in graphs:
+        sizes = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and len(node.attribute) == 1:
+                sizes[node.output[0]] = math.prod(node.attribute[0].t.dims)
+        for node in graph.node:
+            if node.op_type in LAYERS:
+                counts[_op(node)] += max(0, sum(sizes.get(name, 0) for name in set(node.input[1:3])))
+    return dict(sorted(counts.items()))
 
 
 def _bytes(model: ModelProto, path: Path) -> int:
@@ -89,9 +106,11 @@ def _value(value: ValueInfoProto) -> ValueSpec:
 
 
 def _dim(dim: TensorShapeProto.Dimension) -> Dim:
+    # Some exporters write -1 or ? for an open dimension; two of them need not have the same size.
     if dim.HasField("dim_value"):
-        return int(dim.dim_value)
-    return str(dim.dim_param) or None
+        return int(dim.dim_value) if dim.dim_value >= 0 else None
+    name = str(dim.dim_param)
+    return None if name in ("", "?") else name
 
 
 def _dynamic_dims(inputs: Iterable[ValueSpec]) -> Iterator[str]:

@@ -50,6 +50,8 @@ class Inspection:
     """Number of model-local functions."""
     weight_dtypes: Mapping[str, int] = field(default_factory=dict)
     """Elements of weights by type."""
+    layer_parameters: Mapping[str, int] = field(default_factory=dict)
+    """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ..."""
 
     @property
     def ops(self) -> frozenset[str]:

@@ -32,6 +32,11 @@ def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: An
         ("fuse", CNN, "no attention, GELU or LayerNorm in this model"),
         ("pads", TRANSFORMER, "no convolution in this model to absorb the padding"),
         ("dynamic", model("Conv"), "the model has only convolutions, which get slower without calibration"),
+        (
+            "weights",
+            replace(CNN, layer_parameters={"Conv": 9900, "Gemm": 100}),
+            "convolutions hold 99% of the layers' weights; it leaves them as they are",
+        ),
         ("static", TREES, "lower precision gains nothing on trees"),
         ("half", model("Add"), "lower precision gains nothing on a model without matrix products and convolutions"),
         ("weights", model("MatMul", "QuantizeLinear"), "the model is already quantized"),

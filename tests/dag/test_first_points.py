@@ -29,9 +29,15 @@ def test_all_preparation_comes_before_each_kind_of_quantization() -> None:
     assert "names -> simplify -> fuse -> dynamic" in first(TRANSFORMER)
 
 
-def test_recurrent_layers_are_quantized_at_run_time_from_the_start() -> None:
+def test_recurrent_layers_are_tried_in_float_and_at_run_time() -> None:
     static = first(model("Conv", "LSTM", "MatMul"))["names -> simplify -> static"]
-    assert all(values["dynamic_ops"] == ["LSTM"] for values in static)
+    assert [values["dynamic_ops"] for values in static] == [[], ["LSTM"], ["LSTM"]]
+
+
+def test_one_thread_is_tried_first_if_threads_are_searched() -> None:
+    _, plan = proposed(CNN, ProposalOptions(threads="1,all"))
+    (chain,) = [chain for chain in plan.chains() if chain.name == "names -> simplify -> fold -> session"]
+    assert [point["session"]["intra_op_num_threads"] for point in chain.prior] == [1]
 
 
 def test_nothing_lossy_is_tried_first_where_nothing_lossy_is_tried() -> None:

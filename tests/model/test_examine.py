@@ -28,6 +28,7 @@ def test_small_classifier(tmp_path: Path) -> None:
     assert found.opsets == {"": 17}
     assert found.parameters == 8 * 16 + 16 + 16 * 4 + 4
     assert found.weight_dtypes == {"float32": found.parameters}
+    assert found.layer_parameters == {"Gemm": found.parameters}
     assert found.bytes == (tmp_path / "model.onnx").stat().st_size
     assert found.dynamic_dims == ("batch",)
     assert found.functions == 0
@@ -42,6 +43,13 @@ def test_subgraphs_and_functions_count(tmp_path: Path) -> None:
     assert nested.op_counts == {"Relu": 1, "f::F0": 2, "f::F1": 2, "f::F2": 1}
     assert nested.functions == 3
     assert nested.ops == {"Relu", "f::F0", "f::F1", "f::F2"}
+
+
+def test_unknown_sizes_as_some_exporters_write_them_are_open_and_unlike(tmp_path: Path) -> None:
+    made = builders.mlp()
+    del made.graph.input[:]
+    made.graph.input.append(builders.tensor("x", [-1, 3, "?", "?"]))
+    assert inspect(made, tmp_path).inputs[0].shape == (None, 3, None, None)
 
 
 def test_initializers_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:

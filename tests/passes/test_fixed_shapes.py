@@ -24,3 +24,12 @@ def test_fixed_shapes_reach_the_outputs_and_inner_values() -> None:
 def test_impossible_shapes_are_refused(shapes: dict[str, list[int]], reason: str) -> None:
     with pytest.raises(Refused, match=reason):
         FixInputShape(shapes=shapes)(MODELS["small_cnn"]())
+
+
+def test_sizes_that_stand_for_unknown_ones_do_not_get_one_size_together() -> None:
+    model = MODELS["relu_only"]()
+    unknown = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [-1, 3, "?", "?"])
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.CopyFrom(unknown)
+    after = FixInputShape(shapes={model.graph.input[0].name: [1, 3, 4, 8]})(model)
+    assert [d.dim_value for d in after.graph.output[0].type.tensor_type.shape.dim] == [1, 3, 4, 8]

@@ -34,6 +34,8 @@ INTEGER_NODES: Final = ("static", "selective", "dynamic")
 """Nodes whose operators the runtime fuses when it loads the model, above the session level `basic`."""
 RANKED_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 MIN_LAYERS: Final = 2
+CONV_SHARE: Final = 0.95
+"""Share of the layers' weights in convolutions above which methods for matrix products alone gain nothing."""
 MAX_HISTOGRAM_BYTES: Final = 1 << 30
 """Size of a model above which calibration that keeps histograms of every activation is not tried."""
 
@@ -84,6 +86,8 @@ def ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> Reason |
             text = "no convolution in this model to absorb the padding"
         case "dynamic" if not model.ops & DENSE_OPS:
             text = "the model has only convolutions, which get slower without calibration"
+        case "dynamic" | "weights" if _conv_share(model) > CONV_SHARE:
+            text = f"convolutions hold {_conv_share(model):.0%} of the layers' weights; it leaves them as they are"
         case "session" if not target.thread_choices and target.execution_provider == CPU and not model.ops & NEURAL_OPS:
             text = "no session option matters to this model"
         case "selective" if _layer_count(model) < MIN_LAYERS:
@@ -91,6 +95,13 @@ def ruled_out(node: str, inputs: ProposalInputs, target: TargetSpec) -> Reason |
     if not text:
         return None
     return Reason("inspection", text)
+
+
+def _conv_share(model: Inspection) -> float:
+    """Share of the layers' weights that convolutions hold."""
+    total = sum(model.layer_parameters.values())
+    convolutions = sum(model.layer_parameters.get(op, 0) for op in ("Conv", "ConvTranspose"))
+    return convolutions / total if total else 0.0
 
 
 def _layer_count(model: Inspection) -> int:
@@ -185,7 +196,7 @@ def _value_reason(node: str, name: str, value: Value, model: Inspection, target:
             reason = "same as all operators: the model has no others to quantize"
         case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(model):
             reason = f"the model has only {_layer_count(model)} layers with an 8-bit form"
-        case ("static", "op_types") if value and not model.ops - PLAIN_OPS:
+        case ("static" | "selective", "op_types") if value and not model.ops - PLAIN_OPS:
             reason = "same as all operators: the model has hardly any others"
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"

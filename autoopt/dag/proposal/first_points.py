@@ -1,7 +1,8 @@
 """The points that the search of a proposed graph starts with: what an expert would try first.
 
-One chain has all preparation that the model has a use for and nothing else. Each lossy pass gets such a chain too, with
-the values that are best on most models. Values that the level, the target or the model rule out drop out later.
+One chain has all preparation that the model has a use for and nothing else, and a second one a single thread. Each
+lossy pass gets such a chain too, with the values that are best on most models. Values that the level, the target or the
+model rule out drop out later.
 """
 
 from __future__ import annotations
@@ -13,18 +14,27 @@ from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.dag.proposal.templates import DENSE, HEAVY, Template
 from autoopt.space import Value
 
-_INT8: Final[Mapping[str, Value]] = {"activation_type": "QUInt8", "per_channel": True, "dynamic_ops": ["LSTM"]}
+_INT8: Final[Mapping[str, Value]] = {"activation_type": "QUInt8", "per_channel": True}
 _STATIC: Final[Mapping[str, Value]] = {**_INT8, "calibrate_method": "MinMax"}
 _DYNAMIC: Final[Mapping[str, Value]] = {"per_channel": True, "weight_type": "QInt8"}
 FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
-    "static": ({**_STATIC, "op_types": HEAVY}, {**_STATIC, "op_types": []}),
+    "static": (
+        {**_STATIC, "op_types": HEAVY, "dynamic_ops": []},
+        {**_STATIC, "op_types": HEAVY, "dynamic_ops": ["LSTM"]},
+        {**_STATIC, "op_types": [], "dynamic_ops": ["LSTM"]},
+    ),
     "dynamic": ({**_DYNAMIC, "op_types": DENSE}, {**_DYNAMIC, "op_types": []}),
-    "selective": ({**_INT8, "exclude_worst": 2},),
+    "selective": (
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "dynamic_ops": []},
+        {**_INT8, "op_types": [], "exclude_worst": 2, "dynamic_ops": []},
+    ),
     "half": ({"keep_io_types": True, "op_block_list": []},),
 }
 """Lossy node -> the values to begin with; a name that the node does not search is left out."""
+ONE_THREAD: Final[Mapping[str, Value]] = {"intra_op_num_threads": 1, "graph_optimization_level": "all"}
+"""Session options that many small models are fastest with."""
 LEFT_OUT: Final = ("graph", "session")
-"""Nodes that the first points do without."""
+"""Nodes that the first points do without, but for one that has the session options."""
 
 
 def first_points(
@@ -43,16 +53,25 @@ def first_points(
     """
     tried = {node for stage in stages for node in stage}
     preparation = _chain(stages, nodes)
-    begin = {node: _first_values(nodes[node]) for node in preparation if nodes[node].search}
+    begin: dict[str, Mapping[str, Value]] = {}
+    for node in preparation:
+        if nodes[node].search:
+            begin[node] = _first_values(nodes[node])
     if begin and floats:
         yield Prior("prefer", Scope(chain=preparation), begin, origin="library")
+        if "session" in tried and "intra_op_num_threads" in nodes["session"].search:
+            one_thread = {**begin, "session": ONE_THREAD}
+            yield Prior("prefer", Scope(chain=(*preparation, "session")), one_thread, origin="library")
     for node, points in FIRST_VALUES.items():
         if node not in tried:
             continue
         searched = nodes[node].search.keys() - fixed.get(node, {}).keys()
+        begun: list[dict[str, Value]] = []
         for values in points:
-            begin = {node: {name: value for name, value in values.items() if name in searched}}
-            yield Prior("prefer", Scope(chain=_chain(stages, nodes, node)), begin, origin="library")
+            first = {name: value for name, value in values.items() if name in searched}
+            if first not in begun:
+                begun.append(first)
+                yield Prior("prefer", Scope(chain=_chain(stages, nodes, node)), {node: first}, origin="library")
 
 
 def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy: str = "") -> tuple[str, ...]:

@@ -52,6 +52,8 @@ class _Input:
     """True if axis 0 counts items."""
     value: JsonValue
     """The value for one inference, if every item has the same."""
+    whole: bool = False
+    """True if each item of the data is a whole input, such as a recurrent state: items cannot be joined to a batch."""
 
 
 def narrowing_of(
@@ -59,9 +61,9 @@ def narrowing_of(
 ) -> Narrowing:
     """Find the narrower contract that all of these data sets meet.
 
-    A batch dimension stays open, unless an input that never changes has one too, or the model has recurrent state: it
-    is then fixed at one item. Nothing is fixed for a decoder with a cache: a prompt has many tokens and no cache, each
-    further token is one with a cache that grows.
+    A batch dimension stays open, unless an input that never changes has one too, or the model has recurrent state, or
+    input whose items have no batch: it is then fixed at one item. Nothing is fixed for a decoder with a cache: a prompt
+    has many tokens and no cache, each further token is one with a cache that grows.
 
     Args:
         inspection: Inspection of the model.
@@ -77,7 +79,7 @@ def narrowing_of(
     shapes = _shapes(inspection, inputs)
     values = _constants(inputs, shapes, batch_size)
     # A model with state takes one item at a time.
-    if fed_back or any(shapes[name][:1] == (None,) for name in values):
+    if fed_back or any(item.whole for item in inputs) or any(shapes[name][:1] == (None,) for name in values):
         single = [replace(item, sizes=(1, *item.sizes[1:])) if item.batched else item for item in inputs]
         shapes = _shapes(inspection, single)
     narrower = {}
@@ -132,14 +134,16 @@ def _fitted(spec: ValueSpec, shape: tuple[Dim, ...], column: Column) -> _Input |
         value = None if value is None else [value]
     if len(sizes) != len(shape):
         return None
-    return _Input(spec.name, shape, sizes, batched, value)
+    whole = column.stacked and not batched and value is None and bool(sizes)
+    return _Input(spec.name, shape, sizes, batched, value, whole)
 
 
 def _both(one: _Input, other: _Input) -> _Input:
     """The sizes and the value that two data sets agree on."""
     sizes = tuple(a if a == b else None for a, b in zip(one.sizes, other.sizes, strict=True))
     value = one.value if one.value == other.value else None
-    return replace(one, sizes=sizes, batched=one.batched or other.batched, value=value)
+    whole = one.whole or other.whole
+    return replace(one, sizes=sizes, batched=one.batched or other.batched, value=value, whole=whole)
 
 
 def _shapes(inspection: Inspection, inputs: Sequence[_Input]) -> dict[str, tuple[int | None, ...]]:

@@ -117,7 +117,7 @@ def _layout(
         stages += [_Stage(("unused",)), _Stage(("shared",), skip=True)]
     stages.append(_Stage(("simplify", "constants")))
     stages.append(_Stage(("fold",), skip=options.level > 2))
-    stages.append(_Stage(("activations",), skip=options.level > 2))
+    stages.append(_Stage(("activations",)))
     stages.append(_Stage(("pads",), skip=True))
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))

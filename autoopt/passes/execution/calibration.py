@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from autoopt.data import DataConfig, open_data
 from autoopt.data.fit import InputSpec, batch_limit, fit
 from autoopt.model.session import make_session
-from autoopt.passes.onnx_tools.graphs import caller_inputs
+from autoopt.passes.onnx_tools.graphs import caller_inputs, fixed_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ def input_specs(model: ModelProto) -> list[InputSpec]:
         tensor = value.type.tensor_type
         shape = None
         if tensor.HasField("shape"):
-            shape = tuple(dim.dim_value or dim.dim_param or None for dim in tensor.shape.dim)
+            shape = tuple(fixed_size(dim) or dim.dim_param or None for dim in tensor.shape.dim)
         element = TensorProto.DataType.Name(tensor.elem_type).lower()
         specs.append(InputSpec(value.name, f"tensor({element})", shape))
     return specs

@@ -11,7 +11,7 @@ from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
 
 DEFAULT_DOMAINS: Final = ("", "ai.onnx")
 """Both spellings of the domain of standard operators."""
@@ -87,6 +87,21 @@ def caller_inputs(model: ModelProto) -> list[ValueInfoProto]:
     """Inputs that a caller has to give: those without an initial value."""
     weights = weight_names(model)
     return [value for value in model.graph.input if value.name not in weights]
+
+
+def fixed_size(dim: TensorShapeProto.Dimension) -> int:
+    """The size of a dimension; 0 if it is open, for which some exporters write -1."""
+    return max(0, int(dim.dim_value))
+
+
+def clear_unknown_dims(model: ModelProto) -> None:
+    """Leave out sizes that stand for unknown ones, -1 and ?, in place: tools take them for equal sizes."""
+    graph = model.graph
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.HasField("tensor_type"):
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_value < 0 or dim.dim_param == "?":
+                    dim.Clear()
 
 
 def rename_inputs(nodes: Iterable[NodeProto], renamed: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.passes.base import Refused
-from autoopt.passes.onnx_tools.graphs import caller_inputs, replace_items
+from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.shape.inference import RecordsTypes
 
@@ -32,12 +32,13 @@ class FixInputShape(RecordsTypes):
         for name in self.shapes:
             if name not in inputs:
                 raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")
+        clear_unknown_dims(model)
         before = _signature(model)
         self._set_shapes(model)
         for name, value in inputs.items():
             if name not in self.shapes and value.type.HasField("tensor_type"):
                 dims = value.type.tensor_type.shape.dim
-                make_input_shape_fixed(model.graph, name, [dim.dim_value or self.open_dims for dim in dims])
+                make_input_shape_fixed(model.graph, name, [fixed_size(dim) or self.open_dims for dim in dims])
         if _signature(model) == before:
             return None
         return infer_fixed_shapes(model)

@@ -10,7 +10,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.cleanup.graph_cleanup import fold_constants
-from autoopt.passes.onnx_tools.graphs import caller_inputs, replace_items
+from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
 from autoopt.passes.shape.fixed_shapes import infer_fixed_shapes
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class SpecializeInputs(Pass):
                 raise Refused(f"the model has no input {name!r}; it has {', '.join(inputs)}")
         if len(self.values) == len(inputs):
             raise Refused("no input would be left")
+        clear_unknown_dims(model)
         for name, shape in self.shapes.items():
             _fix(inputs[name], shape)
         for name in self.values:
@@ -72,7 +73,7 @@ class SpecializeInputs(Pass):
             array = np.array(self.values[value.name], helper.tensor_dtype_to_np_dtype(tensor.elem_type))
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(f"input {value.name!r} cannot have the value given: {error}") from error
-        dims = [dim.dim_value for dim in tensor.shape.dim]
+        dims = [fixed_size(dim) for dim in tensor.shape.dim]
         fits = len(dims) == array.ndim and all(dim in (0, size) for dim, size in zip(dims, array.shape, strict=True))
         if tensor.HasField("shape") and not fits:
             raise Refused(f"input {value.name!r} cannot have a value of shape {list(array.shape)}")
@@ -141,7 +142,7 @@ def _is_narrower(value: ValueInfoProto, sizes: Sequence[int | None]) -> bool:
     dims = value.type.tensor_type.shape.dim
     if len(dims) != len(sizes):
         return False
-    return any(not dim.dim_value and size for dim, size in zip(dims, sizes, strict=True))
+    return any(not fixed_size(dim) and size for dim, size in zip(dims, sizes, strict=True))
 
 
 def _fix(value: ValueInfoProto, shape: list[int | None]) -> None:
@@ -152,7 +153,7 @@ def _fix(value: ValueInfoProto, shape: list[int | None]) -> None:
     """
     dims = value.type.tensor_type.shape.dim
     fits = len(dims) == len(shape) and all(
-        size is None or dim.dim_value in (0, size) for dim, size in zip(dims, shape, strict=True)
+        size is None or fixed_size(dim) in (0, size) for dim, size in zip(dims, shape, strict=True)
     )
     if not fits:
         raise Refused(f"input {value.name!r} cannot have the shape {shape}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from autoopt.errors import did_you_mean
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import caller_inputs, rename_inputs, rename_value, replace_items
+from autoopt.passes.onnx_tools.graphs import caller_inputs, fixed_size, rename_inputs, rename_value, replace_items
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 
 if TYPE_CHECKING:
@@ -39,12 +39,7 @@ class PrependPreprocessing(Pass):
         tensor = value.type.tensor_type
         if tensor.elem_type != TensorProto.FLOAT or len(tensor.shape.dim) != 4:
             raise Refused(f"input {value.name!r} is not a float32 image batch (4 dimensions)")
-        dims = []
-        for dim in tensor.shape.dim:
-            if dim.HasField("dim_value"):
-                dims.append(dim.dim_value)
-            else:
-                dims.append(dim.dim_param or None)
+        dims = [fixed_size(dim) or dim.dim_param or None for dim in tensor.shape.dim]
         if self.image_layout == "NHWC":
             dims = [dims[0], dims[2], dims[3], dims[1]]
         name = value.name
