@@ -43,6 +43,8 @@ EngineName = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the package of the best model.")]
+Trials = Annotated[int | None, typer.Option(min=1, help="Maximum number of trials of a run.")]
+Minutes = Annotated[float | None, typer.Option(min=0.001, help="Maximum time of a run, in minutes.")]
 Workers = Annotated[int, typer.Option(min=1, help="Number of passes and metrics to run in parallel.")]
 DataRoot = Annotated[
     str | None,
@@ -84,8 +86,8 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     data_root: DataRoot = None,
     out: Out = Path("out"),
     engine: EngineName = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Maximum number of trials.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.001, help="Maximum time of the run, in minutes.")] = None,
+    trials: Trials = None,
+    minutes: Minutes = None,
     strategy: Annotated[str | None, typer.Option(help="Search strategy: unified or per-chain.")] = None,
     sampler: Annotated[
         str | None, typer.Option(help="Sampler: surrogate, tpe, random, exhaustive, or any sampler of Optuna.")

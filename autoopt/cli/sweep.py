@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 
 from autoopt.cli.interrupts import ended_by_sigterm
 from autoopt.cli.output import AsJson, document_stream, print_json, print_result
-from autoopt.cli.run import DataRoot, Engine, EngineName, Quiet, Workers, chosen_engine, exit_code
+from autoopt.cli.run import DataRoot, Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine, exit_code
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     data_root: DataRoot = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the best models and the report.")] = Path("out"),
     engine: EngineName = None,
+    trials: Trials = None,
+    minutes: Minutes = None,
     workers: Workers = 2,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -58,9 +61,9 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     from autoopt.engine.sweeps.zoo import check_zoo
 
     if schedule is None:
-        for option, value in (("--queue", queue), ("--timezone", timezone)):
-            if value is not None:
-                raise InputError("needs a schedule", where=option, remedy="add --schedule '0 2 * * *'")
+        _refuse({"--queue": queue, "--timezone": timezone}, "needs a schedule", "add --schedule '0 2 * * *'")
+    else:
+        _refuse({"--trials": trials, "--minutes": minutes}, "cannot be scheduled", "set `search:` in the zoo file")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
     from autoopt.cli.logs import is_verbose
@@ -76,6 +79,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         accept=accept,
         out=out,
         workers=workers,
+        search={name: value for name, value in {"trials": trials, "minutes": minutes}.items() if value is not None},
         data_root=data_root,
         opener=open_remote,
     )
@@ -94,6 +98,13 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         write_sweep(result, sys.stdout)
         typer.echo(f"wrote {out / 'sweep.html'}, {out / 'sweep.json'}")
     return exit_code(not result.failed)
+
+
+def _refuse(options: Mapping[str, object], reason: str, remedy: str) -> None:
+    """Refuse options that were given but have no meaning here."""
+    for option, value in options.items():
+        if value is not None:
+            raise InputError(reason, where=option, remedy=remedy)
 
 
 def _run(request: SweepRequest, engine: Engine) -> SweepResult:

@@ -38,6 +38,7 @@ from autoopt.orchestrate.server.connection import (
     write_note,
 )
 from autoopt.orchestrate.server.database import CONNECTION_URL, FORMER_CONNECTION_URL, Database, choose_database
+from autoopt.orchestrate.server.log_rotation import rotate
 from autoopt.orchestrate.server.postgres import LocalPostgres
 from autoopt.orchestrate.server.process_reaper import ProcessReaper, end_groups
 
@@ -232,6 +233,7 @@ class Supervisor:
         """
         while True:
             for name, child in list(self._children.items()):
+                rotate(self.log(name))
                 if child.poll() is None:
                     continue
                 now = time.monotonic()
