@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = "autoopt"
-EXTRAS = ("postgres", "s3", "server", "redis", "data", "plots", "notebook", "hf")
+EXTRAS = ("postgres", "s3", "server", "redis", "data", "plots", "notebook", "mlflow", "openlineage", "view", "hf")
 """Extras besides the base; torch and nncf bring many packages of their own and are left out."""
 LONG_TEXTS = {
     "Apache License": "Apache-2.0",
@@ -57,15 +57,20 @@ def closure(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[st
     if (name, extras) in seen:
         return
     seen.add((name, extras))
-    for text in importlib.metadata.requires(name) or ():
-        requirement = Requirement(text)
-        wanted = requirement.marker is None or any(
-            requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)
-        )
+    for requirement in requirements(name, extras):
         dependency = canonicalize_name(requirement.name)
-        if wanted and is_installed(dependency):
+        if is_installed(dependency):
             yield dependency
             yield from closure(dependency, frozenset(requirement.extras), seen)
+
+
+def requirements(name: str, extras: frozenset[str]) -> Iterator[Requirement]:
+    """Yield what a package needs on this platform, itself or for these extras."""
+    for text in importlib.metadata.requires(name) or ():
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield requirement
 
 
 def is_installed(name: str) -> bool:
@@ -97,6 +102,9 @@ def licence_of(name: str) -> str:
 
 def main() -> None:
     """Write the table."""
+    missing = sorted({need.name for need in requirements(PROJECT, frozenset(EXTRAS)) if not is_installed(need.name)})
+    if missing:
+        sys.exit(f"install first, with constraints.txt: {' '.join(missing)}")
     by_licence: dict[str, list[str]] = {}
     for name in sorted(set(closure(PROJECT, frozenset(EXTRAS), set())) - {PROJECT}):
         version = importlib.metadata.version(name)
