@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from builders import mlp
 from onnx import parser
 
 import autoopt
@@ -68,6 +69,19 @@ def test_a_file_that_is_no_model_is_the_users_error(tmp_path: Path) -> None:
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match=r"model\.onnx: not an ONNX model"):
         apply_pass("simplify", path, tmp_path / "work")
+
+
+@pytest.mark.parametrize("location", ["model.onnx_data", "weights/of.bin"])
+def test_external_data_may_have_any_name(location: str, tmp_path: Path) -> None:
+    (tmp_path / "in" / "weights").mkdir(parents=True)
+    path = tmp_path / "in" / "model.onnx"
+    onnx.save(mlp(), path, save_as_external_data=True, location=location, size_threshold=0)
+    applied = apply_pass("ort_graph_optimization", path, tmp_path / "work", {"level": "basic"})
+    assert applied.step.outcome is Outcome.OK
+    applied = apply_pass("checker", path, tmp_path / "checked")
+    files = copy_out(applied.model, tmp_path / "out.onnx")
+    assert files == [tmp_path / "out.onnx", tmp_path / location]
+    onnx.checker.check_model(str(tmp_path / "in" / "model.onnx"))
 
 
 def test_results_are_copied_out_without_replacing_others_files(tmp_path: Path) -> None:

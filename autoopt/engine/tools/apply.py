@@ -15,6 +15,7 @@ from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
 from autoopt.model.fetch import fetch
+from autoopt.model.files import files_in, model_in
 from autoopt.model.session_file import session_document
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Refused
@@ -99,7 +100,7 @@ class BoundPass(PassCall):
             applied = apply_pass(self.name, path, folder / "out", self.params)
             if applied.step.path is None:
                 return model
-            result: Model = io.load(next(applied.model.glob("model.o*")))
+            result: Model = io.load(model_in(applied.model))
             return result
 
 
@@ -185,7 +186,7 @@ def _look_up(
 def _admit(pool: WorkerPool, model: Path, folder: Path, timeout: float) -> Path:
     """Copy the model into `folder`; return the path of the copy."""
     ask_worker(pool, ADMIT, {"source": str(model), "dest": str(folder)}, str(model), timeout)
-    return next(folder.glob("model.o*"))
+    return model_in(folder)
 
 
 def copy_out(folder: Path, out: Path) -> list[Path]:
@@ -197,13 +198,18 @@ def copy_out(folder: Path, out: Path) -> list[Path]:
     home = out.absolute().parent
     if out.is_dir() or not home.is_dir():
         raise InputError("must be a file in a folder that exists", where=str(out))
-    files = {file: home / file.name for file in folder.iterdir()}
-    for file in files:
-        if file.name in ("model.onnx", "model.ort"):
-            files[file] = out
-        elif files[file].exists():
-            raise InputError(f"{file.name} already exists", where=str(home), remedy="choose another folder")
-    return [Path(shutil.copyfile(file, path)) for file, path in sorted(files.items())]
+    model = model_in(folder)
+    targets = {model: out}
+    for name, file in files_in(folder).items():
+        if file == model:
+            continue
+        if (home / name).exists():
+            raise InputError(f"{name} already exists", where=str(home), remedy="choose another folder")
+        targets[file] = home / name
+    for file, target in targets.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+    return list(targets.values())
 
 
 def write_session(out: Path, options: JsonObject, accelerator: Accelerator) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from autoopt.engine.work.environment import environment
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, replay_environment_of, restorer
 from autoopt.errors import InputError
-from autoopt.model.files import digest_folder
+from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
@@ -100,13 +101,14 @@ def replay(
             ask_worker(pool, DESCRIBE_DATA, {"data": document["calibration"]}, "calibration data")
         folder = ReplayEnvironment.from_json(pool, scratch, document).make(source, steps)
         digest = digest_folder(folder)
-        out.mkdir(parents=True, exist_ok=True)
-        for file in folder.iterdir():
-            (out / file.name).write_bytes(file.read_bytes())
+        for name, file in files_in(folder).items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, out / name)
+        path = out / model_in(folder).name
     session = {**content.session, **narrowed_inputs(steps)}
     (out / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
     return Replayed(
-        path=str(next(out.glob("model.on*"), out)),
+        path=str(path),
         digest=digest,
         same=digest == content.result,
         changed=_changes(content.environment or {}, environment()),
@@ -118,7 +120,7 @@ def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:
     payload = {"source": str(Path(model).absolute()), "dest": str(folder)}
     if ask_worker(pool, ADMIT, payload, model)["digest"] != digest:
         raise InputError(f"is not the model that the recipe starts from ({digest[:12]})", where=model)
-    return next(folder.glob("model.*"))
+    return model_in(folder)
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[object]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+from autoopt.model import io
 from autoopt.model.session import check_session_options, make_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
@@ -51,7 +52,7 @@ class OrtGraphOptimization(Pass):
         target = self.context.work / "model.onnx"
         options = make_options({"graph_optimization_level": self.level})
         options.optimized_model_filepath = str(target)
-        if model.parent.joinpath("model.onnx.data").exists():
+        if io.external_locations(io.parse(model)):
             options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.data")
         try:
             ort.InferenceSession(
