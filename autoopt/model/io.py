@@ -88,10 +88,19 @@ def external_locations(model: ModelProto) -> set[str]:
     return locations
 
 
-def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None) -> Path:
+def save(
+    model: ModelProto, folder: str | os.PathLike[str], *, external: bool | None = None, restore: bool = True
+) -> Path:
     """Write `folder/model.onnx` and, for large models or on request, `model.onnx.data`; return the model's path.
 
-    Equal models give equal bytes. `model` is unchanged afterwards (onnx's own `save` would empty its weights).
+    Equal models give equal bytes.
+
+    Args:
+        model: the model.
+        folder: is created if it does not exist.
+        external: write external data; by default, if the model is large.
+        restore: leave `model` as it was. Otherwise, weights that were written to `model.onnx.data` refer to this file,
+            which takes half the memory.
 
     Raises:
         ValueError: `model` refers to external data that was not loaded.
@@ -109,14 +118,14 @@ def save(model: ModelProto, folder: str | os.PathLike[str], *, external: bool | 
         data.unlink(missing_ok=True)
         path.write_bytes(model.SerializeToString(deterministic=True))
         return path
-    with _moved_out(large, data):
+    with _moved_out(large, data, restore):
         path.write_bytes(model.SerializeToString(deterministic=True))
     return path
 
 
 @contextmanager
-def _moved_out(large: Sequence[TensorProto], data: Path) -> Iterator[None]:
-    """Move the tensors' bytes to the file `data`; read them back from there at the end."""
+def _moved_out(large: Sequence[TensorProto], data: Path, restore: bool) -> Iterator[None]:
+    """Move the tensors' bytes to the file `data`; with `restore`, read them back from there at the end."""
     moved: list[tuple[TensorProto, int, int]] = []
     with data.open("w+b") as file:
         try:
@@ -130,11 +139,12 @@ def _moved_out(large: Sequence[TensorProto], data: Path) -> Iterator[None]:
             file.flush()
             yield
         finally:
-            for tensor, offset, length in moved:
-                file.seek(offset)
-                tensor.raw_data = file.read(length)
-                del tensor.external_data[:]
-                tensor.ClearField("data_location")
+            if restore:
+                for tensor, offset, length in moved:
+                    file.seek(offset)
+                    tensor.raw_data = file.read(length)
+                    del tensor.external_data[:]
+                    tensor.ClearField("data_location")
 
 
 def _point_to(tensor: TensorProto, offset: int, length: int) -> None:

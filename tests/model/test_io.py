@@ -44,6 +44,14 @@ def test_large_models_get_external_data_by_themselves(tmp_path: Path, monkeypatc
     assert (tmp_path / "large" / "model.onnx.data").exists()
 
 
+def test_the_model_may_give_its_weights_away(tmp_path: Path) -> None:
+    made = builders.mlp(width=512)
+    before = made.SerializeToString(deterministic=True)
+    path = io.save(made, tmp_path, external=True, restore=False)
+    assert len(made.SerializeToString()) < 5000
+    assert io.load(path).SerializeToString(deterministic=True) == before
+
+
 def test_weights_come_back_when_writing_fails(tmp_path: Path) -> None:
     made = builders.mlp(width=512)
     before = made.SerializeToString()

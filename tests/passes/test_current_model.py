@@ -9,7 +9,7 @@ from micro_models import MODELS
 
 from autoopt.model import io
 from autoopt.passes.base import Refused
-from autoopt.passes.execution.current_model import opened
+from autoopt.passes.execution.current_model import CurrentModel, opened
 
 
 def test_the_next_call_on_the_same_file_takes_the_model_over(tmp_path: Path) -> None:
@@ -59,6 +59,16 @@ def test_a_model_computes_like_its_copy_only(tmp_path: Path) -> None:
         assert current.computes_like(MODELS["mlp"](), ())
         assert not current.computes_like(other_weights, ())
         assert not current.computes_like(MODELS["relu_only"](), ())
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_pass_gets_the_only_copy_of_a_model_that_is_not_small(is_small: bool, tmp_path: Path) -> None:
+    current = CurrentModel(io.save(MODELS["mlp"](), tmp_path), is_small=is_small)
+    original = current.model
+    copy = current.copy()
+    copy.graph.name = "changed"
+    assert (current.loaded is original) == is_small
+    assert current.model.graph.name != "changed"
 
 
 def test_a_model_in_ort_format_is_refused(tmp_path: Path) -> None:

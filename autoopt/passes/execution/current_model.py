@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -45,10 +46,20 @@ class CurrentModel:
     def model(self) -> ModelProto:
         """The model with its weights. Passes get copies of it."""
         if self.loaded is None:
-            if self.path.suffix == ".ort":
-                raise Refused("the model is in ORT format, which graph passes cannot read")
-            self.loaded = io.load(self.path)
+            self.loaded = self._load()
         return self.loaded
+
+    def copy(self) -> ModelProto:
+        """A copy for a pass to change, the only one in memory if the model is not small."""
+        if self.is_small:
+            return deepcopy(self.model)
+        self.loaded = None
+        return self._load()
+
+    def _load(self) -> ModelProto:
+        if self.path.suffix == ".ort":
+            raise Refused("the model is in ORT format, which graph passes cannot read")
+        return io.load(self.path)
 
     def computes_like(self, other: ModelProto, touches: tuple[Touch, ...]) -> bool:
         """True if `other` has the same fingerprint; see there for `touches`."""

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -175,7 +174,7 @@ class PassExecutor:
             pass_.context = context
             model: ModelProto | Path = self.current.path
             if pass_.takes == "proto":
-                model = deepcopy(self.current.model)
+                model = self.current.copy()
             result = run_lifecycle(pass_, model)
             if result.retry is None:
                 return _PassRun(pass_, context, result, params, tuple(attempts))
@@ -243,7 +242,8 @@ class PassExecutor:
         if not self._reply.outcome.good:
             return False
         self._update_reply(path=folder, digest=digest_folder(folder), bytes=bytes_in(folder))
-        self.current, self.reports = CurrentModel(path, model, reference), {}
+        self.current = CurrentModel(path, model, reference, self.current.is_small)
+        self.reports = {}
         return True
 
     def _is_unchanged(self, model: ModelProto, pass_: Pass) -> bool:
