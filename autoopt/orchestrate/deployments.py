@@ -12,13 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automations
+from autoopt.orchestrate.server.notifications import notify_of
 from autoopt.settings import root_of_data, settings
+from autoopt.spec.notify import addresses_of
 from autoopt.spec.zoo import load_zoo
 
 if TYPE_CHECKING:
@@ -109,8 +112,8 @@ def schedule_sweep(
         timezone: IANA name of the time zone of `cron`; by default that of TZ or of this machine.
 
     Raises:
-        InputError: no server is known, it rejects the password, the cron expression or the zoo file is wrong, or the
-            deployment of that name belongs to another zoo file or tag.
+        InputError: no server is known, it rejects the password, the cron expression or the zoo file is wrong, the
+            environment lacks an address to notify, or the deployment of that name belongs to another zoo file or tag.
         SystemFailure: the server does not answer.
     """
     zoo = load_zoo(request.zoo)
@@ -143,10 +146,12 @@ def schedule_sweep(
     deployment = _Deployment(
         nightly_sweep, MODELS, name, queue, Cron(cron, timezone=zone), parameters, one_at_a_time=True
     )
+    addresses = addresses_of(zoo.notified)
     try:
         _ensure_pools(queues)
         _check_same_zoo(deployment)
-        _deploy(deployment, keep_changes=False)
+        identity = _deploy(deployment, keep_changes=False)
+        notify_of(identity, name, addresses)
     except httpx.TransportError as error:
         raise SystemFailure(f"the Prefect server does not answer ({error})", where=without_userinfo(url)) from None
     pages = without_userinfo(url).removesuffix("/api") + "/deployments"
@@ -183,8 +188,8 @@ def _ensure_pools(queues: Sequence[str]) -> None:
                     client.create_work_queue(name=queue, work_pool_name=pool)
 
 
-def _deploy(deployment: _Deployment, keep_changes: bool) -> None:
-    """Deploy a flow by its module, to run in the current folder.
+def _deploy(deployment: _Deployment, keep_changes: bool) -> UUID:
+    """Deploy a flow by its module, to run in the current folder; return the id.
 
     With `keep_changes`, a deployment that exists keeps its parameters and schedules.
     """
@@ -219,7 +224,8 @@ def _deploy(deployment: _Deployment, keep_changes: bool) -> None:
             DeploymentScheduleCreate(schedule=s.schedule, active=s.active, parameters=s.parameters, slug=s.slug)
             for s in existing.schedules
         ]
-    runner.apply()
+    identity: Any = runner.apply()  # typed as a coroutine, too
+    return UUID(str(identity))
 
 
 def _read(client: SyncPrefectClient, deployment: _Deployment) -> DeploymentResponse | None:

@@ -16,6 +16,11 @@ from autoopt.report.verdict import gains
 from autoopt.results import MetricChange, ModelResult, SweepEntry, SweepResult
 from autoopt.results.sweep import OK
 
+MOST_LINES = 5
+"""Regressions and causes in a message."""
+MOST_REASON = 200
+"""Letters of a failure's reason in a message."""
+
 
 def write_sweep(result: SweepResult, stream: TextIO) -> None:
     """Write the sweep as text."""
@@ -138,11 +143,40 @@ def sweep_title(result: SweepResult) -> str:
     return f"sweep {result.name} {short(result.sweep)}"
 
 
+def message(result: SweepResult) -> str:
+    """The outcome of a night for people who read it on a phone: a sentence, then a line for each regression."""
+    lines = [_headline(result)]
+    regressed = [entry for entry in result.models if entry.compared.regressed]
+    lines += [_regression_line(entry) for entry in regressed[:MOST_LINES]]
+    if len(regressed) > MOST_LINES:
+        lines.append(f"... and {len(regressed) - MOST_LINES} more.")
+    causes = result.environment_changes
+    if regressed and causes:
+        lines.append(f"Changed since: {'; '.join(causes[:MOST_LINES])}.")
+    return "\n".join(lines)
+
+
+def _regression_line(entry: SweepEntry) -> str:
+    """The change for the worse: `cnn: latency_p50 of the best model 0.310x (...) -> 0.620x (...)`, or why it fails."""
+    changes = [change for change in entry.compared.changes if change.verdict == "worse"]
+    if not changes:
+        return f"{entry.name} {entry.compared.verdict}: {one_line(entry.reason)[:MOST_REASON]}"
+    change = changes[0]
+    before, after = _change_text(change, change.before), _change_text(change, change.after)
+    line = f"{entry.name}: {change.metric} of the {change.what} {before} -> {after}."
+    if entry.compared.other_inputs:
+        line += f" Its inputs changed: {'; '.join(entry.compared.other_inputs)}."
+    return line
+
+
 def _headline(result: SweepResult) -> str:
     """The outcome of a sweep in a sentence."""
     models = plural(len(result.models), "model")
     if result.regressions:
-        return f"{len(result.regressions)} of {models} regressed: {', '.join(result.regressions)}."
+        names = list(result.regressions[:MOST_LINES])
+        if len(result.regressions) > MOST_LINES:
+            names.append("and more")
+        return f"{len(result.regressions)} of {models} regressed: {', '.join(names)}."
     if not any(entry.status == OK for entry in result.models):
         return "No model has a result."
     if result.improvements:

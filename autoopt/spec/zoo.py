@@ -6,7 +6,7 @@ import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from autoopt.model.files import split_source
 from autoopt.model.mlflow import is_packaged
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written
+from autoopt.spec.notify import check_addresses
 from autoopt.spec.objectives import ConstraintSpec, Objectives
 from autoopt.spec.search import SearchFields
 from autoopt.spec.source import FieldError, Place
@@ -79,6 +80,16 @@ class ZooSpec(FileModel):
     """Constraints for all models, instead of the DAG's."""
     objectives: Objectives | None = None
     """Objectives for all models, instead of the DAG's."""
+    notify: str | Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Where nightly sweeps of a server report failures: a webhook of Slack or Teams, another webhook, a mail address
+    as `mailto://...`, or an environment variable with one as `$NAME`."""
+
+    @field_validator("notify")
+    @classmethod
+    def _check_notify(cls, value: str | tuple[str, ...]) -> tuple[str, ...]:
+        texts = (value,) if isinstance(value, str) else value
+        check_addresses(texts)
+        return texts
 
     @field_validator("models")
     @classmethod
@@ -96,6 +107,11 @@ class ZooSpec(FileModel):
             if model.name is not None:
                 names.add(model.name)
         return self
+
+    @property
+    def notified(self) -> tuple[str, ...]:
+        """The addresses of `notify`, as written."""
+        return (self.notify,) if isinstance(self.notify, str) else self.notify
 
     @property
     def data_root(self) -> str | None:

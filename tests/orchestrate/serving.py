@@ -120,10 +120,10 @@ class Serving:
         row = self.get(f"flow_runs/{flow_run}")
         return row if row["state_type"] in ENDED else None
 
-    def autoopt(self, *arguments: str) -> Json:
-        """A command in the same folder, by its JSON document."""
+    def autoopt(self, *arguments: str, **more: str) -> Json:
+        """A command in the same folder, by its JSON document; `more` are environment variables."""
         command = [sys.executable, "-m", "autoopt", *arguments, "--json"]
-        env = environment(self.folder)
+        env = environment(self.folder, **more)
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode in (0, 1), done.stderr
         document: Json = json.loads(done.stdout)

@@ -25,7 +25,6 @@ import pytest
 from aiosmtpd.controller import Controller
 from browsing import browsing
 from builders import cnn, mlp, write
-from guide import example
 from prefect_server import free_port
 from ruamel.yaml import YAML
 from serving import Serving, alive, belonging, environment, eventually, serving
@@ -405,6 +404,9 @@ def receiver() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
+SECRET = "T0KEN0F0A0WEBHOOK"
+
+
 class Mails:
     """A mail server's handler that keeps what it is sent."""
 
@@ -429,10 +431,9 @@ def mail_server() -> Iterator[tuple[str, Mails]]:
         server.stop()
 
 
-def test_a_regression_calls_a_webhook_and_is_mailed(served: Serving) -> None:
+def test_a_regression_is_told_once_to_slack_teams_a_webhook_and_by_mail(served: Serving) -> None:
     folder = served.folder
     write(mlp(width=256), folder / "wide")
-    (folder / "watched.yaml").write_text("name: watched\ndag: watched-dag.yaml\nmodels: [wide]\n")
     lines = ["name: watched", "objectives: [{metric: size}]", "constraints: []"]
     lines += ["measurement: {seconds: 0.2, replicas: 2}"]
 
@@ -440,25 +441,33 @@ def test_a_regression_calls_a_webhook_and_is_mailed(served: Serving) -> None:
         (folder / "watched-dag.yaml").write_text("\n".join([*lines, f"passes: [{made_by}]", f"chains: [[{made_by}]]"]))
 
     with receiver() as (url, bodies), mail_server() as (address, mails):
-        env = environment(folder, PREFECT_API_URL=f"{served.url}/api", PREFECT_API_AUTH_STRING=served.password)
-        for file, to in (("notify.py", url), ("mail.py", address)):
-            script = example(file, "python")
-            subprocess.run([sys.executable, "-c", script, to], env=env, check=True, timeout=60)
+        unreachable = f"http://127.0.0.1:{free_port()}/{SECRET}"
+        notify = ["$SLACK_URL", f"teams:{url}{SECRET}", f"{url}{SECRET}", unreachable, address]
+        (folder / "watched.yaml").write_text(
+            f"name: watched\ndag: watched-dag.yaml\nmodels: [wide]\nnotify: {json.dumps(notify)}\n"
+        )
         dag_of("dynamic_quantization")
-        served.autoopt("sweep", "watched.yaml", "--schedule", "0 2 * * *")
+        served.autoopt("sweep", "watched.yaml", "--schedule", "0 2 * * *", SLACK_URL=f"slack:{url}{SECRET}")
         served.completed(served.start("nightly_sweep/watched"))
         assert not bodies
         assert not mails.kept
         dag_of("name_fix")
         worse = served.ended(served.start("nightly_sweep/watched"))
         assert worse["state_type"] == "FAILED"
-        assert "regressions: wide" in worse["state"]["message"]
-        eventually(lambda: bodies)
+        assert worse["state"]["message"].startswith("1 of 1 model regressed: wide.\nwide: size of the best model ")
+        eventually(lambda: len(bodies) == 3)
         eventually(lambda: mails.kept)
-    told = json.loads(bodies[0])["text"]
-    assert worse["state"]["message"] in told
-    assert served.url in told
+    documents = {tuple(document): document for document in map(json.loads, bodies)}
+    title = f"{worse['name']}"
+    text = f"{worse['state']['message']}\n{served.url}/runs/flow-run/{worse['id']}"
+    assert documents[("text",)]["text"] == f"*{title}*\n{text}"
+    assert documents[("title", "text")] == {"title": title, "text": f"{title}\n{text}"}
+    [card] = documents[("type", "attachments")]["attachments"]
+    assert [block["text"] for block in card["content"]["body"]] == [title, text.replace("\n", "\n\n")]
     [(receivers, mail)] = mails.kept
     assert receivers == ["ops@example.com"]
-    assert mail["Subject"].endswith(": Failed")
-    assert "regressions: wide" in mail.get_content().replace("\n", " ")
+    assert mail["Subject"] == title
+    assert mail.get_content().replace("\n", " ").split() == text.split()
+    logs = [path.read_text(errors="replace") for path in (folder / "home").rglob("*.log")]
+    assert logs
+    assert not any(SECRET in log for log in logs)

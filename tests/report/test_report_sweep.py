@@ -6,7 +6,7 @@ from dataclasses import replace
 from io import StringIO
 
 from autoopt.metrics import Constraint, Estimate, Objective
-from autoopt.report.sweep import changes_table, models_table, summary, sweep_markdown, write_sweep
+from autoopt.report.sweep import changes_table, message, models_table, summary, sweep_markdown, write_sweep
 from autoopt.report.sweep_page import sweep_html
 from autoopt.results import EntryComparison, MetricChange, ModelResult, RunResult, SweepEntry, SweepResult
 
@@ -95,3 +95,17 @@ def test_the_summary_of_an_accepted_sweep_says_so() -> None:
 def test_the_summary_of_a_sweep_without_results_says_so() -> None:
     empty = SweepResult("s", "zoo", improvements=("m",))
     assert summary(empty) == ["0 models: none", "improvements: m", "no regression", "no model has a result"]
+
+
+def test_a_message_has_a_line_for_each_regression_and_what_changed() -> None:
+    slow = SweepEntry("cnn", "ok", compared=WORSE)
+    broken = [SweepEntry(f"mlp{i}", "failed", reason="it crashed", compared=EntryComparison("fails")) for i in range(6)]
+    entries = (slow, *broken)
+    names = tuple(entry.name for entry in entries)
+    result = SweepResult(models=entries, regressions=names, environment_changes=("onnxruntime 1 -> 2",))
+    lines = message(result).split("\n")
+    assert lines[0] == "7 of 7 models regressed: cnn, mlp0, mlp1, mlp2, mlp3, and more."
+    assert lines[1].startswith("cnn: latency_p50 of the best model 0.500x (0.48")
+    assert lines[1].endswith(". Its inputs changed: DAG b1 -> b2.")
+    assert lines[2] == "mlp0 fails: it crashed"
+    assert lines[-2:] == ["... and 2 more.", "Changed since: onnxruntime 1 -> 2."]

@@ -39,7 +39,7 @@ from autoopt.orchestrate.hosts.work_pool import PrefectHost
 from autoopt.orchestrate.server.connection import without_userinfo
 from autoopt.orchestrate.server.heartbeats import continued_too_often
 from autoopt.orchestrate.server.outages import Outage, best_effort
-from autoopt.report.sweep import summary, sweep_markdown
+from autoopt.report.sweep import message, sweep_markdown
 from autoopt.results import RunResult, SweepResult
 from autoopt.script import only_allowed_scripts
 
@@ -146,4 +146,4 @@ def _show(zoo: str, markdown: str) -> None:
 def _final_state(result: SweepResult, pages: Mapping[str, str]) -> State[None]:
     """Show the comparison as an artifact, with links to the models' pages; the state fails on a regression."""
     _show(result.name, sweep_markdown(result, pages))
-    return final_state(not result.failed, "; ".join(summary(result)))
+    return final_state(not result.failed, message(result))

@@ -1,0 +1,48 @@
+"""Addresses that a zoo notifies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoopt.errors import ConfigError, InputError
+from autoopt.spec.notify import addresses_of
+from autoopt.spec.zoo import load_zoo
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "url"),
+    [
+        ("https://hooks.slack.com/services/T0/B0/x", "slack", "https://hooks.slack.com/services/T0/B0/x"),
+        ("https://prod-1.westus.logic.azure.com/workflows/1?sig=x", "teams", None),
+        ("slack:http://127.0.0.1:8000/x", "slack", "http://127.0.0.1:8000/x"),
+        ("teams:https://example.com/x", "teams", "https://example.com/x"),
+        ("https://example.com/x", "webhook", None),
+        ("mailto://user:password@example.com?to=ops@example.com", "mail", None),
+        ("$ADDRESS", "slack", "https://example.com/y"),
+        ("${ADDRESS}", "slack", "https://example.com/y"),
+    ],
+)
+def test_an_address_tells_its_kind(text: str, kind: str, url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADDRESS", "slack:https://example.com/y")
+    [address] = addresses_of(load_zoo({"name": "z", "models": ["m"], "notify": text}).notified)
+    assert (address.kind, address.url) == (kind, url or text)
+    assert address.url not in repr(address)
+
+
+@pytest.mark.parametrize("text", ["ops@example.com", "slack:hooks", "https://", "http://[/secret", "$", ""])
+def test_other_texts_are_refused_and_not_shown(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "zoo.yaml"
+    file.write_text(f'name: z\nmodels: [m]\nnotify: [https://example.com/x, "{text}"]\n')
+    with pytest.raises(ConfigError, match=r"zoo.yaml:3: notify\[1\]: is no address; write \$VARIABLE") as refused:
+        load_zoo(file)
+    assert not text or text not in str(refused.value).partition("; write")[0]
+
+
+def test_a_variable_must_be_set_and_hold_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"notify: \$NOWHERE is not set; write"):
+        addresses_of(["$NOWHERE"])
+    monkeypatch.setenv("NOWHERE", "secret")
+    with pytest.raises(InputError, match=r"notify: \$NOWHERE is no address; write"):
+        addresses_of(["$NOWHERE"])
