@@ -132,6 +132,10 @@ class Estimate:
     def exact(value: float) -> Estimate:
         return Estimate(value, value, value)
 
+    def inverse(self) -> Estimate:
+        """1 divided by a positive value."""
+        return Estimate(1 / self.value, 1 / self.high, 1 / self.low)
+
     @property
     def decided(self) -> bool:
         """False for a positive value that is not known within a factor of 2."""

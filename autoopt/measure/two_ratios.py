@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoopt import json_codec
 from autoopt.json_codec import JsonValue
@@ -39,6 +39,11 @@ class TwoRatios:
         """Read the entry of a measurement's details; None without one."""
         entry = details.get(DETAIL)
         return None if entry is None else json_codec.from_json(TwoRatios, entry)
+
+    def inverse(self) -> TwoRatios:
+        """The same for a rate instead of a time."""
+        by_clock, on_one_thread = self.by_clock.inverse(), self.on_one_thread.inverse()
+        return replace(self, by_clock=by_clock, on_one_thread=on_one_thread)
 
     def combined(self) -> Estimate:
         """Weight both by their precision, which is less than their intervals say."""

@@ -23,13 +23,15 @@ class Words:
     better: str
     worse: str
     noun: str
+    verb: str = "is"
+    """Joins a model and `better`."""
 
 
 TIME = Words("faster", "slower", "speed")
-THROUGHPUT = Words("higher throughput", "lower throughput", "throughput")
-TOKENS = Words("more tokens per second", "fewer tokens per second", "tokens per second")
+THROUGHPUT = Words("higher throughput", "lower throughput", "throughput", "has")
+TOKENS = Words("more tokens per second", "fewer tokens per second", "tokens per second", "has")
 SIZE = Words("smaller", "larger", "size")
-MEMORY = Words("less memory", "more memory", "memory")
+MEMORY = Words("less memory", "more memory", "memory", "uses")
 
 
 def words_of(metric: str) -> Words:

@@ -50,11 +50,11 @@ def _kept_answer(result: RunResult) -> str:
         action = "To decide, allow more time (--minutes)."
         return f"Undecided: the time was up before a candidate was measured; keeping your model. {action}"
     metric = first_objective(result).metric
-    word = "better"
+    word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":
-        word = words_of(metric).better
+        word, verb = words_of(metric).better, words_of(metric).verb
     if result.undecided:
-        return f"Undecided whether a candidate is {word}; keeping your model. {deciding_action(result)}"
+        return f"Undecided whether a candidate {verb} {word}; keeping your model. {deciding_action(result)}"
     return f"Not {word}: no candidate was measurably better, so your model stays."
 
 

@@ -237,3 +237,15 @@ def test_a_rank_that_cannot_fit_is_refused(
 )
 def test_a_batch_axis_may_be_added_or_dropped(shape: tuple[int, ...], expected: tuple[int | str | None, ...]) -> None:
     assert _check(shape, expected) == []
+
+
+@pytest.mark.parametrize("name", ["input_ids", "tokens"])
+def test_tokens_alone_are_enough_for_a_decoder_with_a_cache(name: str) -> None:
+    shapes = {"input_ids": ("N", "T"), "attention_mask": ("N", "P + T"), "past_key_values.0.key": ("N", 2, "P", 4)}
+    inspection = replace(EMPTY, inputs=tuple(ValueSpec(each, "int64", shape) for each, shape in shapes.items()))
+    notes = check_data(DataDescription(20, {name: Column("int64", (20, 8))}), inspection, "d.npz")
+    used = ["data: using array 'tokens' as the model's input 'input_ids'"] if name == "tokens" else []
+    assert notes == used
+    columns = {"attention_mask": Column("int64", (20, 8)), "x": Column("int64", (20, 8))}
+    with pytest.raises(InputError, match="no array for the model's input 'input_ids'"):
+        check_data(DataDescription(20, columns), inspection, "d.npz")

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from autoopt.errors import InputError
+from autoopt.measure.inference.batches import with_batch_size
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import meter
-from autoopt.measure.latency.generation import steps_after
-from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.latency.generation import steps_after, with_generation
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.measure.two_ratios import TwoRatios
 from autoopt.metrics import Estimate
 from autoopt.model import io
 
@@ -62,6 +64,15 @@ def test_a_prompt_and_its_steps_are_measured_beside_the_source(request_of_two: M
     assert ratio.low < ratio.high
     assert ratio.value == pytest.approx(rate.value / source.value, rel=0.5)
     assert reply.details["tokens_per_second"]["pairs"] > 0  # type: ignore[index,call-overload]  # JSON
+
+
+def test_on_several_threads_of_a_busy_machine_one_thread_counts_too(request_of_two: MeasureRequest) -> None:
+    several = ModelFile(request_of_two.candidate.path, {"intra_op_num_threads": 2})
+    request = with_batch_size(replace(request_of_two, candidate=several), 1)
+    [reply] = with_generation(request, [MeasureReply()], with_source=True, busy=True)
+    both = TwoRatios.of(reply.details["tokens_per_second"])  # type: ignore[arg-type]  # JSON
+    assert both is not None
+    assert reply.ratios["tokens_per_second"].value == pytest.approx(both.combined().value, rel=0.01)
 
 
 def test_the_source_itself_has_ratios_of_one(request_of_two: MeasureRequest) -> None:

@@ -37,6 +37,9 @@ def test_an_open_question_comes_with_what_would_decide_it(data: dict[str, Any]) 
         "Undecided whether a candidate is faster; keeping your model."
         " To decide, run the same command again: it measures on."
     )
+    objectives = [{"metric": "tokens_per_second", "goal": "maximize"}]
+    tokens = {**data, "best": {**data["best"], **SOURCE}, "undecided": reason, "objectives": objectives}
+    assert verdict(RunResult.from_json(tokens)).startswith("Undecided whether a candidate has more tokens per second;")
     measured = {"rounds": 3, "disturbed_rounds": 2}
     busy = RunResult.from_json({**data, "best": {**data["best"], "measured": measured}, "undecided": "two are close"})
     assert deciding_action(busy) == ("To decide, run the same command with --remeasure undecided on a quieter machine.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -37,7 +38,8 @@ def check_data(
         description: None without data.
         inspection: Inspection of the model.
         where: Place of the data, for errors.
-        fed_back: Inputs that take the recurrent state and need no data.
+        fed_back: Inputs that take the recurrent state and need no data. With tokens, a decoder with a cache needs no
+            other data either.
         named: True if a script or post-processing names the outputs, so that text labels may fit any output.
 
     Returns:
@@ -56,11 +58,15 @@ def check_data(
     names = ", ".join(columns) or "none"
     inputs = inspection.inputs
     notes: list[str] = []
-    if len(inputs) == len(columns) == 1 and inputs[0].name not in columns:
+    decoder = decoder_of({spec.name: spec.shape for spec in inputs})
+    only_input = _only_input(inputs, decoder)
+    if len(columns) == 1 and only_input is not None and only_input not in columns:
         ((name, column),) = columns.items()
         array = _name_of(name, column, description.loader)
-        notes.append(f"data: using {array} as the model's input {one_line(inputs[0].name)!r}")
-        columns = {inputs[0].name: column}
+        notes.append(f"data: using {array} as the model's input {one_line(only_input)!r}")
+        columns = {only_input: column}
+    if decoder is not None and decoder.tokens in columns:
+        fed_back = {*fed_back, *decoder.cache, *decoder.derived}
     for spec in inputs:
         if spec.name in columns:
             _check_shape(spec, columns[spec.name], description.loader, place)
@@ -70,13 +76,23 @@ def check_data(
             if cast:
                 notes.append(f"data: the array for {one_line(spec.name)!r} {cast}")
         elif spec.name not in fed_back and spec.dtype != "optional":
-            remedy = "name the arrays after the model's inputs"
-            if len(inputs) == 1:
-                remedy = "choose it with --inputs NAME, and the labels with --label NAME"
             message = f"no array for the model's input {spec.name!r}; the data has: {names}"
-            raise InputError(message, where=place, remedy=remedy)
+            raise InputError(message, where=place, remedy=_name_remedy(inputs))
     notes += _ignored(columns, inputs, description.labels)
     return notes
+
+
+def _only_input(inputs: Sequence[ValueSpec], decoder: Decoder | None) -> str | None:
+    """The input that a single array belongs to, whatever its name; None if there are several."""
+    if decoder is not None:
+        return decoder.tokens
+    return inputs[0].name if len(inputs) == 1 else None
+
+
+def _name_remedy(inputs: Sequence[ValueSpec]) -> str:
+    if len(inputs) == 1:
+        return "choose it with --inputs NAME, and the labels with --label NAME"
+    return "name the arrays after the model's inputs"
 
 
 def _name_of(name: str, column: Column, loader: str) -> str:

@@ -12,7 +12,7 @@ from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.two_ratios import DETAIL, NORMAL, TwoRatios
-from autoopt.metrics import MEDIAN_LATENCY, STEADY_STATE, Estimate
+from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, STEADY_STATE, TOKEN_RATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord
 
@@ -193,13 +193,23 @@ def _observations(candidate: str, record: EvaluationRecord, metric: str) -> list
         return []
     measurement = str(record.details.get(MEASUREMENT, record.key))
     shared = float(record.details.get("shared_variance", 0.0))
-    both = TwoRatios.of(record.details) if metric == MEDIAN_LATENCY else None
+    both = _two_ratios(record, metric)
     if both is None:
         return [observation(candidate, measurement, ratio, shared)]
     on_one_thread = observation(candidate, f"{measurement} on one thread", both.on_one_thread)
     by_clock = observation(candidate, measurement, both.by_clock, shared)
     by_clock = replace(by_clock, deviation=math.hypot(by_clock.deviation, both.disturbance))
     return [by_clock, replace(on_one_thread, bias=both.difference)]
+
+
+def _two_ratios(record: EvaluationRecord, metric: str) -> TwoRatios | None:
+    """The ratios of a metric by the clock and on one thread; None if it was measured by the clock alone."""
+    details = record.details
+    if metric == TOKEN_RATE:
+        details = details.get(TOKEN_RATE, {})
+    elif metric not in (MEDIAN_LATENCY, FIRST_TOKEN):
+        return None
+    return TwoRatios.of(details)
 
 
 def _is_positive(estimate: Estimate | None) -> bool:

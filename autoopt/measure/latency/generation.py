@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.errors import InputError
+from autoopt.json_codec import to_json
 from autoopt.measure.inference.batches import batch
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency.comparison import Comparison
 from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
 from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
-from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE
+from autoopt.measure.two_ratios import DETAIL, TwoRatios
+from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE, Estimate
 
 STEP = "throughput"
 """The metric of steps that is the number of sequences, hence tokens, per second."""
@@ -70,7 +74,7 @@ def shared_time(request: MeasureRequest) -> MeasureRequest:
 
 
 def with_generation(
-    request: MeasureRequest, replies: Sequence[MeasureReply], *, with_source: bool
+    request: MeasureRequest, replies: Sequence[MeasureReply], *, with_source: bool, busy: bool
 ) -> list[MeasureReply]:
     """Add the metrics of generation that the request names.
 
@@ -78,12 +82,13 @@ def with_generation(
         request: A request that `shared_time` has returned.
         replies: The measurement of a prompt, by model.
         with_source: False if the source does not run.
+        busy: True if other programs were at work.
     """
     complete = list(replies)
     if FIRST_TOKEN in request.metrics:
         complete = [_with_metric(reply, FIRST_TOKEN, reply, MEDIAN_LATENCY) for reply in complete]
     if TOKEN_RATE in request.metrics:
-        for number, steps in enumerate(_measure_steps(request, with_source=with_source)):
+        for number, steps in enumerate(_measure_steps(request, with_source=with_source, busy=busy)):
             complete[number] = _with_metric(complete[number], TOKEN_RATE, steps, STEP)
     return complete
 
@@ -124,20 +129,35 @@ def _decoder(runner: ModelRunner) -> Decoder:
     return decoder
 
 
-def _measure_steps(request: MeasureRequest, *, with_source: bool) -> list[MeasureReply]:
-    """Measure the steps of all models in turns; one reply for each."""
+def _measure_steps(request: MeasureRequest, *, with_source: bool, busy: bool) -> list[MeasureReply]:
+    """Measure the steps of all models in turns, on one thread too where that helps; one reply for each."""
     data = evaluation_data(request)
     source = None
     if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
         source = _subject(request, data, request.source)
     settings = replace(request.settings, incumbent_ratio=None)
+    if source is not None:
+        settings = replace(clock_settings(request, busy=busy), incumbent_ratio=None)
     comparisons = [Comparison(_subject(request, data, model), source, seed=settings.seed) for model in request.models]
     measurement = Measurement(comparisons, settings).run()
+    thread_ratios: list[Estimate | None] = [None] * len(comparisons)
+    if source is not None:
+        thread_ratios = ratios_on_one_thread(request, measurement, partial(_subject, request, data), busy=busy)
     replies = []
-    for model, comparison in zip(request.models, measurement.comparisons, strict=True):
-        single = replace(request, candidate=model, rivals=(), metrics=(STEP,))
-        replies.append(results(single, comparison, settings.batch_size, measurement.summary(comparison)))
+    for number, comparison in enumerate(comparisons):
+        single = replace(request, candidate=request.models[number], rivals=(), metrics=(MEDIAN_LATENCY, STEP))
+        reply = results(single, comparison, settings.batch_size, measurement.summary(comparison))
+        replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number])))
     return replies
+
+
+def _with_both_ratios(reply: MeasureReply) -> MeasureReply:
+    """Let the ratio on one thread count in the rate of steps as it does in their time."""
+    both = TwoRatios.of(reply.details)
+    if both is None:
+        return reply
+    details = {**reply.details, DETAIL: to_json(both.inverse())}
+    return replace(reply, ratios={**reply.ratios, STEP: both.combined().inverse()}, details=details)
 
 
 def _subject(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subject:

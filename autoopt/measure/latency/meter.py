@@ -58,7 +58,7 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
         request = shared_time(request)
         measured = _measured(request, with_source=not source_refusal, one_thread=one_thread)
         replies = _replies(request, measured, source_refusal)
-        replies = with_generation(request, replies, with_source=not source_refusal)
+        replies = with_generation(request, replies, with_source=not source_refusal, busy=measured.busy)
     return replace(replies[0], rivals=tuple(replies[1:]))
 
 

@@ -92,7 +92,7 @@ def _ratio(comparison: Comparison, source: Subject, metric: str) -> Estimate:
 
         ratio = widened(bootstrap(pooled_ratio, len(blocks)), len(blocks), BEYOND_FEW)
     if metric == "throughput":
-        return Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
+        return ratio.inverse()
     return ratio
 
 
