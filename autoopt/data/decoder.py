@@ -110,6 +110,17 @@ def decoder_of(shapes: Mapping[str, Sequence[int | str | None] | None]) -> Decod
     return Decoder(tokens, mask, _first(POSITIONS, shapes), _first(BRANCHES, shapes), _first(LAST, shapes), cache)
 
 
+def generates_text(shapes: Mapping[str, Sequence[int | str | None] | None], outputs: Collection[str]) -> bool:
+    """True for a model that takes a cache and returns it.
+
+    Args:
+        shapes: Shapes of the inputs by name.
+        outputs: Names of the outputs.
+    """
+    decoder = decoder_of(shapes)
+    return decoder is not None and bool(decoder.outputs(outputs))
+
+
 def _first(names: Iterable[str], shapes: Mapping[str, object]) -> str | None:
     return next((name for name in names if name in shapes), None)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proposal_cases import CNN, TRANSFORMER, TREES, model, proposed
 
-from autoopt.model.inspection import Inspection
+from autoopt.model.inspection import Inspection, ValueSpec
 from autoopt.spec.proposal_options import ProposalOptions
 
 
@@ -49,3 +51,15 @@ def test_the_original_precision_is_left_out_if_another_one_is_required() -> None
     chains = first(CNN, ProposalOptions(precision="int8"))
     assert chains
     assert "names -> simplify -> fold" not in chains
+
+
+def test_models_that_generate_text_start_with_few_bits() -> None:
+    shapes = {"input_ids": ("N", "T"), "past_key_values.0.key": ("N", 2, "P", 4)}
+    inputs = tuple(ValueSpec(name, "int64", shape) for name, shape in shapes.items())
+    outputs = (ValueSpec("present.0.key", "float32", ("N", 2, "P + T", 4)),)
+    decoder = replace(model("MatMul", "Gather", "Softmax"), inputs=inputs, outputs=outputs)
+    _, plan = proposed(decoder)
+    points = [point["weights"] for chain in plan.chains() for point in chain.prior if "weights" in point]
+    assert [(point["bits"], point["embeddings"]) for point in points] == [(8, False), (4, False), (8, True)]
+    _, plan = proposed(model("MatMul", "Gather", "Softmax"))
+    assert not any("weights" in point for chain in plan.chains() for point in chain.prior)

@@ -11,6 +11,7 @@ from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import CPU, provider_profile
 from autoopt.dag.proposal.templates import TEMPLATES, Template
+from autoopt.data.decoder import generates_text
 from autoopt.model.inspection import Inspection
 from autoopt.space import Value
 from autoopt.spec.targets import TargetSpec
@@ -61,6 +62,12 @@ class ProposalInputs:
     def judged(self) -> bool:
         """True if results of lossy passes can be judged."""
         return self.evaluation or self.fidelity
+
+    @property
+    def generates_text(self) -> bool:
+        """True for a decoder with a cache."""
+        shapes = {spec.name: spec.shape for spec in self.inspection.inputs}
+        return generates_text(shapes, [spec.name for spec in self.inspection.outputs])
 
     def floats_fit(self, target: TargetSpec) -> bool:
         """True if the model in its own precision fits into the target's memory."""
@@ -194,18 +201,27 @@ def _value_reason(node: str, name: str, value: Value, model: Inspection, target:
             reason = "the model has convolutions, which get slower without calibration"
         case ("dynamic", "op_types") if value and not model.ops & {"Conv", "Gather"}:
             reason = "same as all operators: the model has no others to quantize"
+        case ("weights", "embeddings") if value and "Gather" not in model.ops:
+            reason = "the model has no tables to quantize"
         case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(model):
             reason = f"the model has only {_layer_count(model)} layers with an 8-bit form"
         case ("static" | "selective", "op_types") if value and not model.ops - PLAIN_OPS:
             reason = "same as all operators: the model has hardly any others"
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"
-        case ("session", "graph_optimization_level") if value != "all" and not model.ops & NEURAL_OPS:
-            reason = "the model has no operators that the level changes"
-        case ("session", "graph_optimization_level") if value == "extended" and not model.ops & LAYOUT_OPS:
-            reason = "same as the default level: only convolutions and pooling have another layout"
+        case ("session", "graph_optimization_level"):
+            reason = _level_reason(value, model)
         case (_, "enable_cuda_graph") if value and model.dynamic_dims:
             reason = f"needs fixed shapes; {', '.join(model.dynamic_dims[:3])} is dynamic"
         case ("graph", _) if value == "all" and target.execution_provider != CPU:
             reason = "includes CPU layouts, which this provider cannot run"
     return reason
+
+
+def _level_reason(level: Value, model: Inspection) -> str:
+    """The reason why a level of the runtime's graph optimization is not tried, or ""."""
+    if level != "all" and not model.ops & NEURAL_OPS:
+        return "the model has no operators that the level changes"
+    if level == "extended" and not model.ops & LAYOUT_OPS:
+        return "same as the default level: only convolutions and pooling have another layout"
+    return ""

@@ -31,6 +31,12 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "half": ({"keep_io_types": True, "op_block_list": []},),
 }
 """Lossy node -> the values to begin with; a name that the node does not search is left out."""
+_BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "accuracy_level": 4, "embeddings": False}
+FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
+    "weights": ({**_BLOCKS, "bits": 8}, {**_BLOCKS, "bits": 4}, {**_BLOCKS, "bits": 8, "embeddings": True}),
+    **FIRST_VALUES,
+}
+"""The same for models that generate text: each token reads all weights, so few bits come first."""
 ONE_THREAD: Final[Mapping[str, Value]] = {"intra_op_num_threads": 1, "graph_optimization_level": "all"}
 """Session options that many small models are fastest with."""
 LEFT_OUT: Final = ("graph", "session")
@@ -41,7 +47,9 @@ def first_points(
     stages: Sequence[Sequence[str]],
     nodes: Mapping[str, Template],
     fixed: Mapping[str, Mapping[str, Value]],
+    *,
     floats: bool,
+    text: bool = False,
 ) -> Iterator[Prior]:
     """Preferences for the points to try first.
 
@@ -50,6 +58,7 @@ def first_points(
         nodes: the templates by node id.
         fixed: node id -> parameters that the target fixes.
         floats: True if chains without a lossy pass are tried.
+        text: True if the model generates text with a cache.
     """
     tried = {node for stage in stages for node in stage}
     preparation = _chain(stages, nodes)
@@ -62,7 +71,8 @@ def first_points(
         if "session" in tried and "intra_op_num_threads" in nodes["session"].search:
             one_thread = {**begin, "session": ONE_THREAD}
             yield Prior("prefer", Scope(chain=(*preparation, "session")), one_thread, origin="library")
-    for node, points in FIRST_VALUES.items():
+    lossy_points = FOR_TEXT if text else FIRST_VALUES
+    for node, points in lossy_points.items():
         if node not in tried:
             continue
         searched = nodes[node].search.keys() - fixed.get(node, {}).keys()

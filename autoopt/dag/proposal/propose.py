@@ -76,7 +76,7 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
         *cuts,
         *excluded_chains(nodes),
         *excluded_options(nodes),
-        *first_points(remaining, nodes, profile.fixed, floats),
+        *first_points(remaining, nodes, profile.fixed, floats=floats, text=inputs.generates_text),
     ]
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
     no_runtime = check_runtime(facts)

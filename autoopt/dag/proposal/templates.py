@@ -118,7 +118,12 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "weights": Template(
         "weight_only_quantization",
         "block-wise quantized weights, float arithmetic",
-        {"bits": ((8, 2), (4, 2)), "block_size": ((32, 2), (64, 3)), "accuracy_level": ((4, 2), (0, 3))},
+        {
+            "bits": ((8, 2), (4, 2)),
+            "block_size": ((32, 2), (64, 3)),
+            "accuracy_level": ((4, 2), (0, 3)),
+            "embeddings": ((False, 2), (True, 3)),
+        },
         size=0.12,
         lossy=True,
     ),

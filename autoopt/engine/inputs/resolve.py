@@ -9,7 +9,7 @@ from typing import Any
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose
 from autoopt.dag.proposal.narrowing import narrowing_of
-from autoopt.data.decoder import decoder_of
+from autoopt.data.decoder import generates_text
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.data_check import check_data
 from autoopt.engine.inputs.goal import GoalRequest, make_goal
@@ -261,8 +261,8 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
 
 def _generates(inspection: Inspection) -> bool:
     """True for a decoder that takes a cache and returns it."""
-    decoder = decoder_of({spec.name: spec.shape for spec in inspection.inputs})
-    return decoder is not None and bool(decoder.outputs([spec.name for spec in inspection.outputs]))
+    shapes = {spec.name: spec.shape for spec in inspection.inputs}
+    return generates_text(shapes, [spec.name for spec in inspection.outputs])
 
 
 def _plan(
