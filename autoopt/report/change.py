@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoopt.metrics import MEDIAN_LATENCY, TOKEN_RATE, Estimate, known_metric
+from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Estimate, known_metric
 from autoopt.report.figures import is_quality, kind
 from autoopt.report.formatting import metric_text
 from autoopt.results import ModelResult
@@ -99,6 +99,8 @@ def change_text(metric: str, model: ModelResult, source: Mapping[str, float]) ->
     if metric not in model.ratios:
         return ""
     text = ratio_change(metric, model.ratios[metric])
+    if metric == FIRST_TOKEN:
+        return f"first token {text}"
     if words_of(metric) is TIME and metric != MEDIAN_LATENCY:
         return f"{metric} {text}"
     return text

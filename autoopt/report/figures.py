@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from autoopt.metrics import (
+    FIRST_TOKEN,
     MEDIAN_LATENCY,
+    TOKEN_RATE,
     Direction,
     Estimate,
     Kind,
@@ -43,7 +45,7 @@ def first_objective(result: RunResult) -> Objective:
 def metrics_of(result: RunResult) -> tuple[str, ...]:
     """The metrics that a report shows: headlines, then a latency, size and quality, as far as they were measured.
 
-    A latency is shown even if no objective asks for it.
+    A latency is shown even if no objective asks for it, and the time of a prompt beside tokens per second.
     """
     measured = dict.fromkeys(name for model in result.models for name in model.metrics)
     headlines = headline_metrics(result.objectives, result.constraints)
@@ -51,6 +53,8 @@ def metrics_of(result: RunResult) -> tuple[str, ...]:
     others.sort(key=is_quality)
     if "latency" not in map(kind, headlines):
         others.insert(0, MEDIAN_LATENCY)
+    if TOKEN_RATE in headlines:
+        others.insert(0, FIRST_TOKEN)
     return tuple(name for name in dict.fromkeys((*headlines, *others)) if name in measured)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from autoopt.metrics import MEDIAN_LATENCY, is_ratio_metric
+from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
 from autoopt.report.change import change_text, words_of
 from autoopt.report.figures import first_objective, is_quality, metrics_of
 from autoopt.results import ModelResult, RunResult
@@ -84,12 +84,16 @@ def deciding_action(result: RunResult) -> str:
 
 
 def _headlines(result: RunResult) -> list[str]:
-    """The objectives, then the latency, the size and the quality, each if it was measured."""
+    """The objectives, then the latency, the size and the quality, each if it was measured.
+
+    Of a model that generates text, the latency is that of a prompt.
+    """
     measured = metrics_of(result)
     names = [objective.metric for objective in result.objectives or (first_objective(result),)]
     constrained = [constraint.metric for constraint in result.constraints if is_quality(constraint.metric)]
     quality = constrained or [name for name in measured if is_quality(name)][:1]
-    return list(dict.fromkeys((*names, MEDIAN_LATENCY, "size", *quality)))
+    latency = FIRST_TOKEN if FIRST_TOKEN in measured else MEDIAN_LATENCY
+    return list(dict.fromkeys((*names, latency, "size", *quality)))
 
 
 def _unsure_metrics(model: ModelResult) -> list[str]:

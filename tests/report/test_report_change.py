@@ -20,6 +20,7 @@ from autoopt.results import ModelResult
         ("latency_p50", Estimate(0.4, 0.2, 0.9), "1.1x to 5.0x faster"),
         ("throughput", Estimate(1.6, 1.5, 1.7), "1.6x higher throughput (1.5 to 1.7)"),
         ("throughput", Estimate(0.5, 0.45, 0.55), "2.0x lower throughput (1.8 to 2.2)"),
+        ("tokens_per_second", Estimate(1.6, 1.5, 1.7), "1.6x more tokens per second (1.5 to 1.7)"),
         ("size", Estimate.exact(0.288), "3.5x smaller"),
         ("size", Estimate.exact(0.96), "4 % smaller"),
         ("size", Estimate.exact(1.05), "5 % larger"),
@@ -50,3 +51,9 @@ def test_only_what_was_measured_is_said() -> None:
     assert change_text("latency_p90", model, {}) == "latency_p90 2.0x faster (1.8 to 2.2)"
     assert change_text("accuracy", model, {"accuracy": 0.5}) == "accuracy 50.0 % (was 50.0 %)"
     assert change_text("size", model, {}) == change_text("f1", model, {}) == ""
+
+
+def test_the_time_of_a_prompt_is_named() -> None:
+    ratios = {"time_to_first_token": Estimate(0.63, 0.61, 0.66)}
+    model = ModelResult("a", "a", metrics={"time_to_first_token": 1.0}, ratios=ratios)
+    assert change_text("time_to_first_token", model, {}) == "first token 1.6x faster (1.5 to 1.6)"

@@ -55,6 +55,12 @@ def test_a_latency_is_shown_even_if_the_objective_is_the_size(data: dict[str, An
     assert metrics_of(result) == ("size", "latency_p50", "accuracy")
 
 
+def test_tokens_per_second_are_shown_with_the_time_of_a_prompt(data: dict[str, Any]) -> None:
+    data["objectives"] = [{"metric": "tokens_per_second", "goal": "maximize"}]
+    data["baseline"]["metrics"] |= {"tokens_per_second": 400.0, "time_to_first_token": 10.0}
+    assert metrics_of(RunResult.from_json(data))[:2] == ("tokens_per_second", "time_to_first_token")
+
+
 def test_metrics_that_no_model_has_are_not_shown(data: dict[str, Any]) -> None:
     result = RunResult.from_json({**data, "objectives": [objective("peak_memory")]})
     assert "peak_memory" not in metrics_of(result)
