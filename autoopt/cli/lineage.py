@@ -11,7 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import exit_code
-from autoopt.cli.store_access import AllowScript, TargetName, best_of, complete_run, existing_store
+from autoopt.cli.store_access import AllowScript, ModelOrRun, TargetName, best_of, existing_store
 from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def lineage(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="A model file, an artifact's digest or the beginning of one, or a run.", autocompletion=complete_run
-        ),
-    ] = "latest",
+    what: ModelOrRun = "latest",
     target: TargetName = None,
     as_json: AsJson = False,
 ) -> None:

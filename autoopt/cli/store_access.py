@@ -33,6 +33,12 @@ def complete_run(incomplete: str) -> Iterator[tuple[str, str]]:
 RunName = Annotated[
     str, typer.Argument(help="A run's id, the beginning of one, or 'latest'.", autocompletion=complete_run)
 ]
+ModelOrRun = Annotated[
+    str,
+    typer.Argument(
+        help="A model file, an artifact's digest or the beginning of one, or a run.", autocompletion=complete_run
+    ),
+]
 TargetName = Annotated[str | None, typer.Option("--target", help="Show a single target of a multi-target run.")]
 AllowScript = Annotated[
     bool, typer.Option("--allow-script", help="Run the recorded user script, if its content is still the recorded one.")

@@ -8,18 +8,13 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.lineage import resolve
-from autoopt.cli.store_access import TargetName, complete_run, existing_store
+from autoopt.cli.store_access import ModelOrRun, TargetName, existing_store
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 
 
 def view(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="A model file, an artifact's digest or the beginning of one, or a run.", autocompletion=complete_run
-        ),
-    ] = "latest",
+    what: ModelOrRun = "latest",
     target: TargetName = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,

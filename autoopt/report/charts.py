@@ -187,7 +187,7 @@ def measurements_chart(measurements: Sequence[Measurement], pooled: Estimate) ->
     intervals = base.mark_rule(strokeWidth=2).encode(y=low, y2="high:Q")
     dots = base.mark_point(filled=True, size=70).encode(
         y=alt.Y("value:Q", scale=y.scale()),
-        color=alt.Color("state:N", scale=colours, legend=alt.Legend(title=None)),
+        color=alt.Color("state:N", scale=colours, legend=alt.Legend(title=None, columns=1)),
         tooltip="text:N",
         description="text:N",
     )

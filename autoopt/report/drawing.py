@@ -76,6 +76,8 @@ def _svg(chart: alt.LayerChart, width: int, height: int, background: str) -> str
             domainColor=GRID,
             tickColor=GRID,
             titleFontWeight="normal",
+            titlePadding=10,  # browsers without these fonts show wider labels
+            labelSeparation=4,
         ),
         legend=alt.LegendConfig(
             orient="top",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import threading
 from collections.abc import Callable
 from typing import TextIO
@@ -22,6 +23,7 @@ from autoopt.results import Trial
 
 DRAWINGS_PER_SECOND = 4
 BAR_WIDTH = 20
+TIME_WIDTH = len("[   4.1 s] ")
 SHOWN_CHAINS = 5
 """Chains listed in the view; a terminal has 24 lines."""
 
@@ -52,7 +54,7 @@ class LiveView:
 
     def write_line(self, text: str) -> None:
         with self._drawing:
-            self._console.print(text, soft_wrap=True)
+            self._console.print(wrapped(text, self._console.width), soft_wrap=True)
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
         style = "green" if gains else "dim"
@@ -125,6 +127,17 @@ def _workers(state: LiveState, now: float, spinner: str) -> Table:
         text = Text(work.text, no_wrap=True, overflow="ellipsis")
         table.add_row(f"{spinner} worker {number}", text, clock_text(now - work.since))
     return table
+
+
+def wrapped(text: str, width: int) -> str:
+    """A line of any length, broken between words; later lines begin below the text behind the time."""
+    return textwrap.fill(
+        text,
+        width,
+        subsequent_indent=" " * TIME_WIDTH,
+        break_long_words=False,  # paths and commands can be copied
+        break_on_hyphens=False,
+    )
 
 
 def tail(text: str, width: int) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from autoopt.outcome import Outcome
 from autoopt.report.displays import LiveState, Work
-from autoopt.report.live_view import LiveView, short_trial_line, tail
+from autoopt.report.live_view import LiveView, short_trial_line, tail, wrapped
 from autoopt.report.search_progress import SearchProgress
 
 
@@ -102,3 +102,9 @@ def test_a_trial_begins_with_its_result(screen: Screen, values: dict[str, object
 def test_of_a_long_chain_the_end_is_shown() -> None:
     assert tail("a -> b -> c", 20) == "a -> b -> c"
     assert tail("simplify -> fold -> static", 12) == "…d -> static"
+
+
+def test_a_long_line_is_broken_between_words() -> None:
+    text = "[   4.1 s] data: /a/path/that/is/longer-than-a-line is read"
+    lines = ["[   4.1 s] data:", "           /a/path/that/is/longer-than-a-line", "           is read"]
+    assert wrapped(text, 24).split("\n") == lines
