@@ -246,6 +246,7 @@ def _search(session: Session, engine: Engine) -> RunResult:
 
     # Prefect takes many seconds to start; the session works meanwhile.
     start = PrefectStart()
+    session.ctx.attempt.observer.on_phase("connecting to Prefect" if start.shared else "starting Prefect")
     session.work_ahead(lambda: start.ready)
     waited = start.wait()
     session.ctx.attempt.counts.add_seconds("prefect start", start.seconds)

@@ -84,6 +84,8 @@ class Progress(Observer):
     def on_phase(self, name: str) -> None:
         with self.state.lock:
             self.state.stage = name
+            if self.state.opening:
+                self.state.opening = name
         self._write(name)
 
     def on_sweep_start(self, models: Sequence[str]) -> None:

@@ -110,7 +110,8 @@ def summary(result: SweepResult) -> list[str]:
 
 def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
     """The models with other inputs than before, then the caveats of the best models."""
-    causes, caveats = [], []
+    causes: list[str] = []
+    models_by_caveats: dict[str, list[str]] = {}
     released = [f"{entry.name} {entry.compared.release}" for entry in entries if entry.compared.release]
     if released:
         causes.append(f"compared with what is released: {', '.join(released)}")
@@ -118,8 +119,8 @@ def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
         if entry.compared.other_inputs:
             causes.append(f"possible cause, {entry.name} has other inputs: {'; '.join(entry.compared.other_inputs)}")
         if entry.best is not None and entry.best.flags:
-            caveats.append(f"* {entry.name}: {one_line('; '.join(entry.best.flags))}")
-    return causes + caveats
+            models_by_caveats.setdefault("; ".join(entry.best.flags), []).append(entry.name)
+    return causes + [f"* {', '.join(names)}: {one_line(caveats)}" for caveats, names in models_by_caveats.items()]
 
 
 def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyType({})) -> str:

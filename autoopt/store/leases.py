@@ -117,4 +117,4 @@ def abandon_run(store: Store, run: str, error: BaseException) -> str:
         end_run(store, run, status, str(error))
     if status == "failed":
         return ""
-    return f"run {run} was cancelled; continue it with 'autoopt resume {run}'"
+    return f"cancelled; continue with: autoopt resume {run}"

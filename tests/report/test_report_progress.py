@@ -51,6 +51,15 @@ def test_phases_and_notes_are_lines() -> None:
     assert progress.notes == ["hello"]
 
 
+def test_a_phase_before_the_search_replaces_what_is_read() -> None:
+    with Progress(io.StringIO()) as progress:
+        progress.opening("reading model.onnx")
+        progress.on_phase("starting Prefect")
+        assert progress.state.opening == "starting Prefect"
+        progress.on_search_start([Objective("latency_p50", "minimize")], [], 6, 60.0)
+        assert progress.state.opening == progress.state.stage == ""
+
+
 def test_quiet_writes_nothing() -> None:
     stream = Terminal()
     with Progress(stream, quiet=True) as progress:

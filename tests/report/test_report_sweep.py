@@ -87,6 +87,11 @@ def test_the_summary_names_regressions_and_possible_causes() -> None:
     ]
 
 
+def test_models_with_the_same_caveat_share_a_line() -> None:
+    lines = summary(replace(SWEEP, models=(ENTRY, replace(ENTRY, name="other"))))
+    assert lines[-1] == "* <b>|, other: accuracy is not certain"
+
+
 def test_the_summary_of_an_accepted_sweep_says_so() -> None:
     last = summary(replace(SWEEP, accepted=True))[-1]
     assert last == "accepted: this sweep is the new baseline, regressions included"
