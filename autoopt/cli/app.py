@@ -55,13 +55,13 @@ COMMANDS: Final[dict[str, Command]] = {
     "sweep": Command(
         "autoopt.cli.sweep",
         "sweep",
-        "Run over a zoo of models and compare with the last sweep.",
+        "Run over a zoo and compare with the last good sweep.",
         ("autoopt sweep zoo.yaml", "autoopt sweep zoo.yaml --nightly --only cnn"),
     ),
     "check": Command(
         "autoopt.cli.check",
         "check",
-        "Measure a zoo beside its last good sweep, for continuous integration.",
+        "Measure a zoo for CI beside its last good sweep.",
         ("autoopt check zoo.yaml --junit autoopt.xml",),
     ),
     "nights": Command(
@@ -111,7 +111,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "export": Command(
         "autoopt.cli.export",
         "export",
-        "Write the best model of a run, or that of a trial, as a package.",
+        "Write the best model, or a trial's, as a package.",
         ("autoopt export", "autoopt export latest 3 -o small.zip"),
     ),
     "export-optuna": Command(
@@ -163,13 +163,13 @@ COMMANDS: Final[dict[str, Command]] = {
     "examples": Command(
         "autoopt.cli.examples",
         "examples",
-        "Copy the example DAGs, with a small model and its data.",
+        "Copy example DAGs, with a small model and its data.",
         ("autoopt examples", "autoopt examples -o mine"),
     ),
     "schema": Command(
         "autoopt.cli.schema",
         "schema",
-        "Print the JSON Schema of dag.yaml or zoo.yaml for editors.",
+        "Print the JSON Schema of dag.yaml or zoo.yaml.",
         ("autoopt schema dag -o dag.schema.json",),
     ),
     "store": Command("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),

@@ -186,7 +186,7 @@ def repair_(
     recipes: Annotated[list[Path] | None, typer.Argument(help="Files recipe.json of exported models.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save what is left of a store whose database is damaged or lost.
+    """Save what is left of a store with a damaged or lost database.
 
     A damaged file is renamed; its readable rows, all intact artifacts and the runs of recipes go into a new database.
     """
@@ -233,7 +233,7 @@ def export_(
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("run.tar"),
     as_json: AsJson = False,
 ) -> None:
-    """Export a run with its artifacts to a file, for another machine."""
+    """Export a run with its artifacts for another machine."""
     from autoopt.store.maintenance.transfer import export_run
 
     with existing_store() as store:
@@ -248,7 +248,7 @@ def import_(
     reuse: Annotated[bool, typer.Option("--reuse", help="Let later runs use its results, as if made here.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import a run exported on another machine, to look at it.
+    """Import a run that was exported on another machine.
 
     It is marked as imported and cannot be resumed.
     """

@@ -128,6 +128,13 @@ def test_the_exit_code_tells_where_standard_error_cannot(home: Path, streams: st
     assert done.returncode == 2
 
 
+def test_no_summary_of_a_command_is_cut_in_80_columns(call: Callable[..., Any]) -> None:
+    for group in ((), ("store",), ("passes",)):
+        commands = call(*group, "--help").out.partition("Commands:")[2]
+        assert commands
+        assert "..." not in commands
+
+
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))
 def test_each_command_has_its_own_help(call: Callable[..., Any], name: str) -> None:
     code, out, err = call(name, "--help")

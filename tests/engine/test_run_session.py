@@ -14,6 +14,7 @@ from simulation import Simulation, crashing, failing, faster, unchanged
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.join import JoinedRun
 from autoopt.engine.run.opening import open_session
+from autoopt.engine.run.select import UNVERIFIED
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.work.pass_runs import run_chain
 from autoopt.errors import InputError
@@ -401,6 +402,7 @@ def test_what_only_generated_inputs_judge_is_shown_beside_the_best_lossless_mode
     assert result.best_lossy.chain == "quant"
     assert result.best_lossy.measured.rounds
     assert [model.chain for model in result.models] == ["source", "clean", "quant"]
+    assert [model.chain for model in result.models if UNVERIFIED in model.flags] == ["quant"]
     accepted = lossy(tmp_path / "accepted", unverified=False)
     assert accepted.best is not None
     assert accepted.best.chain == "quant"

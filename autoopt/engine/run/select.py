@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from autoopt.engine.run.measurement_summary import stored_summary, summarize
 from autoopt.engine.run.trial import CompletedTrial
@@ -14,6 +15,9 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import SOURCE, ModelResult, TrialResult, values_of
 from autoopt.store import Store
+
+UNVERIFIED: Final = "unverified: compared on generated inputs only"
+"""Caveat of a lossy model of a run without data."""
 
 
 def explain_no_result(trials: Sequence[CompletedTrial]) -> list[str]:
@@ -72,6 +76,9 @@ def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
     candidate = result.candidate or ctx.problem.source
     configs = trial.chain.space.configs(result.point)
     summary, caveats = stored_summary(ctx, result.evaluations)
+    flags = [*result.reasons, *caveats]
+    if ctx.problem.unverified and trial.chain.lossy:
+        flags.insert(0, UNVERIFIED)
     return ModelResult(
         artifact=candidate.artifact,
         path=ctx.model_path(candidate),
@@ -83,7 +90,7 @@ def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
         intervals=dict(result.metrics),
         ratios=dict(result.ratios),
         point=result.point,
-        flags=(*result.reasons, *caveats),
+        flags=tuple(flags),
         measured=summary,
         intermediate=result.intermediate,
     )
