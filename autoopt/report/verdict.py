@@ -7,12 +7,16 @@ from typing import Final, Literal, TypeAlias
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
 from autoopt.report.change import change_text, words_of
 from autoopt.report.figures import first_objective, is_quality, metrics_of
+from autoopt.report.formatting import plural
 from autoopt.results import ModelResult, RunResult
 
 Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
 """`none`: no model meets the constraints."""
 UNSURE: Final = "is not certain"
 """Part of the caveat of a constraint that the data neither confirm nor refute."""
+
+TIME_LIMIT: Final = "--minutes"
+"""Part of the reason to stop of a run that its time limit ended."""
 
 
 def answer(result: RunResult) -> Answer:
@@ -55,7 +59,11 @@ def _kept_answer(result: RunResult) -> str:
         word, verb = words_of(metric).better, words_of(metric).verb
     if result.undecided:
         return f"Undecided whether a candidate {verb} {word}; keeping your model. {deciding_action(result)}"
-    return f"Not {word}: no candidate was measurably better, so your model stays."
+    text = f"Not {word}: no candidate was measurably better, so your model stays."
+    if TIME_LIMIT in result.stopped:
+        trials = plural(result.trials.get("total", 0), "trial")
+        text += f" The time was up after {trials}; more time ({TIME_LIMIT}) allows more."
+    return text
 
 
 def _interim_answer(result: RunResult) -> str:
@@ -103,4 +111,4 @@ def _unsure_metrics(model: ModelResult) -> list[str]:
 
 def _was_cut_off(result: RunResult) -> bool:
     """True if the time limit of the run ended it before a trial succeeded."""
-    return "--minutes" in result.stopped and not result.trials.get("ok")
+    return TIME_LIMIT in result.stopped and not result.trials.get("ok")

@@ -83,3 +83,10 @@ def test_a_run_without_time_to_measure_is_undecided(data: dict[str, Any]) -> Non
         "Undecided: the time was up before a candidate was measured; keeping your model."
         " To decide, allow more time (--minutes)."
     )
+
+
+def test_a_source_that_stays_because_the_time_was_up_says_so(data: dict[str, Any]) -> None:
+    best = {**data["best"], **SOURCE}
+    changes = {"best": best, "trials": {"total": 2, "ok": 2}, "stopped": "stopped at the time limit (--minutes)"}
+    text = verdict(RunResult.from_json({**data, **changes}))
+    assert text.endswith("so your model stays. The time was up after 2 trials; more time (--minutes) allows more.")
