@@ -56,3 +56,20 @@ def test_only_the_layers_with_the_largest_error_of_their_own_are_measured_in_lar
     assert [entry["node"] for entry in first] == ["bad", "good"]
     assert first[0] == whole[0]
     assert first[1] != whole[1]
+
+
+def test_layers_of_little_work_stay_in_float_before_heavy_ones_of_more_noise(tmp_path: Path) -> None:
+    model = made(
+        "g (float[N, 16] x) => (float[N, 2] y)"
+        "{ [heavy] a = MatMul (x, w1)\n s = Tanh (a)\n [light] b = MatMul (s, w2)\n y = Neg (b) }",
+        w1=normal(16, 64),
+        w2=normal(64, 2, seed=1),
+    )
+    ranking = step(tmp_path / "a", model, "layer_sensitivity", True)["reports"]["layer_sensitivity"]["ranking"]
+    work = {entry["node"]: entry["work"] for entry in ranking}
+    assert work["heavy"] > 0.8
+    assert abs(sum(work.values()) - 1) < 1e-5
+    result = step(tmp_path / "b", model, "selective_quantization", True, exclude_worst=1, rank_by="work")
+    quantized = {name for node in saved(result).graph.node for name in node.input if "w1" in name or "w2" in name}
+    assert any("w1" in name for name in quantized if "quantized" in name)
+    assert not any("w2" in name for name in quantized if "quantized" in name)

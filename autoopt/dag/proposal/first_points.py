@@ -25,8 +25,8 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     ),
     "dynamic": ({**_DYNAMIC, "op_types": DENSE}, {**_DYNAMIC, "op_types": []}),
     "selective": (
-        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "dynamic_ops": []},
-        {**_INT8, "op_types": [], "exclude_worst": 2, "dynamic_ops": []},
+        {**_INT8, "op_types": HEAVY, "exclude_worst": 2, "rank_by": "noise_for_work", "dynamic_ops": []},
+        {**_INT8, "op_types": [], "exclude_worst": 3, "rank_by": "work", "dynamic_ops": []},
     ),
     "half": ({"keep_io_types": True, "op_block_list": []},),
 }

@@ -92,7 +92,8 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         "selective_quantization",
         "8-bit weights and activations, with the most sensitive layers in float",
         {
-            "exclude_worst": ((1, 3), (2, 3), (4, 3), (8, 3)),
+            "exclude_worst": ((1, 3), (2, 3), (3, 3), (4, 3), (8, 3)),
+            "rank_by": (("noise_for_work", 3), ("work", 3)),
             "activation_type": (("QUInt8", 3), ("QInt8", 3)),
             "per_channel": ((True, 3), (False, 3)),
             "op_types": (([], 3), (HEAVY, 3)),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from autoopt.model import io
 from autoopt.model.session import make_options, make_session
@@ -27,9 +28,10 @@ FEEDS_OF_ONE: Final = 4
 class LayerSensitivity(Pass):
     """Ranks the layers of a float model by the effect of their 8-bit quantization on the model's outputs.
 
-    The report `layer_sensitivity` holds `ranking`: [{node, op_type, sqnr_db}], the worst first. `sqnr_db` is the
+    The report `layer_sensitivity` holds `ranking`: [{node, op_type, sqnr_db, work}], the worst first. `sqnr_db` is the
     signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized. In models of
     many layers it is measured for those whose own output has the lowest ratio; the others follow with that ratio.
+    `work` is the node's share of the multiplications of all ranked layers.
     """
 
     family: ClassVar[str] = "check"
@@ -38,6 +40,8 @@ class LayerSensitivity(Pass):
     needs_ops = QUANTIZABLE_OPS
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
+
+    version = 2
 
     samples: Annotated[int, Unit("items"), "number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
@@ -71,11 +75,55 @@ class LayerSensitivity(Pass):
                 ratio = noise_ratio(expected, _run_all(quantized, feeds, self.context.work))
                 measured.append((ratio, node))
         measured.sort(key=lambda entry: (entry[0], entry[1].name))
-        return [_entry(ratio, node) for ratio, node in (*measured, *others)]
+        shares = _shares_of_work(prepared, [node for _, node in (*measured, *others)], feeds[0], self.context.work)
+        ranking: list[dict[str, str | float]] = []
+        for ratio, node in (*measured, *others):
+            entry: dict[str, str | float] = {"node": node.name, "op_type": node.op_type, "sqnr_db": round(ratio, 2)}
+            ranking.append({**entry, "work": round(shares[node.name], 6)})
+        return ranking
 
 
-def _entry(ratio: float, node: NodeProto) -> dict[str, str | float]:
-    return {"node": node.name, "op_type": node.op_type, "sqnr_db": round(ratio, 2)}
+def _shares_of_work(
+    model: ModelProto, nodes: list[NodeProto], feed: dict[str, np.ndarray], folder: Path
+) -> dict[str, float]:
+    """Share of the multiplications of all these layers by name, from the sizes of their outputs for one item."""
+    from autoopt.passes.quantize.layer_errors import expose
+
+    sizes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    exposed, names = expose(model, [node.output[0] for node in nodes])
+    session = make_session(io.save(exposed, folder / "work"), {"graph_optimization_level": "disable"})
+    values = dict(zip(names, session.run(names, dict(feed)), strict=True))
+    work: dict[str, int] = {}
+    for node in nodes:
+        weight = next(sizes[name] for name in node.input if name in sizes)
+        value = values[node.output[0]]
+        # Each element of the output takes the products of one row of the weights: of one output channel.
+        channels = value.shape[1] if "Conv" in node.op_type else value.shape[-1]
+        work[node.name] = value.size * prod(weight) // max(1, channels)
+    total = max(1, sum(work.values()))
+    return {name: count / total for name, count in work.items()}
+
+
+def _noise(entry: Mapping[str, Any]) -> float:
+    """Power of the noise relative to the signal."""
+    return math.pow(10, -float(entry["sqnr_db"]) / 10)
+
+
+def _noise_for_work(entry: Mapping[str, Any]) -> float:
+    """Noise in relation to the work that is not done in integers if the layer stays in float."""
+    return _noise(entry) / max(float(entry["work"]), 1e-6)
+
+
+def _little_work(entry: Mapping[str, Any]) -> float:
+    return -float(entry["work"])
+
+
+RANKINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], float]]] = {
+    "noise": _noise,
+    "noise_for_work": _noise_for_work,
+    "work": _little_work,
+}
+"""Value of `rank_by` -> the key of a layer; those with the highest keys stay in float."""
 
 
 def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
@@ -108,7 +156,16 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
+    version = 2
+
+    exclude_worst: Annotated[
+        int, Categorical(1, 2, 3, 4, 8), "number of the most sensitive layers to keep in float32"
+    ] = 2
+    rank_by: Annotated[
+        Literal["noise_for_work", "noise", "work"],
+        Categorical("noise_for_work", "work"),
+        "layers kept in float32: of the most noise for their share of the work, the most noise, or the least work",
+    ] = "noise_for_work"
     quant_format: Annotated[Literal["QDQ", "QOperator"], "representation of quantized operators"] = "QDQ"
     weight_type: Annotated[Literal["QInt8", "QUInt8"], "type of the weights"] = "QInt8"
     op_types: Annotated[list[str], "operator types to quantize; empty: all that have a quantized form"] = []
@@ -117,7 +174,8 @@ class SelectiveQuantization(StaticQuantization):
         report = self.context.reports.get("layer_sensitivity")
         if report is None:
             raise Refused("the report of layer_sensitivity is missing")
-        worst = [entry["node"] for entry in report["ranking"][: self.exclude_worst]]
+        ranking = sorted(report["ranking"], key=RANKINGS[self.rank_by], reverse=True)
+        worst = [entry["node"] for entry in ranking[: self.exclude_worst]]
         requested = list(self.nodes_to_exclude)
         self.nodes_to_exclude = sorted({*requested, *worst})
         result = Static.run(self, model)
