@@ -16,6 +16,8 @@ RESAMPLES = 300
 """For a statistic of all items, which may be slow to compute."""
 MEAN_RESAMPLES = 1000
 FEWEST_RESAMPLES = 20
+FEW_ITEMS = 8
+"""Items up to which resamples repeat often."""
 DRAWS_AT_ONCE = 1 << 20
 """Values resampled in one numpy call: limits memory."""
 
@@ -53,23 +55,36 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
     """Estimate `statistic(indices)` of all `count` items with the percentile bootstrap interval over items.
 
     Resamples for which the statistic is undefined (ValueError or not finite) are skipped. With fewer than 20 left the
-    interval spans all resampled values.
+    interval spans all resampled values. The statistic must not depend on the order of the items: resamples of few
+    items repeat, and each is computed once.
     """
     value = statistic(np.arange(count))
     if count < 2:
         return Estimate.exact(value)
     rng = np.random.default_rng(0)
+    results: dict[bytes, float] = {}
     resampled: list[float] = []
     for _ in range(RESAMPLES):
-        try:
-            result = statistic(rng.integers(0, count, count))
-        except ValueError:
-            continue
+        indices = np.sort(rng.integers(0, count, count))
+        key = indices.tobytes() if count <= FEW_ITEMS else b""
+        result = results.get(key)
+        if result is None:
+            result = _defined(statistic, indices)
+            if key:
+                results[key] = result
         if math.isfinite(result):
             resampled.append(result)
     if len(resampled) < FEWEST_RESAMPLES:
         return Estimate(value, min([value, *resampled]), max([value, *resampled]))
     return _percentile_interval(value, np.array(resampled))
+
+
+def _defined(statistic: Callable[[np.ndarray], float], indices: np.ndarray) -> float:
+    """The statistic of these items; NaN where it is undefined."""
+    try:
+        return statistic(indices)
+    except ValueError:
+        return math.nan
 
 
 def _percentile_interval(value: float, resampled: np.ndarray) -> Estimate:

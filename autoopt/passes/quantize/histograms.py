@@ -20,6 +20,8 @@ BINS: Final = 4096
 """Bins of a stored histogram: all powers of two up to this are made from it."""
 MAX_VALUES: Final = 1 << 22
 """Values of a tensor that are counted, spread over all items; more change no percentile that is in use."""
+COUNTED_AT_ONCE: Final = 1 << 14
+"""Values of a tensor that wait to be counted together."""
 QUANTIZED_BINS: Final = 128
 """Levels that the entropy method compares with."""
 
@@ -61,14 +63,40 @@ def collect(
         bins: number of bins.
     """
     names = [output.name for output in session.get_outputs() if output.name in extremes]
-    counts = {name: np.zeros(bins, np.int64) for name in names}
-    bounds = {name: float(np.abs(extremes[name]).max()) for name in names}
+    counters = {name: _Counter(float(np.abs(extremes[name]).max()), bins) for name in names}
     limit = max(1, MAX_VALUES // max(1, items))
     for feed in feeds:
         for name, array in zip(names, session.run(names, dict(feed)), strict=True):
-            values = _sampled(array, limit)
-            counts[name] += np.histogram(values, bins, range=(-bounds[name], bounds[name]))[0]
-    return {name: Histogram(counts[name], np.float32(bounds[name]), *extremes[name]) for name in names}
+            counters[name].add(_sampled(array, limit))
+    histograms: dict[str, Histogram] = {}
+    for name, counter in counters.items():
+        histograms[name] = Histogram(counter.total(), np.float32(counter.bound), *extremes[name])
+    return histograms
+
+
+class _Counter:
+    """Counts values in equal bins from -`bound` to `bound`, many at a time: each call of numpy has its price."""
+
+    def __init__(self, bound: float, bins: int) -> None:
+        self.bound = bound
+        self._counts = np.zeros(bins, np.int64)
+        self._waiting: list[np.ndarray] = []
+        self._size = 0
+
+    def add(self, values: np.ndarray) -> None:
+        """Count these values, which the caller must not change, now or later."""
+        self._waiting.append(values)
+        self._size += values.size
+        if self._size >= COUNTED_AT_ONCE:
+            self.total()
+
+    def total(self) -> np.ndarray:
+        """The counts of all values so far."""
+        if self._waiting:
+            values = np.concatenate(self._waiting)
+            self._counts += np.histogram(values, len(self._counts), range=(-self.bound, self.bound))[0]
+            self._waiting, self._size = [], 0
+        return self._counts
 
 
 def _sampled(array: np.ndarray, limit: int) -> np.ndarray:
