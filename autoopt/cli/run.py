@@ -126,6 +126,10 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
+    from autoopt.workers.pool import READING, start_spare
+
+    # The worker imports its modules while this process imports its own.
+    start_spare(READING)
     from autoopt.cli.logs import is_verbose
     from autoopt.observer import ObserverGroup
     from autoopt.report.profile import Profile

@@ -17,12 +17,10 @@ from autoopt.errors import SystemFailure, TimeUp
 from autoopt.spec import DagSpec
 from autoopt.workers import Gate
 from autoopt.workers.gate import FOREVER, deadline, report_waiting
+from autoopt.workers.pool import READING
 
 WARM = ["onnx", "onnxruntime", "autoopt.measure.latency.profiles", "autoopt.measure.quality.meters"]
 """Modules that workers import before the first call, so that its time limit does not include them."""
-
-READING = ["onnx"]
-"""Modules that the reading of a model needs."""
 
 
 def prepare(request: RunRequest) -> Session | Targets:

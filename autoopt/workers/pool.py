@@ -7,10 +7,14 @@ import logging
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
 
+from autoopt.errors import TimeUp
 from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
 from autoopt.workers.gate import Gate, report_waiting
@@ -20,6 +24,10 @@ from autoopt.workers.protocol import CallRequest
 from autoopt.working_folder import remove_temporary_folder
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+_spares: list[Spare] = []
+"""Workers of this process that no pool has taken over yet."""
+READING: Final = ("onnx",)
+"""Modules that the reading of a model needs."""
 logger = logging.getLogger(__name__)
 
 
@@ -147,7 +155,7 @@ class WorkerPool:
             self._free.wait_for(lambda: not self._busy, timeout=limits.KILL_SECONDS)
 
     def _new_worker(self) -> WorkerProcess:
-        worker = WorkerProcess(self.python, self._env)
+        worker = _take_spare(self.python, self._env) or WorkerProcess(self.python, self._env)
         if self._modules:
             worker.warm(self._modules)
         return worker
@@ -193,6 +201,39 @@ class WorkerPool:
             self._free.notify_all()
 
 
+@dataclass(frozen=True)
+class Spare:
+    """A worker that waits for the pool that needs one like it."""
+
+    owner: int
+    """The process that started it; a fork must leave it alone."""
+    python: str
+    env: Mapping[str, str]
+    worker: WorkerProcess
+
+
+def start_spare(modules: Sequence[str]) -> None:
+    """Start a worker for the first pool of this process, so that both import their modules at the same time.
+
+    Does nothing while somebody measures on this machine.
+    """
+    env = child_environment(sys.executable)
+    with suppress(TimeUp), Gate().working(until=time.monotonic()):
+        worker = WorkerProcess(sys.executable, env)
+        worker.warm(modules)
+        _spares.append(Spare(os.getpid(), sys.executable, env, worker))
+
+
+def _take_spare(python: str, env: Mapping[str, str]) -> WorkerProcess | None:
+    """A spare worker of this interpreter with these variables; None without one."""
+    for spare in list(_spares):
+        if (spare.owner, spare.python, spare.env) == (os.getpid(), python, env) and spare.worker.alive:
+            with suppress(ValueError):  # another thread was faster
+                _spares.remove(spare)
+                return spare.worker
+    return None
+
+
 def _is_fit(worker: WorkerProcess, memory: int | None) -> bool:
     """True if a used worker lives and has at least half of the memory left that the call may use."""
     return worker.alive and (memory is None or worker.calls == 0 or worker.data <= memory // 2)
@@ -220,4 +261,7 @@ def call_once(function: str, payload: dict[str, Any], timeout: float | None = 60
 def _close_all() -> None:
     for pool in list(_pools):
         pool.close()
+    for spare in _spares:
+        if spare.owner == os.getpid():
+            spare.worker.kill()
     remove_temporary_folder()

@@ -28,7 +28,7 @@ from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
 from autoopt.workers.log_relay import show_record
 from autoopt.workers.protocol import Reply
-from autoopt.working_folder import temporary_folder
+from autoopt.working_folder import SHARED_FOLDER, temporary_folder
 
 TICK_SECONDS = 0.1
 """Interval between checks of the time limit, cancellation, memory and life while a call runs."""
@@ -140,7 +140,7 @@ class WorkerProcess:
         self._stderr_tail = b""
         self._replies_closed = False
         self._folder = _make_folder()
-        env = {**env, "TMPDIR": str(self._folder)}
+        env = {**env, "TMPDIR": str(self._folder), SHARED_FOLDER: str(self._folder.parent)}
         try:
             self._process = _start([python, "-P", str(_CHILD), str(os.getpid())], env)
         except OSError as error:

@@ -15,7 +15,8 @@ from watching import all_gone, pids_from
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.outcome import Outcome
-from autoopt.workers import Cancelled, WorkerPool, call_once
+from autoopt.workers import Cancelled, Gate, WorkerPool, call_once
+from autoopt.workers.pool import start_spare
 
 
 def test_worker_is_warm(pool: WorkerPool) -> None:
@@ -88,6 +89,23 @@ def test_no_more_workers_start_than_are_asked_for(jobs: dict[str, str]) -> None:
         assert len(psutil.Process().children()) == before + 1
         pool.warm(["colorsys"])
         assert len(psutil.Process().children()) == before + 2
+
+
+def test_a_spare_worker_serves_the_first_pool_like_it(jobs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", jobs["PYTHONPATH"])
+    start_spare(["wave"])
+    modules = {"modules": ["wave"]}
+    with WorkerPool(size=1, env={"OTHER": "1"}) as other, WorkerPool(size=1) as first, WorkerPool(size=1) as second:
+        assert other.call("jobs:imported", modules).value == {"modules": []}
+        assert first.call("jobs:imported", modules).value == {"modules": ["wave"]}
+        assert second.call("jobs:imported", modules).value == {"modules": []}
+
+
+def test_no_spare_worker_starts_while_somebody_measures() -> None:
+    with ThreadPoolExecutor() as threads, Gate().measuring():
+        before = psutil.Process().children()
+        threads.submit(start_spare, ["wave"]).result()
+        assert psutil.Process().children() == before
 
 
 def test_many_threads_share_few_workers(pool: WorkerPool) -> None:

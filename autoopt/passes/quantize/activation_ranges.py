@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +28,7 @@ from autoopt.passes.quantize.histograms import (
     entropy_range,
     percentile_range,
 )
+from autoopt.passes.quantize.shared_statistics import Statistics, shared
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -40,21 +40,7 @@ MAX_ITEMS: Final = 256
 """Items that histograms count, spread over all; ranges by MinMax take all items."""
 
 
-@dataclass
-class _Statistics:
-    """The facts that calibration has found out about a model; every method and parameter takes its ranges from it."""
-
-    op_types: list[str]
-    extremes: dict[str, tuple[np.float32, np.float32]] = field(default_factory=dict)
-    """Smallest and largest value of each tensor."""
-    items: int = 0
-    histograms: dict[int, dict[str, Histogram]] = field(default_factory=dict)
-    """By number of bins."""
-    ranges: dict[str, str] = field(default_factory=dict)
-    """The contents of files with ranges, by method and settings."""
-
-
-_cache: OrderedDict[str, _Statistics] = OrderedDict()
+_cache: OrderedDict[str, Statistics] = OrderedDict()
 """Statistics by content of model and data."""
 
 
@@ -80,38 +66,48 @@ def calibrate(
         Refused: there is no calibration data.
     """
     reader = CalibrationReader(context, limit)
-    statistics = _statistics(_cache_key(model, reader), op_types)
+    model_key = _cache_key(model, reader, op_types)
+    statistics = _statistics(model_key, op_types)
     path = context.work / "ranges.json"
     key = json.dumps([method, settings], sort_keys=True)
     if key not in statistics.ranges:
-        from onnxruntime.quantization.calibrate import save_tensors_data
-
-        collector = _Collector(model, reader, context.work / "calibrate", statistics)
-        save_tensors_data(collector.tensors_data(method, settings), path)
-        statistics.ranges[key] = path.read_text()
+        with shared(model_key, statistics):
+            if key not in statistics.ranges:
+                collector = _Collector(model, reader, context.work / "calibrate", statistics)
+                statistics.ranges[key] = _ranges_file(collector.tensors_data(method, settings), path)
     path.write_text(statistics.ranges[key])
     usable = {name for name, extremes in statistics.extremes.items() if _is_finite(extremes)}
     return Ranges(path, frozenset(usable), frozenset(statistics.extremes) - usable)
 
 
-def _statistics(key: str, op_types: list[str]) -> _Statistics:
-    """The statistics of these operators in a model; empty ones if they are not collected yet."""
-    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+def _ranges_file(data: TensorsData, path: Path) -> str:
+    """Write ranges to a file as onnxruntime does; returns its content."""
+    from onnxruntime.quantization.calibrate import save_tensors_data
 
-    # Those of all operators that have a quantized form serve every choice among them.
-    collected_types = sorted({*op_types, *QDQRegistry, *QLinearOpsRegistry})
-    key = f"{key} {','.join(collected_types)}"
-    statistics = _cache.setdefault(key, _Statistics(collected_types))
+    save_tensors_data(data, path)
+    return path.read_text()
+
+
+def _statistics(key: str, op_types: list[str]) -> Statistics:
+    """The statistics of a model; empty ones if they are not collected yet."""
+    statistics = _cache.setdefault(key, Statistics(_collected_types(op_types)))
     _cache.move_to_end(key)
     while len(_cache) > CACHE_SIZE:
         _cache.popitem(last=False)
     return statistics
 
 
+def _collected_types(op_types: list[str]) -> list[str]:
+    """The operators to collect statistics of: those of all that have a quantized form serve every choice among them."""
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+    return sorted({*op_types, *QDQRegistry, *QLinearOpsRegistry})
+
+
 class _Collector:
     """Completes the statistics of a model as far as a method needs them."""
 
-    def __init__(self, model: ModelProto, reader: CalibrationReader, folder: Path, statistics: _Statistics) -> None:
+    def __init__(self, model: ModelProto, reader: CalibrationReader, folder: Path, statistics: Statistics) -> None:
         self._model = model
         self._reader = reader
         self._folder = folder
@@ -231,11 +227,12 @@ def _distribution(histograms: Mapping[str, Histogram], bins: int, scenario: str)
     return distribution
 
 
-def _cache_key(model: ModelProto, reader: CalibrationReader) -> str:
+def _cache_key(model: ModelProto, reader: CalibrationReader, op_types: list[str]) -> str:
+    """The identity of a model, its data and the operators to collect statistics of."""
     digest = hashlib.sha256(model.SerializeToString(deterministic=True))
     for feed in reader:
         for name in sorted(feed):
             array = feed[name]
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(array.tobytes())
-    return digest.hexdigest()
+    return f"{digest.hexdigest()} {','.join(_collected_types(op_types))}"
