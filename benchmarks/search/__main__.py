@@ -1,4 +1,4 @@
-"""`python -m benchmarks.search record|report|stop|cost`; see README.md beside this file."""
+"""`python -m benchmarks.search record|report|stop|first|cost`; see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -43,9 +43,12 @@ def main() -> None:
     stopping.add_argument("--only", nargs="*", default=(), help="tables, by name")
     stopping.add_argument("--families", nargs="*", default=("S", "M"), help="synthetic families")
     stopping.add_argument("--out", type=Path, default=HERE / "results")
+    beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
+    beginning.add_argument("--seeds", type=int, default=50)
+    beginning.add_argument("--out", type=Path, default=HERE / "results")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
-    {"record": record, "report": report, "stop": stop, "cost": cost}[options.command](options)
+    {"record": record, "report": report, "stop": stop, "first": first, "cost": cost}[options.command](options)
 
 
 def record(options: argparse.Namespace) -> None:
@@ -136,6 +139,26 @@ def stop(options: argparse.Namespace) -> None:
         results[name] = [replay(tables[seed % len(tables)], seed) for seed in range(options.seeds)]
         (options.out / "stopping.md").write_text(markdown(results.items()))
         print(name, flush=True)
+
+
+def first(options: argparse.Namespace) -> None:
+    from benchmarks.search import report as replays
+    from benchmarks.search import transfer
+
+    tables = [table for (table,) in replays.recorded().values()]
+    options.out.mkdir(exist_ok=True)
+    lines: list[str] = []
+    for table in tables:
+        for beginning in transfer.BEGINNINGS:
+            starts: list[transfer.Start] = []
+            control: list[transfer.Start] = []
+            for seed in range(options.seeds):
+                prepared = transfer.beginning_with(table, beginning, tables, seed)
+                starts.append(transfer.replay(prepared, seed))
+                control.append(transfer.replay(prepared.shuffled(seed), seed))
+            lines.append(transfer.line(table.name, beginning, starts, control))
+            (options.out / "first_points.md").write_text(transfer.markdown(lines))
+            print(lines[-1], flush=True)
 
 
 def cost(options: argparse.Namespace) -> None:

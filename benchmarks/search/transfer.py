@@ -1,0 +1,266 @@
+"""First points of a search: drawn, an expert's, or learned from the other tables, with this one left out.
+
+Effects are learned: the log ratio of a candidate is taken as the sum of one effect for each of its passes and searched
+values. Each table gives its own by ridge regression, from as many points as a run has trials. On a model that was left
+out, their mean is expected, weighted by the similarity of the models; its variance is what the tables disagree by
+(random effects; R. DerSimonian, N. Laird: Meta-analysis in clinical trials, 1986). So are failures and broken
+constraints.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from autoopt.dag.proposal.first_points import FIRST_VALUES, LEFT_OUT
+from autoopt.search import ChainSpace, SearchConfig, create_study
+from autoopt.search.samplers.initial_points import DIVERSE, diverse_chains, initial_points
+from autoopt.space import Point
+from benchmarks.search.report import percentile
+from benchmarks.search.simulate import SHIPPED
+from benchmarks.search.table import OBJECTIVE, Row, Table
+
+Beginning: TypeAlias = Literal["drawn", "expert", "learned: drawn", "learned: best"]
+BEGINNINGS: Final[tuple[Beginning, ...]] = ("drawn", "expert", "learned: drawn", "learned: best")
+SHOWN: Final = (3, 6)
+"""Trials after which the regret is taken."""
+WORST: Final = 2.0
+"""Largest regret that counts, also before anything feasible."""
+
+WEIGHTS: Final[Mapping[str, tuple[int, int, int]]] = {
+    "cifar10_resnet8": (77_056, 650, 0),
+    "dtln_stage1": (0, 32_896, 330_240),
+    "hand_keypoint_mlp": (0, 1_070, 0),
+    "hand_motion_lstm": (0, 2_600, 1_280),
+    "magika_v3_3": (655_360, 126_016, 0),
+    "mnist_cntk": (3_400, 2_560, 0),
+    "sms_transformer": (0, 590_080, 0),
+}
+"""Elements of the weights of each model's convolutions, of its matrix products, and of its recurrent operators."""
+LEAST: Final = 0.1
+"""Similarity of models that have nothing in common."""
+
+PASS_DEVIATION, VALUE_DEVIATION, FAILURE_DEVIATION = 0.3, 0.2, 0.3
+"""Deviation of the effect of a pass and of a value on the log ratio, and of either on the label of failures, before
+anything is known."""
+NOISE, FAILURE_NOISE = 0.05, 0.2
+"""Deviation of a log ratio and of such a label from the sum of its effects."""
+IGNORANCE: Final = 0.5
+"""Weight of having no idea, against that of a model that is just like the new one."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A normal distribution."""
+
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Effects of passes and values, by token."""
+
+    loss: Mapping[str, Effect]
+    """On the log ratio."""
+    failure: Mapping[str, Effect]
+    """On the label 1 of a point that fails or breaks a constraint, against 0."""
+
+
+def tokens_of(chain: ChainSpace, point: Point) -> list[str]:
+    """The passes of a point and their searched values: `dynamic_quantization.per_channel=true`."""
+    tokens: list[str] = []
+    for node, name in chain.passes:
+        tokens.append(name)
+        tokens += [f"{name}.{key}={json.dumps(value)}" for key, value in point.get(node, {}).items()]
+    return list(dict.fromkeys(tokens))
+
+
+def deviation_of(token: str) -> float:
+    """Deviation of an effect on the log ratio before anything is known."""
+    return VALUE_DEVIATION if "=" in token else PASS_DEVIATION
+
+
+def effects_on(table: Table, rng: Random) -> Effects:
+    """The effects on one model, learned from as many random points as a run has trials."""
+    rows: list[tuple[list[str], Row]] = []
+    for chain, outcomes in zip(table.chains, table.rows, strict=True):
+        rows += [(tokens_of(chain, point), row) for point, row in zip(chain.space.iterate(), outcomes, strict=True)]
+    rows = rng.sample(rows, SHIPPED)
+    measured = [(tokens, math.log(row.value)) for tokens, row in rows if row.feasible]
+    labels = [(tokens, float(not row.feasible)) for tokens, row in rows]
+    return Effects(_ridge(measured, NOISE, failures=False), _ridge(labels, FAILURE_NOISE, failures=True))
+
+
+def _ridge(rows: Sequence[tuple[list[str], float]], noise: float, *, failures: bool) -> dict[str, Effect]:
+    names = sorted({token for tokens, _ in rows for token in tokens})
+    columns = {token: column for column, token in enumerate(names)}
+    x = np.zeros((len(rows), len(names)))
+    for row, (tokens, _) in enumerate(rows):
+        x[row, [columns[token] for token in tokens]] = 1
+    prior = np.array([FAILURE_DEVIATION if failures else deviation_of(token) for token in names])
+    covariance = np.linalg.inv(x.T @ x / noise**2 + np.diag(prior**-2))
+    means = covariance @ x.T @ np.array([value for _, value in rows]) / noise**2
+    return {token: Effect(float(means[i]), float(covariance[i, i])) for i, token in enumerate(names)}
+
+
+def similarity(a: str, b: str) -> float:
+    """Similarity of two tables' models, `LEAST` to 1, by the kinds of their weights and their number."""
+    square = 0.0
+    total_a, total_b = sum(WEIGHTS[a]), sum(WEIGHTS[b])
+    for of_a, of_b in zip(WEIGHTS[a], WEIGHTS[b], strict=True):
+        square += 2 * (math.sqrt(of_a / total_a) - math.sqrt(of_b / total_b)) ** 2
+    square += 0.5 * math.log10(total_a / total_b) ** 2
+    return LEAST + (1 - LEAST) * math.exp(-square)
+
+
+def expected(name: str, tables: Sequence[Table], rng: Random) -> Effects:
+    """The effects to expect on a model, from the tables of the others."""
+    sources = [(similarity(name, table.name), effects_on(table, rng)) for table in tables if table.name != name]
+    loss = _mean([(weight, effects.loss) for weight, effects in sources], failures=False)
+    return Effects(loss, _mean([(weight, effects.failure) for weight, effects in sources], failures=True))
+
+
+def _mean(sources: Sequence[tuple[float, Mapping[str, Effect]]], *, failures: bool) -> dict[str, Effect]:
+    effects: dict[str, Effect] = {}
+    for token in sorted({token for _, source in sources for token in source}):
+        prior = (FAILURE_DEVIATION if failures else deviation_of(token)) ** 2
+        known = [(weight, source[token]) for weight, source in sources if token in source]
+        weights = np.array([weight * prior / (prior + effect.variance) for weight, effect in known])
+        values = np.array([effect.mean for _, effect in known])
+        mean = float(weights @ values / (weights.sum() + 0.1 * IGNORANCE))
+        variance = (weights @ (values - mean) ** 2 + IGNORANCE * prior) / (weights.sum() + IGNORANCE)
+        effects[token] = Effect(mean, float(variance))
+    return effects
+
+
+class Scores:
+    """Scores of points under some effects: log ratio plus risk of failure; less is better."""
+
+    def __init__(self, effects: Effects, rng: Random | None) -> None:
+        """Take the means of the effects, or with `rng` a draw of each (Thompson sampling)."""
+        self._loss = {token: _value(effect, rng) for token, effect in effects.loss.items()}
+        self._failure = {token: _value(effect, rng) for token, effect in effects.failure.items()}
+
+    def best(self, chain: ChainSpace) -> tuple[float, Point]:
+        """The best point of a chain with its score."""
+        points = list(chain.space.iterate())
+        scores = [self._score(tokens_of(chain, point)) for point in points]
+        best = scores.index(min(scores))
+        return scores[best], points[best]
+
+    def _score(self, tokens: Sequence[str]) -> float:
+        risk = sum(self._failure.get(token, 0.0) for token in tokens)
+        return sum(self._loss.get(token, 0.0) for token in tokens) + min(1.0, max(0.0, risk))
+
+
+def _value(effect: Effect, rng: Random | None) -> float:
+    return effect.mean if rng is None else rng.gauss(effect.mean, math.sqrt(effect.variance))
+
+
+def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], seed: int) -> Table:
+    """The table with the first points that a search is to begin with as prior points of its chains."""
+    if beginning == "drawn":
+        return table
+    if beginning == "expert":
+        return _with_priors(table, expert_points(table.chains))
+    effects = expected(table.name, others, Random(f"effects:{seed}"))
+    if beginning == "learned: best":
+        scores = Scores(effects, None)
+        chains = sorted(table.chains, key=lambda chain: scores.best(chain)[0])
+        return _with_priors(table, {c.id: [scores.best(c)[1]] for c in diverse_chains(chains, DIVERSE)})
+    # The same chains as without it: where what was learned misleads, other values of theirs are as good.
+    by_id = {chain.id: chain for chain in table.chains}
+    points: dict[str, list[Point]] = {}
+    for chain, _ in initial_points(table.chains, SHIPPED, seed):
+        points[chain] = [Scores(effects, Random(f"{seed}:{chain}")).best(by_id[chain])[1]]
+    return _with_priors(table, points)
+
+
+def _with_priors(table: Table, points: Mapping[str, Sequence[Point]]) -> Table:
+    return replace(table, chains=tuple(replace(c, prior=tuple(points.get(c.id, ()))) for c in table.chains))
+
+
+def expert_points(chains: Sequence[ChainSpace]) -> dict[str, list[Point]]:
+    """What the search of a proposed graph starts with, as far as these chains have it."""
+    points: dict[str, list[Point]] = {}
+    seen: set[str] = set()
+    for chain in chains:
+        lossy = _lossy_node(chain)
+        if lossy in seen or set(chain.nodes) & set(LEFT_OUT):
+            continue
+        seen.add(lossy)
+        points[chain.id] = [next(chain.space.iterate())] if not lossy else []
+        for values in FIRST_VALUES.get("dynamic" if lossy == "dense" else lossy, ()):
+            point = _point_with(chain, lossy, values)
+            if point is not None and point not in points[chain.id]:
+                points[chain.id].append(point)
+    return points
+
+
+def _lossy_node(chain: ChainSpace) -> str:
+    return next((node for node in chain.nodes if node in ("static", "dynamic", "dense", "weights")), "")
+
+
+def _point_with(chain: ChainSpace, node: str, values: Mapping[str, object]) -> Point | None:
+    """The first point of a chain whose node has these values, as far as it searches them."""
+    for point in chain.space.iterate():
+        own = point.get(node, {})
+        if all(_as_set(own[name]) == _as_set(value) for name, value in values.items() if name in own):
+            return point
+    return None
+
+
+def _as_set(value: object) -> object:
+    return frozenset(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Start:
+    """One replay: trials until the first good point, and the regret after each number of trials in `SHOWN`."""
+
+    hit: int
+    regret: tuple[float, ...]
+
+
+def replay(table: Table, seed: int) -> Start:
+    """Search a table with the default strategy until a good point."""
+    config = SearchConfig(trials=SHIPPED, seed=seed, stop_early=False)
+    study = create_study(config, table.chains, (OBJECTIVE,))
+    study.config = config.overridden({"trials": table.points})
+    noise = Random(f"noise:{seed}")
+    regrets: list[float] = []
+    best, hit = math.inf, 0
+    while (not hit or len(regrets) < max(SHOWN)) and (proposals := study.ask(1)):
+        (proposal,) = proposals
+        row = table.row(proposal.chain, proposal.point)
+        study.tell(proposal.number, table.measure(proposal.chain, proposal.point, noise))
+        if row.feasible:
+            best = min(best, row.value)
+        regrets.append(min(WORST, best / table.best - 1))
+        if table.is_good(row) and not hit:
+            hit = len(regrets)
+    return Start(hit or table.points + 1, tuple(regrets[min(shown, len(regrets)) - 1] for shown in SHOWN))
+
+
+def line(name: str, beginning: Beginning, starts: Sequence[Start], shuffled: Sequence[Start]) -> str:
+    """One row of the table."""
+    hits = sorted(start.hit for start in starts)
+    within = statistics.fmean(hit <= SHOWN[0] for hit in hits)
+    regrets = [f"{statistics.fmean(start.regret[i] for start in starts):.1%}" for i in range(len(SHOWN))]
+    control = f"{statistics.fmean(start.hit for start in shuffled):.1f}"
+    cells = [f"{within:.0%}", f"{percentile(hits, 0.5):g}", f"{percentile(hits, 0.8):g}", *regrets, control]
+    return f"| {name} | {beginning} | {' | '.join(cells)} |"
+
+
+def markdown(lines: Sequence[str]) -> str:
+    """The rows as a table."""
+    head = "| table | first points | within 3 | p50 | p80 | regret after 3 | after 6 | shuffled, mean |"
+    return "\n".join([head, "|---" * 8 + "|", *lines]) + "\n"
