@@ -70,13 +70,24 @@ class DataOptions:
             if images:
                 config["load_dataset"] = {"type": "images", "params": images}
             return config
-        for name in ("image_size", "layout", "grayscale"):
-            if getattr(self, name) is not None:
-                raise InputError("applies to a folder of images", where=f"--{name.replace('_', '-')}")
+        self._refuse_image_options(path)
         values = self._values()
         if values:
             config["pre_process"] = {"type": "normalize", "params": values}
         return config
+
+    def _refuse_image_options(self, path: str) -> None:
+        """Refuse options of images for a path that is no folder.
+
+        Raises:
+            InputError: There is such an option.
+        """
+        for name in ("image_size", "layout", "grayscale"):
+            if getattr(self, name) is None:
+                continue
+            if "://" not in path and not Path(path).exists():
+                raise InputError("no such data file or folder", where=path)
+            raise InputError("applies to a folder of images", where=f"--{name.replace('_', '-')}")
 
     def _images(self) -> dict[str, object]:
         """Parameters of the loader of images."""

@@ -43,7 +43,8 @@ def test_values_of_arrays_are_scaled_as_those_of_images() -> None:
     [
         (DataOptions(label="y"), None, "--label: needs --data"),
         (DataOptions(image_size="3x4"), None, "--image-size: needs --data"),
-        (DataOptions(layout="NHWC"), "x.npz", "--layout: applies to a folder of images"),
+        (DataOptions(layout="NHWC"), __file__, "--layout: applies to a folder of images"),
+        (DataOptions(grayscale=True), "missing/", "missing/: no such data file or folder"),
         (DataOptions(image_size="big"), ".", "--image-size: must be HEIGHTxWIDTH, not 'big'; write 224x224"),
         (DataOptions(mean="a"), "x.npz", "--mean: must be numbers, not 'a'"),
         (DataOptions(scale=0.0), "x.npz", "--scale: must not be 0"),
