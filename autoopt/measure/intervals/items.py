@@ -55,23 +55,21 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
     """Estimate `statistic(indices)` of all `count` items with the percentile bootstrap interval over items.
 
     Resamples for which the statistic is undefined (ValueError or not finite) are skipped. With fewer than 20 left the
-    interval spans all resampled values. The statistic must not depend on the order of the items: resamples of few
-    items repeat, and each is computed once.
+    interval spans all resampled values. Resamples of few items repeat, and each is computed once: the statistic must
+    not depend on the order of the items.
     """
     value = statistic(np.arange(count))
     if count < 2:
         return Estimate.exact(value)
+    if count <= FEW_ITEMS:
+        statistic = _computed_once(statistic)
     rng = np.random.default_rng(0)
-    results: dict[bytes, float] = {}
     resampled: list[float] = []
     for _ in range(RESAMPLES):
-        indices = np.sort(rng.integers(0, count, count))
-        key = indices.tobytes() if count <= FEW_ITEMS else b""
-        result = results.get(key)
-        if result is None:
-            result = _defined(statistic, indices)
-            if key:
-                results[key] = result
+        try:
+            result = statistic(rng.integers(0, count, count))
+        except ValueError:
+            continue
         if math.isfinite(result):
             resampled.append(result)
     if len(resampled) < FEWEST_RESAMPLES:
@@ -79,12 +77,17 @@ def bootstrap(statistic: Callable[[np.ndarray], float], count: int) -> Estimate:
     return _percentile_interval(value, np.array(resampled))
 
 
-def _defined(statistic: Callable[[np.ndarray], float], indices: np.ndarray) -> float:
-    """The statistic of these items; NaN where it is undefined."""
-    try:
-        return statistic(indices)
-    except ValueError:
-        return math.nan
+def _computed_once(statistic: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], float]:
+    """The same statistic, which remembers its result for all orders of the same items."""
+    results: dict[tuple[int, ...], float] = {}
+
+    def remembered(indices: np.ndarray) -> float:
+        items = tuple(sorted(indices.tolist()))
+        if items not in results:
+            results[items] = statistic(indices)
+        return results[items]
+
+    return remembered
 
 
 def _percentile_interval(value: float, resampled: np.ndarray) -> Estimate:
