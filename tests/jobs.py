@@ -92,6 +92,15 @@ def die(payload: Json) -> Json:
     os.abort()
 
 
+def die_full(payload: Json) -> Json:
+    """Dies with `mib` in memory, after the pool has read what it prints and so has seen that."""
+    held = b"x" * (payload["mib"] << 20)
+    for _ in range(1000):
+        os.write(2, b"." * 1024)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {"mib": len(held) >> 20}
+
+
 def litter(payload: Json) -> Json:
     """Leaves a temporary file behind, and its name in the file `place`."""
     file, name = tempfile.mkstemp()

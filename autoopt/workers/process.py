@@ -34,6 +34,10 @@ TICK_SECONDS = 0.1
 """Interval between checks of the time limit, cancellation, memory and life while a call runs."""
 GRACE_SECONDS = 4.0
 """Time for the keeper to clean up before it is killed itself."""
+DEATH_SECONDS = 30.0
+"""Time for a worker that is ending to end: the kernel takes seconds to free many gigabytes."""
+NEARLY_FULL = 0.8
+"""Share of the memory limit from which a death counts as one for lack of memory: native code rarely checks."""
 READ_BYTES = 1 << 20
 _CHILD = Path(__file__).with_name("child.py")
 logger = logging.getLogger(__name__)
@@ -135,6 +139,8 @@ class WorkerProcess:
         self.data = 0
         """The worker's private writable memory in bytes after its last call."""
         self._pid = 0
+        self._peak = 0
+        """The largest resident set seen during the current call, in bytes."""
         self._outbox = memoryview(b"")
         self._inbox = bytearray()
         self._stderr_tail = b""
@@ -186,6 +192,7 @@ class WorkerProcess:
         SystemFailure: the worker could not start.
         """
         self.calls += 1
+        self._peak = 0
         self._stderr_tail = b""
         started = time.monotonic()
         oom_kills = limits.oom_kills()
@@ -238,7 +245,9 @@ class WorkerProcess:
 
     def _exceeds(self, memory: int) -> bool:
         """True if the worker is known to use more than `memory` bytes."""
-        return bool(self._pid) and limits.resident(self._pid) > memory * limits.RESIDENT_SLACK
+        resident = limits.resident(self._pid) if self._pid else 0
+        self._peak = max(self._peak, resident)
+        return resident > memory * limits.RESIDENT_SLACK
 
     def _transfer_ready(self, events: select.poll) -> None:
         """Wait for pipes that are ready, one tick at most, and serve them."""
@@ -298,8 +307,9 @@ class WorkerProcess:
 
     def _examine_death(self, seconds: float, memory: int | None, oom_kill: bool) -> CallResult:
         """Find out why the worker died; `oom_kill`: the kernel has killed some process meanwhile to free memory."""
+        is_ending = bool(self._pid) and limits.resident(self._pid) == 0
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE_SECONDS)
+            self._process.wait(DEATH_SECONDS if is_ending else GRACE_SECONDS)
         with suppress(BlockingIOError):
             while data := os.read(self._err, READ_BYTES):
                 self._stderr_tail += data
@@ -319,6 +329,8 @@ class WorkerProcess:
             message = f"out of memory: {last_line}"
         elif code == -signal.SIGKILL and oom_kill:
             message = "killed by the kernel to free memory"
+        elif memory and code != -signal.SIGKILL and self._peak > memory * NEARLY_FULL:
+            message = f"the worker died close to its memory limit of {memory >> 20} MiB: {_exit_name(code)}"
         else:
             outcome = Outcome.CRASHED
             message = f"the worker died: {_exit_name(code)}"

@@ -12,6 +12,7 @@ import builders
 import pytest
 from commands import fill, start
 from mutants import mutants
+from odd_models import odd_models
 
 from autoopt.cli.app import main
 from autoopt.engine.inputs import sources
@@ -132,3 +133,16 @@ def test_mutants_through_the_command(quick: Path, count: int, seed: int, capfd: 
     assert command(quick / "model.onnx", capfd)[0] == 0
     with open_store(None, quick / "home") as store:
         assert "running" not in {run.status for run in store.runs.all()}
+
+
+@pytest.mark.soak
+def test_odd_models_through_the_command(quick: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`command` checks each: a result, or exit code 2 and one line."""
+    codes: Counter[int] = Counter()
+    for number, data in enumerate(odd_models().values()):
+        model = quick / "mutants" / f"{number}.onnx"
+        model.parent.mkdir(exist_ok=True)
+        model.write_bytes(data)
+        codes[command(model, capfd)[0]] += 1
+    assert codes.keys() == {0, 2}
+    assert min(codes.values()) > 20

@@ -65,6 +65,13 @@ def test_an_abort_after_a_failed_allocation_is_out_of_memory(pool: WorkerPool) -
     assert result.message.startswith("out of memory: terminate called")
 
 
+@pytest.mark.parametrize(("mib", "outcome"), [(280, Outcome.OUT_OF_MEMORY), (50, Outcome.CRASHED)])
+def test_a_death_close_to_the_limit_is_out_of_memory(pool: WorkerPool, mib: int, outcome: Outcome) -> None:
+    result = pool.call("jobs:die_full", {"mib": mib}, memory=300 * MIB)
+    assert result.outcome is outcome
+    assert ("close to its memory limit of 300 MiB: SIGSEGV" in result.message) == (mib == 280)
+
+
 def test_reserved_address_space_is_not_memory(pool: WorkerPool) -> None:
     assert pool.call("jobs:reserve", {"mib": 4000}, memory=200 * MIB).outcome is Outcome.OK
 
