@@ -52,7 +52,7 @@ def test_pickles_are_never_opened(tmp_path):
     (tmp_path / "plain.npy").write_bytes(pickle.dumps(Trap()))
     trap.unlink(missing_ok=True)
     for name in ("d.npy", "d.npz", "plain.npy"):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match="holds Python objects"):
             open_data(str(tmp_path / name))
     assert not trap.exists()
 

@@ -38,3 +38,13 @@ def test_classes_come_from_folders_or_a_file_of_labels(tmp_path):
     assert other.labels.tolist() == [7, 3]
     assert other.columns["image"].shape == (2, 2, 2, 3)
     assert other.columns["image"][0, 0, 0].tolist() == [0.5, -0.5, -0.5]
+
+
+def test_an_image_of_a_billion_pixels_is_named(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.new("L", (1, 1)).save(tmp_path / "a.bmp")
+    content = bytearray((tmp_path / "a.bmp").read_bytes())
+    content[18:26] = (30_000).to_bytes(4, "little") * 2
+    (tmp_path / "a.bmp").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.bmp: not a readable image \(Image size"):
+        open_data(str(tmp_path))

@@ -83,6 +83,7 @@ def test_tabs_separate_columns_of_tsv_files(tmp_path):
         ("a,b\n", {}, "no rows below its header"),
         ("", {}, "no rows"),
         ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields, the header 2"),
+        ("a, b,a\n1,2,3\n", {}, "several columns named 'a'"),
         ("a,b\n1,2\n", {"label_col": "c"}, "no column 'c'"),
         ("age,b\n1,2\n", {"input_cols": ["agee"]}, "did you mean 'age'"),
         ("a,b\n1,x\n", {}, "column 'b' holds text among numbers; is it the label. Use --label b"),

@@ -34,7 +34,7 @@ def load_npz(
         with np.load(path, allow_pickle=False) as file:
             columns: dict[str, Array] = dict(file)
     except _READ_ERRORS as error:
-        raise InputError(f"not a readable .npz file without pickles ({error})", where=path) from error
+        raise _unreadable(error, path) from error
     label = label_col or label_name
     if label == "labels" and label not in columns:
         label = _find_labels(columns, path, model)
@@ -77,4 +77,12 @@ def _read(path: str) -> Array:
     try:
         return np.asarray(np.load(path, allow_pickle=False))
     except _READ_ERRORS as error:
-        raise InputError(f"not a readable .npy file without pickles ({error})", where=path) from error
+        raise _unreadable(error, path) from error
+
+
+def _unreadable(error: Exception, path: str) -> InputError:
+    suffix = Path(path).suffix
+    if "pickle" in str(error):  # numpy's text advises to load it
+        remedy = f"save plain arrays in an {suffix} file"
+        return InputError("holds Python objects, which may run code and are not read", where=path, remedy=remedy)
+    return InputError(f"not a readable {suffix} file ({error})", where=path)

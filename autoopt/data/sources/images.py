@@ -105,13 +105,13 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
 
 def _read(file: Path, options: ImageOptions, where: str) -> Array:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise InputError("images need Pillow", where=str(file), remedy="pip install 'autoopt[data]'") from error
     try:
         with Image.open(file) as image:
             return options.pixels_of(image, where)
-    except (UnidentifiedImageError, OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(f"not a readable image ({error})", where=str(file)) from error
 
 

@@ -60,6 +60,8 @@ def _tensors(folder: Path, kind: str) -> dict[str, Array]:
         tensor = onnx.TensorProto()
         try:
             tensor.ParseFromString(file.read_bytes())
+            if tensor.data_location == tensor.EXTERNAL:
+                raise ValueError("it refers to another file")
             arrays[tensor.name or file.stem] = onnx.numpy_helper.to_array(tensor)
         except (DecodeError, ValueError, TypeError) as error:
             raise InputError(f"is not a tensor ({error})", where=str(file)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -35,6 +36,10 @@ def load_csv(
     if len(rows) < 2:
         raise InputError("has no rows below its header", where=path)
     header, *body = rows
+    counts = Counter(name.strip() for name in header)
+    for name, count in counts.items():
+        if count > 1:
+            raise InputError(f"has several columns named {name!r}", where=path)
     for line, row in enumerate(body, 2):
         if len(row) != len(header):
             raise InputError(f"line {line} has {len(row)} fields, the header {len(header)}", where=path)
