@@ -6,8 +6,9 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
+from autoopt.orchestrate.flow_runs.fields import Minutes, Trials, Workers
 from autoopt.orchestrate.flow_runs.naming import night_name
-from autoopt.orchestrate.flow_runs.sweep_run import nightly
+from autoopt.orchestrate.flow_runs.sweep_run import Night, nightly
 
 
 def _name() -> str:
@@ -16,13 +17,15 @@ def _name() -> str:
 
 
 @flow(name="nightly_sweep", flow_run_name=_name)
-def nightly_sweep(
+def nightly_sweep(  # noqa: PLR0913, PLR0917  these are the fields of the form that starts it
     zoo: str,
     dag: str | None = None,
     only: str | None = None,
     out: str | None = None,
-    workers: int = 2,
+    workers: Workers = 2,
     data_root: str | None = None,
+    trials: Trials = None,
+    minutes: Minutes = None,
 ) -> State[None]:
     """Run over a zoo, re-measure each source and its last best model, and fail on a regression.
 
@@ -33,5 +36,7 @@ def nightly_sweep(
         out: folder for the best models and the report.
         workers: number of trials to run in parallel.
         data_root: folder or URL that relative data paths start from.
+        trials: maximum number of trials for each model.
+        minutes: maximum time for each model, in minutes.
     """
-    return nightly(zoo, dag, only, out, workers, data_root)
+    return nightly(Night(zoo, dag, only, out, workers, data_root, trials, minutes))

@@ -7,6 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from autoopt.engine.inputs.request import RunRequest
+from autoopt.orchestrate.flow_runs.fields import Minutes, Trials, Workers
 from autoopt.orchestrate.flow_runs.model_run import optimize
 from autoopt.orchestrate.flow_runs.naming import model_run_name
 
@@ -24,8 +25,10 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
     calibration: str | dict[str, object] | None = None,
     search: dict[str, object] | None = None,
     out: str | None = None,
-    workers: int = 2,
+    workers: Workers = 2,
     retry_failed: bool = False,
+    trials: Trials = None,
+    minutes: Minutes = None,
 ) -> State[None]:
     """Search a DAG for one model, each chain in a flow run of its own.
 
@@ -38,13 +41,16 @@ def optimize_model(  # noqa: PLR0913, PLR0917  these are the fields of the form 
         out: folder for the best model, its session options and its recipe.
         workers: number of trials to run in parallel.
         retry_failed: retry trials that failed in earlier runs.
+        trials: maximum number of trials; overrides the DAG's.
+        minutes: maximum time of the run, in minutes; overrides the DAG's.
     """
+    limits = {name: value for name, value in {"trials": trials, "minutes": minutes}.items() if value is not None}
     request = RunRequest(
         dag=dag,
         model=model,
         data=data,
         calibration=calibration,
-        search=search or {},
+        search={**(search or {}), **limits},
         workers=workers,
         retry_failed=retry_failed,
     )

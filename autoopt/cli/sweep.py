@@ -62,8 +62,6 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
 
     if schedule is None:
         _refuse({"--queue": queue, "--timezone": timezone}, "needs a schedule", "add --schedule '0 2 * * *'")
-    else:
-        _refuse({"--trials": trials, "--minutes": minutes}, "cannot be scheduled", "set `search:` in the zoo file")
     check_zoo(zoo, only, dag, data_root)  # before anything is started for it
     from autoopt.api import open_remote
     from autoopt.cli.logs import is_verbose

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -17,6 +17,7 @@ from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, zoo_files
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automations
 from autoopt.orchestrate.server.notifications import notify_of
@@ -61,6 +62,10 @@ class _Deployment:
     queue: str | None = None
     schedule: Schedule | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Values to choose from in the form, by the parameter's name."""
+    tags: Sequence[str] | None = None
+    """The tags of a zoo: the only values of `only`, if there are any."""
     one_at_a_time: bool = False
     """A flow run that comes due while another one runs is cancelled."""
 
@@ -89,11 +94,12 @@ def deploy_all(queues: Sequence[str] = ()) -> list[str]:
 
     _ensure_pools(queues)
     schedule = Cron(NIGHT, timezone="UTC", active=False)
-    deployments = [_Deployment(optimize_model, MODELS), _Deployment(tune_chain, CHAINS)]
-    deployments += [_Deployment(optimize_model, MODELS, name=queue, queue=queue) for queue in queues]
-    deployments.append(
-        _Deployment(nightly_sweep, MODELS, schedule=schedule, parameters={"zoo": "zoo.yaml"}, one_at_a_time=True)
-    )
+    dags = {"dag": dag_files(Path.cwd())}
+    zoos = {**dags, "zoo": zoo_files(Path.cwd())}
+    deployments = [_Deployment(optimize_model, MODELS, choices=dags), _Deployment(tune_chain, CHAINS)]
+    deployments += [_Deployment(optimize_model, MODELS, name=queue, queue=queue, choices=dags) for queue in queues]
+    night = _Deployment(nightly_sweep, MODELS, schedule=schedule, parameters={"zoo": "zoo.yaml"}, choices=zoos)
+    deployments.append(replace(night, one_at_a_time=True))
     for deployment in deployments:
         _deploy(deployment, keep_changes=True)
     ensure_automations()
@@ -142,9 +148,19 @@ def schedule_sweep(
         "out": _absolute(request.out),
         "workers": request.workers,
         "data_root": root_of_data(request.data_root),
+        **request.search,
     }
+    folder = zoo.source.folder
     deployment = _Deployment(
-        nightly_sweep, MODELS, name, queue, Cron(cron, timezone=zone), parameters, one_at_a_time=True
+        nightly_sweep,
+        MODELS,
+        name,
+        queue,
+        Cron(cron, timezone=zone),
+        {key: value for key, value in parameters.items() if value is not None},
+        choices={"dag": [str(folder / file) for file in dag_files(folder)]},
+        tags=tags_of(zoo),
+        one_at_a_time=True,
     )
     addresses = addresses_of(zoo.notified)
     try:
@@ -214,12 +230,17 @@ def _deploy(deployment: _Deployment, keep_changes: bool) -> UUID:
         entrypoint_type=EntrypointType.MODULE_PATH,
         parameters=dict(deployment.parameters),
     )
+    form = runner._parameter_openapi_schema
+    form.properties = with_choices(form.properties, deployment.choices)
+    if deployment.tags is not None:
+        only_choices(form.properties, "zoo", [str(deployment.parameters["zoo"])])
+        only_choices(form.properties, "only", deployment.tags)
     existing = None
     if keep_changes:
         with get_client(sync_client=True) as client:
             existing = _read(client, deployment)
     if existing is not None:
-        runner.parameters = existing.parameters
+        runner.parameters = {key: value for key, value in existing.parameters.items() if value is not None}
         runner.schedules = [
             DeploymentScheduleCreate(schedule=s.schedule, active=s.active, parameters=s.parameters, slug=s.slug)
             for s in existing.schedules
@@ -250,7 +271,7 @@ def _check_same_zoo(deployment: _Deployment) -> None:
     if existing is None:
         return
     zoo, only = existing.parameters.get("zoo"), existing.parameters.get("only")
-    if (zoo, only) == (deployment.parameters["zoo"], deployment.parameters["only"]):
+    if (zoo, only) == (deployment.parameters["zoo"], deployment.parameters.get("only")):
         return
     owner = str(zoo)
     if only:

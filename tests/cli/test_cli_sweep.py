@@ -33,7 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("night", "UTC", ["--timezone", "Berlin"], "--timezone: 'Berlin' is not the name of a time zone"),
         ("autoopt", "", [], "zoo.yaml: 'autoopt' is the name of the default deployment"),
         ("night", "", ["--only", "gpu"], "no model has the tag 'gpu'"),
-        ("night", "", ["--trials", "5"], "--trials: cannot be scheduled; set `search:` in the zoo file"),
     ],
 )
 def test_schedules_that_are_refused(

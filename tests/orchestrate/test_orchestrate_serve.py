@@ -458,7 +458,7 @@ def test_a_regression_is_told_once_to_slack_teams_a_webhook_and_by_mail(served: 
         eventually(lambda: len(bodies) == 3)
         eventually(lambda: mails.kept)
     documents = {tuple(document): document for document in map(json.loads, bodies)}
-    title = f"{worse['name']}"
+    title = f"{worse['name']} failed"
     text = f"{worse['state']['message']}\n{served.url}/runs/flow-run/{worse['id']}"
     assert documents[("text",)]["text"] == f"*{title}*\n{text}"
     assert documents[("title", "text")] == {"title": title, "text": f"{title}\n{text}"}

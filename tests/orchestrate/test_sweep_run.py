@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.objects import StateType
 
-from autoopt.orchestrate.flow_runs.sweep_run import nightly
+from autoopt.orchestrate.flow_runs.sweep_run import Night, nightly
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from autoopt.orchestrate.flow_runs.sweep_run import nightly
 def test_a_wrong_zoo_fails_the_flow_run_with_one_line(tmp_path: Path, text: str | None, reason: str) -> None:
     if text is not None:
         (tmp_path / "zoo.yaml").write_text(text)
-    state = nightly(str(tmp_path / "zoo.yaml"), None, None, None, 1)
+    state = nightly(Night(str(tmp_path / "zoo.yaml"), workers=1))
     assert state.type is StateType.FAILED
     assert state.message is not None
     assert reason in state.message

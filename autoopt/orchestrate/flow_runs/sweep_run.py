@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -64,10 +64,28 @@ def sweep_as_flow(request: SweepRequest) -> SweepResult:
     return outcome.result()
 
 
+@dataclass(frozen=True)
+class Night:
+    """The parameters of a nightly sweep, as its deployment and its form state them."""
+
+    zoo: str
+    dag: str | None = None
+    only: str | None = None
+    out: str | None = None
+    workers: int = 2
+    data_root: str | None = None
+    trials: int | None = None
+    minutes: float | None = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits of each run that are given."""
+        limits = {"trials": self.trials, "minutes": self.minutes}
+        return {name: value for name, value in limits.items() if value is not None}
+
+
 @only_allowed_scripts()
-def nightly(
-    zoo: str, dag: str | None, only: str | None, out: str | None, workers: int, data_root: str | None = None
-) -> State[None]:
+def nightly(night: Night) -> State[None]:
     """Run a nightly sweep in the current flow run, with chains as deployed runs.
 
     A retry, or resuming a suspended flow run, continues the sweep of this flow run if it was interrupted, and measures
@@ -79,20 +97,21 @@ def nightly(
         if continued_too_often(states):
             return Failed(message="its process died again and again; Retry continues the sweep")
     folder = None
-    if out:
-        folder = Path(out)
+    if night.out:
+        folder = Path(night.out)
     request = SweepRequest(
-        zoo=Path(zoo),
-        dag=dag,
-        only=only,
+        zoo=Path(night.zoo),
+        dag=night.dag,
+        only=night.only,
         out=folder,
         nightly=True,
         resume=True,  # only a sweep of this flow run, which has one if it was interrupted
         or_begin=True,
         flow_run=flow_run.id or "",
-        workers=workers,
-        data_root=data_root,
-        observer=ObserverGroup(SweepProgress(zoo_title(zoo)), SweepLog(run_logger())),
+        workers=night.workers,
+        data_root=night.data_root,
+        search=night.limits,
+        observer=ObserverGroup(SweepProgress(zoo_title(night.zoo)), SweepLog(run_logger())),
         opener=PrefectHost,
     )
     try:

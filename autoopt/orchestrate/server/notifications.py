@@ -23,7 +23,7 @@ LOST_SECONDS = 300
 TITLE, BOTH, BOLD_TITLE_AND_TEXT, PARAGRAPHS = "@title", "@both", "@bold", "@paragraphs"
 """Places in the JSON of a webhook."""
 CARD_SCHEMA: Final = "http://adaptivecards.io/schemas/adaptive-card.json"
-FAILED_TITLE: Final = "flow_run.name"
+FAILED_TITLE: Final = 'flow_run.name ~ " failed"'
 FAILED_TEXT: Final = 'flow_run.state.message ~ "\\n" ~ (flow_run | ui_url)'
 LOST_TITLE: Final = 'flow_run.name ~ " crashed and does not continue"'
 LOST_TEXT: Final = '"No worker has continued it. Is the machine on?\\n" ~ (flow_run | ui_url)'

@@ -1,0 +1,93 @@
+"""The forms that start deployments: choices for files and tags, plain fields for numbers.
+
+Prefect derives a form from the flow's parameters. Here it gets what the flow cannot know: the files of this folder and
+the tags of a zoo. The server refuses values that do not fit before the run starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from autoopt.errors import AutooptError
+from autoopt.spec import load_dag
+from autoopt.spec.zoo import ZooSpec, load_zoo
+
+MOST_FILES: Final = 200
+"""Files that are read to find DAGs and zoos."""
+PATTERNS: Final = ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml")
+TITLES: Final = {"string": "path", "object": "content"}
+"""What a field takes beside its choices, by the type in JSON Schema."""
+Property = dict[str, Any]
+"""One field of the form, as JSON Schema."""
+
+
+def with_choices(properties: Mapping[str, Property], choices: Mapping[str, Sequence[str]]) -> dict[str, Property]:
+    """The fields of a form with choices, and without the type None of optional ones.
+
+    Args:
+        properties: the fields as Prefect derives them from the flow.
+        choices: values by the field's name. A field that also takes other texts or a document keeps these types.
+    """
+    form: dict[str, Property] = {}
+    for name, written in properties.items():
+        field = _without_none(written)
+        if choices.get(name):
+            field = _with_choices(field, list(choices[name]))
+        form[name] = field
+    return form
+
+
+def only_choices(properties: dict[str, Property], name: str, values: Sequence[str]) -> None:
+    """Restrict a field to these values."""
+    if values:
+        kept = {key: value for key, value in properties[name].items() if key not in ("anyOf", "type")}
+        properties[name] = {**kept, "type": "string", "enum": list(values)}
+
+
+def _without_none(field: Property) -> Property:
+    """The field without None: the form omits a field that is left empty."""
+    types = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
+    if len(types) == len(field.get("anyOf", ())):
+        return dict(field)
+    kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+    if len(types) == 1:
+        return {**types[0], **kept}
+    return {**kept, "anyOf": types}
+
+
+def _with_choices(field: Property, values: list[str]) -> Property:
+    """The field with a list to choose from before its other types."""
+    choice: Property = {"title": "choose", "type": "string", "enum": values}
+    types = field.get("anyOf") or [{"type": field["type"]}]
+    others = [{**one, "title": TITLES.get(one.get("type"), "content")} for one in types]
+    kept = {key: value for key, value in field.items() if key not in ("anyOf", "type")}
+    return {**kept, "anyOf": [choice, *others]}
+
+
+def dag_files(folder: Path) -> list[str]:
+    """The DAGs in a folder and its subfolders, relative to it."""
+    return [str(path.relative_to(folder)) for path in _readable(folder, load_dag)]
+
+
+def zoo_files(folder: Path) -> list[str]:
+    """The zoos in a folder and its subfolders, relative to it."""
+    return [str(path.relative_to(folder)) for path in _readable(folder, load_zoo)]
+
+
+def tags_of(zoo: ZooSpec) -> list[str]:
+    """The tags of a zoo's models."""
+    return sorted({tag for model in zoo.models for tag in model.tags})
+
+
+def _readable(folder: Path, load: Callable[[Path], object]) -> Iterator[Path]:
+    """Yield the files that can be loaded; hidden folders are left out."""
+    files = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
+    visible = [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    for path in visible[:MOST_FILES]:
+        try:
+            load(path)
+        except AutooptError:
+            continue
+        yield path
