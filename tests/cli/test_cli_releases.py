@@ -58,7 +58,7 @@ def test_what_was_released_before_is_released_again_at_the_same_places(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("nothing",), "MODEL: no model or run 'nothing'; name a model of the newest sweep of a zoo (none), or a run"),
+        (("nothing",), "MODEL: no model or run 'nothing'; name a model as 'autoopt nights' lists it, or a run as"),
         (("RUN",), "belongs to no sweep; add --zoo and --name: of which model of which zoo it is a release"),
         (("RUN", "9", *AS), "has no trial 9"),
         (("RUN", *AS, "--to", "oci:"), "--to: 'oci:' names no place; write oci:NAME"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.sweeps.nights import night_named, stored_nights, zoo_of
+from autoopt.engine.sweeps.nights import newest_entries, night_named, stored_nights, zoo_of
 from autoopt.errors import InputError
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.store import SweepRecord
@@ -53,3 +53,13 @@ def test_a_night_is_named_by_the_beginning_of_its_sweep(store: MemoryStore) -> N
         night_named(nights, "zz")
     with pytest.raises(InputError, match="--compare: several nights ''"):
         night_named(nights, "")
+
+
+def test_a_model_is_taken_from_the_newest_finished_sweep_that_has_it(store: MemoryStore) -> None:
+    sweeps = [add_night(store, "a"), add_night(store, "b")]
+    only = store.sweeps.create(SweepRecord(id="", name="a")).id
+    store.sweeps.finish(only, "finished", SweepResult(only, "a", models=(SweepEntry("mlp", "ok"),)).to_json())
+    add_night(store, "a", status="cancelled")
+    assert {zoo: sweep for zoo, (sweep, _) in newest_entries(store, "cnn").items()} == {"a": sweeps[0], "b": sweeps[1]}
+    assert list(newest_entries(store, "cnn", "b")) == ["b"]
+    assert newest_entries(store, "gru") == {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from autoopt.errors import InputError
 from autoopt.report.night_history import StoredNight
-from autoopt.results import SweepResult
+from autoopt.results import SweepEntry, SweepResult
 from autoopt.store import Store
 
 DEFAULT_NIGHTS = 60
@@ -55,10 +57,19 @@ def night_named(nights: list[StoredNight], name: str) -> SweepResult:
     return matches[0]
 
 
-def newest_results(store: Store) -> dict[str, SweepResult]:
-    """Return the newest finished sweep of each zoo by the zoo's name."""
-    newest: dict[str, SweepResult] = {}
-    for record in store.sweeps.all():
-        if record.name not in newest and record.status == "finished" and record.result is not None:
-            newest[record.name] = SweepResult.from_json(record.result)
-    return newest
+def newest_entries(store: Store, name: str, zoo: str | None = None) -> dict[str, tuple[str, SweepEntry]]:
+    """Find a model in the newest finished sweep that has it, among the last `DEFAULT_NIGHTS` of each zoo.
+
+    Returns:
+        The sweep's id and the model's entry, by zoo.
+    """
+    found: dict[str, tuple[str, SweepEntry]] = {}
+    searched: Counter[str] = Counter()
+    for record in store.sweeps.all(zoo):
+        if record.name in found or record.status != "finished" or searched[record.name] == DEFAULT_NIGHTS:
+            continue
+        searched[record.name] += 1
+        for document in (record.result or {}).get("models", ()):
+            if document.get("name") == name:
+                found[record.name] = (record.id, SweepEntry.from_json(document))
+    return found

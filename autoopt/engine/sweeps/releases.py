@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from autoopt.engine.run.export import Package
-from autoopt.engine.sweeps.nights import newest_results
+from autoopt.engine.sweeps.nights import newest_entries
 from autoopt.engine.tools.exports.release_places import absolute, publish
 from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
@@ -207,23 +207,20 @@ def _chosen(store: Store, promotion: Promotion) -> tuple[Release, RunRecord]:
     if found is not None:
         return found, store.runs.get(found.entry.run)
     if not store.runs.exists(name):
-        zoos = ", ".join(newest_results(store)) or "none"
-        remedy = f"name a model of the newest sweep of a zoo ({zoos}), or a run"
+        remedy = "name a model as 'autoopt nights' lists it, or a run as 'autoopt runs' does"
         raise InputError(f"no model or run {name!r}", where="MODEL", remedy=remedy)
     run = store.runs.get(name)
     return _of_run(store, run, promotion), run
 
 
 def _of_newest_sweep(store: Store, name: str, zoo: str | None) -> Release | None:
-    """The model in the newest finished sweep of its zoo.
+    """The model in the newest finished sweep that has it.
 
     Raises:
         InputError: it failed or regressed there, or several zoos have a model of this name.
     """
-    matches: list[Release] = []
-    for title, result in newest_results(store).items():
-        entries = [entry for entry in result.models if entry.name == name and zoo in (None, title)]
-        matches += [Release(title, 0, entry, result.sweep) for entry in entries]
+    entries = newest_entries(store, name, zoo)
+    matches = [Release(title, 0, entry, sweep) for title, (sweep, entry) in entries.items()]
     if len(matches) > 1:
         zoos = ", ".join(match.zoo for match in matches)
         raise InputError(f"several zoos have a model {name!r}: {zoos}", where="MODEL", remedy="add --zoo")
