@@ -180,7 +180,7 @@ def test_run_of_a_bare_model_finds_a_model_and_teaches_the_next_plan(call: Call,
 @pytest.mark.parametrize(
     ("name", "offered", "absent"),
     [
-        ("cifar10_resnet8", {"static_quantization", "dynamic_quantization"}, {"transformer_fusion", "ir_upgrade"}),
+        ("cifar10_resnet8", {"static_quantization"}, {"transformer_fusion", "ir_upgrade", "dynamic_quantization"}),
         ("superres_espcn_x3", {"static_quantization"}, {"dynamic_quantization", "weight_only_quantization"}),
         ("basic_pitch", {"pad_folding", "static_quantization"}, {"weight_only_quantization"}),
         ("sms_transformer", {"transformer_fusion", "weight_only_quantization"}, {"pad_folding"}),
