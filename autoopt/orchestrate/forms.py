@@ -84,7 +84,7 @@ def tags_of(zoo: ZooSpec) -> list[str]:
 def _readable(folder: Path, load: Callable[[Path], object]) -> Iterator[Path]:
     """Yield the files that can be loaded; hidden folders are left out."""
     files = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
-    visible = [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    visible = [path for path in files if "/." not in f"/{path.relative_to(folder).as_posix()}"]
     for path in visible[:MOST_FILES]:
         try:
             load(path)

@@ -316,27 +316,21 @@ class WorkerProcess:
         code = self._process.poll()
         self.kill()
         output = self._last_output()
-        last_line = ""
-        if output.strip():
-            last_line = output.strip().splitlines()[-1]
+        killed = code == -signal.SIGKILL
         if not self._pid:
             reason = protocol.shorten(output) or _exit_name(code)
-            if code == -signal.SIGKILL:
-                raise KilledAtStart(f"the worker process could not start: {reason}")
-            raise SystemFailure(f"the worker process could not start: {reason}")
+            error = KilledAtStart if killed else SystemFailure
+            raise error(f"the worker process could not start: {reason}")
         outcome = Outcome.OUT_OF_MEMORY
         if memory and protocol.reports_failed_allocation(output):
-            message = f"out of memory: {last_line}"
-        elif code == -signal.SIGKILL and oom_kill:
+            message = f"out of memory: {_last_line(output)}"
+        elif killed and oom_kill:
             message = "killed by the kernel to free memory"
-        elif memory and code != -signal.SIGKILL and self._peak > memory * NEARLY_FULL:
+        elif memory and not killed and self._peak > memory * NEARLY_FULL:
             message = f"the worker died close to its memory limit of {memory >> 20} MiB: {_exit_name(code)}"
         else:
             outcome = Outcome.CRASHED
-            message = f"the worker died: {_exit_name(code)}"
-            if last_line:
-                message += f": {last_line[:300]}"
-        killed = code == -signal.SIGKILL
+            message = ": ".join(filter(None, ("the worker died", _exit_name(code), _last_line(output)[:300])))
         return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True, transient=killed)
 
     def _last_output(self) -> str:
@@ -364,6 +358,12 @@ def _make_folder() -> Path:
     except OSError as error:
         remedy = "free some space, or set TMPDIR to another folder"
         raise SystemFailure(f"cannot make a folder for temporary files ({error.strerror})", remedy=remedy) from error
+
+
+def _last_line(output: str) -> str:
+    """The last line of a worker's output; empty without output."""
+    lines = output.strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 def _exit_name(code: int | None) -> str:

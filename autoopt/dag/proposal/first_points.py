@@ -7,6 +7,7 @@ model rule out drop out later.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -60,17 +61,9 @@ def first_points(
         floats: True if chains without a lossy pass are tried.
         text: True if the model generates text with a cache.
     """
-    tried = {node for stage in stages for node in stage}
-    preparation = _chain(stages, nodes)
-    begin: dict[str, Mapping[str, Value]] = {}
-    for node in preparation:
-        if nodes[node].search:
-            begin[node] = _first_values(nodes[node])
-    if begin and floats:
-        yield Prior("prefer", Scope(chain=preparation), begin, origin="library")
-        if "session" in tried and "intra_op_num_threads" in nodes["session"].search:
-            one_thread = {**begin, "session": ONE_THREAD}
-            yield Prior("prefer", Scope(chain=(*preparation, "session")), one_thread, origin="library")
+    tried = set(itertools.chain.from_iterable(stages))
+    if floats:
+        yield from _float_points(_chain(stages, nodes), nodes, with_session="session" in tried)
     lossy_points = FOR_TEXT if text else FIRST_VALUES
     for node, points in lossy_points.items():
         if node not in tried:
@@ -82,6 +75,22 @@ def first_points(
             if first not in begun:
                 begun.append(first)
                 yield Prior("prefer", Scope(chain=_chain(stages, nodes, node)), {node: first}, origin="library")
+
+
+def _float_points(
+    preparation: tuple[str, ...], nodes: Mapping[str, Template], *, with_session: bool
+) -> Iterator[Prior]:
+    """All preparation with its first values, then the same on one thread."""
+    begin: dict[str, Mapping[str, Value]] = {}
+    for node in preparation:
+        if nodes[node].search:
+            begin[node] = _first_values(nodes[node])
+    if not begin:
+        return
+    yield Prior("prefer", Scope(chain=preparation), begin, origin="library")
+    if with_session and "intra_op_num_threads" in nodes["session"].search:
+        one_thread = {**begin, "session": ONE_THREAD}
+        yield Prior("prefer", Scope(chain=(*preparation, "session")), one_thread, origin="library")
 
 
 def _chain(stages: Sequence[Sequence[str]], nodes: Mapping[str, Template], lossy: str = "") -> tuple[str, ...]:

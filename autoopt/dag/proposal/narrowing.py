@@ -55,6 +55,12 @@ class _Input:
     whole: bool = False
     """True if each item of the data is a whole input, such as a recurrent state: items cannot be joined to a batch."""
 
+    def of_one(self) -> _Input:
+        """The input in an inference of one item."""
+        if not self.batched:
+            return self
+        return replace(self, sizes=(1, *self.sizes[1:]))
+
 
 def narrowing_of(
     inspection: Inspection, descriptions: Sequence[DataDescription], fed_back: Collection[str] = (), batch_size: int = 0
@@ -75,13 +81,15 @@ def narrowing_of(
         return Narrowing()
     if decoder_of({spec.name: spec.shape for spec in inspection.inputs}) is not None:
         return Narrowing()
-    inputs = [item for spec in inspection.inputs for item in _described(spec, inspection, descriptions, fed_back)]
+    inputs: list[_Input] = []
+    for spec in inspection.inputs:
+        inputs += _described(spec, inspection, descriptions, fed_back)
     shapes = _shapes(inspection, inputs)
     values = _constants(inputs, shapes, batch_size)
+    has_open_value = any(shapes[name][:1] == (None,) for name in values)
     # A model with state takes one item at a time.
-    if fed_back or any(item.whole for item in inputs) or any(shapes[name][:1] == (None,) for name in values):
-        single = [replace(item, sizes=(1, *item.sizes[1:])) if item.batched else item for item in inputs]
-        shapes = _shapes(inspection, single)
+    if fed_back or has_open_value or any(item.whole for item in inputs):
+        shapes = _shapes(inspection, [item.of_one() for item in inputs])
     narrower = {}
     for spec in inspection.inputs:
         if spec.name not in values and _is_narrower(shapes[spec.name], spec.shape or ()):

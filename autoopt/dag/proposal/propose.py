@@ -7,7 +7,7 @@ stay in it and are pruned with a reason when it is compiled (`Facts(proposed=Tru
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoopt.dag.compiler.compile import compile_plan
@@ -70,8 +70,8 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
     )
     reasons = _reasons(nodes, infos, facts)
     stages = [stage.alternatives(reasons) for stage in layout]
-    remaining = [[node for node in stage.nodes if node not in reasons] for stage in layout]
-    floats = all(stage.skip for stage in layout if any(nodes[node].lossy for node in stage.nodes))
+    remaining = [stage.remaining(reasons) for stage in layout]
+    floats = all(stage.skip for stage in layout if stage.is_lossy(nodes))
     priors = [
         *cuts,
         *excluded_chains(nodes),
@@ -97,6 +97,14 @@ class _Stage:
 
     nodes: tuple[str, ...]
     skip: bool = False
+
+    def is_lossy(self, nodes: Mapping[str, Template]) -> bool:
+        """Tell if one of the alternatives changes results."""
+        return any(nodes[node].lossy for node in self.nodes)
+
+    def remaining(self, reasons: Collection[str]) -> list[str]:
+        """The alternatives that are not ruled out."""
+        return [node for node in self.nodes if node not in reasons]
 
     def alternatives(self, reasons: Mapping[str, Reason]) -> list[str | None]:
         """The stage in the form of a spec; one whose nodes are all ruled out can be skipped."""

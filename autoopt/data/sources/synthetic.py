@@ -54,7 +54,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     """
     specs, table_lengths = read_inputs(model)
     rng = np.random.default_rng(seed)
-    fixed_shapes, limits = shapes or {}, ranges or {}
+    sizes, fixed_shapes, limits = dimensions or {}, shapes or {}, ranges or {}
     decoder = decoder_of({spec.name: spec.shape for spec in specs})
     arrays: dict[str, list[Array]] = {}
     for spec in specs:
@@ -64,29 +64,28 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
             raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
         if spec.name in fixed_shapes:
             shape = tuple(fixed_shapes[spec.name])
+        elif decoder is not None and open_size is None:
+            shape = _prompt_shape(spec, decoder, sizes)
         else:
-            shape = _shape(spec, dimensions or {}, open_size)
-            if decoder is not None and spec.name in decoder.cache and open_size is None:
-                shape = _prompt_cache(spec, decoder.cache[spec.name], shape, dimensions or {})
-        if spec.name in limits:
-            arrays[spec.name] = [_values(rng, spec.dtype, shape, limits[spec.name]) for _ in range(items)]
-            continue
+            shape = _shape(spec, sizes, open_size)
         constant = _constant(spec, shape)
-        if constant is not None:
+        if spec.name not in limits and constant is not None:
             arrays[spec.name] = [constant] * items
             continue
-        default: list[float] | None = None
-        if spec.dtype.kind in "iu":
-            default = [0, (table_lengths.get(spec.name) or 2) - 1]
-        arrays[spec.name] = [_values(rng, spec.dtype, shape, default) for _ in range(items)]
+        value_range = limits.get(spec.name)
+        if value_range is None and spec.dtype.kind in "iu":
+            value_range = [0, (table_lengths.get(spec.name) or 2) - 1]
+        arrays[spec.name] = [_values(rng, spec.dtype, shape, value_range) for _ in range(items)]
     if decoder is not None:
         _derive(arrays, decoder, {*fixed_shapes, *limits})
     return DataSet({}, None, arrays, name="synthetic")
 
 
-def _prompt_cache(spec: InputSpec, axis: int, shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a cache: empty if nothing sizes the sequence."""
-    if spec.shape is not None and spec.shape[axis] in sizes:
+def _prompt_shape(spec: InputSpec, decoder: Decoder, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of an input of a decoder that reads a prompt: the cache is empty if nothing sizes its sequence."""
+    shape = _shape(spec, sizes, None)
+    axis = decoder.cache.get(spec.name)
+    if axis is None or (spec.shape is not None and spec.shape[axis] in sizes):
         return shape
     return (*shape[:axis], 0, *shape[axis + 1 :])
 

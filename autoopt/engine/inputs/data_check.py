@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.description import Column, DataDescription
@@ -70,16 +70,22 @@ def check_data(
     for spec in inputs:
         if spec.name in columns:
             _check_shape(spec, columns[spec.name], description.loader, place)
-            if columns[spec.name].finite is False:
-                notes.append(f"data: the array for {one_line(spec.name)!r} contains NaN or infinite values")
-            cast = _cast_note(spec, columns[spec.name], place)
-            if cast:
-                notes.append(f"data: the array for {one_line(spec.name)!r} {cast}")
+            notes += _value_notes(spec, columns[spec.name], place)
         elif spec.name not in fed_back and spec.dtype != "optional":
             message = f"no array for the model's input {spec.name!r}; the data has: {names}"
             raise InputError(message, where=place, remedy=_name_remedy(inputs))
     notes += _ignored(columns, inputs, description.labels)
     return notes
+
+
+def _value_notes(spec: ValueSpec, column: Column, place: str) -> Iterator[str]:
+    """Yield what is odd about the values of an input."""
+    array = f"data: the array for {one_line(spec.name)!r}"
+    if column.finite is False:
+        yield f"{array} contains NaN or infinite values"
+    cast = _cast_note(spec, column, place)
+    if cast:
+        yield f"{array} {cast}"
 
 
 def _only_input(inputs: Sequence[ValueSpec], decoder: Decoder | None) -> str | None:
