@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import builders
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -11,7 +12,6 @@ from autoopt.data.decoder import align, decoder_of
 from autoopt.data.fit import fit, specs_of
 from autoopt.data.sources import synthetic
 from autoopt.errors import InputError
-from tests import builders
 
 SHAPES = {
     "input_ids": ("batch", "seq"),

@@ -138,5 +138,6 @@ def test_the_page_names_every_metric_of_quality() -> None:
 
 def test_the_page_names_the_default_limits() -> None:
     for constraint in DEFAULT_QUALITY.values():
-        bound = f"max_drop: {constraint.max_drop}" if constraint.max_drop is not None else f"min: {constraint.min}"
-        assert f"`{{metric: {constraint.metric}, {bound}}}`" in PAGE
+        bounds = {"max_drop": constraint.max_drop, "min": constraint.min, "max_ratio": constraint.max_ratio}
+        ((name, bound),) = [item for item in bounds.items() if item[1] is not None]
+        assert f"`{{metric: {constraint.metric}, {name}: {bound}}}`" in PAGE

@@ -111,8 +111,9 @@ def effective_count(values: Sequence[float]) -> float:
     n (1 - r) / (1 + r), with r the correlation of neighbours where it is positive.
     """
     array = np.asarray(values, np.float64)
-    if len(array) < 4 or float(array.std()) == 0.0:
+    before, after = array[:-1], array[1:]
+    if len(array) < 4 or float(before.std()) == 0.0 or float(after.std()) == 0.0:
         return float(len(array))
-    correlation = float(np.corrcoef(array[:-1], array[1:])[0, 1])
+    correlation = float(np.corrcoef(before, after)[0, 1])
     correlation = min(max(0.0, correlation), 0.99)
     return max(1.0, len(array) * (1 - correlation) / (1 + correlation))

@@ -158,12 +158,9 @@ class SelectiveQuantization(StaticQuantization):
 
     version = 2
 
-    exclude_worst: Annotated[
-        int, Categorical(1, 2, 3, 4, 8), "number of the most sensitive layers to keep in float32"
-    ] = 2
+    exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
     rank_by: Annotated[
         Literal["noise_for_work", "noise", "work"],
-        Categorical("noise_for_work", "work"),
         "layers kept in float32: of the most noise for their share of the work, the most noise, or the least work",
     ] = "noise_for_work"
     quant_format: Annotated[Literal["QDQ", "QOperator"], "representation of quantized operators"] = "QDQ"

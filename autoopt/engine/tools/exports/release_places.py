@@ -19,6 +19,7 @@ from autoopt.engine.tools.exports import mlflow_registry, oci_layout
 from autoopt.errors import InputError
 from autoopt.results.release import Release
 from autoopt.store import Store
+from autoopt.working_folder import working_folder
 
 Switch: TypeAlias = Callable[[], None]
 """Makes what was added the current release of a place."""
@@ -40,8 +41,8 @@ def publish(store: Store, package: Package, release: Release, places: Sequence[s
     Raises:
         InputError: a place cannot be written, or belongs to another model.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "package")
+    with working_folder() as scratch:
+        folder = scratch / "package"
         export(store, package, folder)
         text = json.dumps(release_document(release), indent=2) + "\n"
         (folder / RELEASE_FILE).write_text(text, encoding="utf-8")
