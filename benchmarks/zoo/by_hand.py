@@ -377,6 +377,8 @@ class Variant:
         options.log_severity_level = 3
         options.intra_op_num_threads = recipe.threads
         options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, recipe.level)
+        # Threads of idle sessions would occupy the cores for longer than a turn of the others takes.
+        options.add_session_config_entry("session.intra_op.spin_duration_us", "1000")
         for key, value in recipe.entries.items():
             options.add_session_config_entry(key, value)
         self.name = name

@@ -136,3 +136,12 @@ def test_maps_are_compared_as_numbers():
     np.testing.assert_array_equal(plain([{"a": 0.25, "b": 0.75}, {"a": 1.0, "b": 0.0}]), [[0.25, 0.75], [1.0, 0.0]])
     for other in ([], [{"a": 1.0}, {"b": 1.0}], [np.ones(2)]):
         assert plain(other) is other
+
+
+@pytest.mark.parametrize(("config", "expected"), [({}, "1000"), ({"session.intra_op.spin_duration_us": "5"}, "5")])
+def test_threads_of_idle_sessions_rest_unless_the_candidate_says_otherwise(tmp_path, config, expected):
+    path = str(io.save(one_node("Relu", [1, 4]), tmp_path))
+    request = MeasureRequest.from_json({"candidate": {"path": path}, "metrics": []})
+    options = {"config": config} if config else {}
+    session = ModelRunner.open(ModelFile(path, options), request).session
+    assert session.get_session_options().get_session_config_entry("session.intra_op.spin_duration_us") == expected
