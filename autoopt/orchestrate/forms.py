@@ -18,7 +18,7 @@ MOST_FILES: Final = 200
 """Files that are read to find DAGs and zoos."""
 PATTERNS: Final = ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml")
 TITLES: Final = {"string": "path", "object": "content"}
-"""What a field takes beside its choices, by the type in JSON Schema."""
+"""Name of the values that a field takes besides its choices, by their type in JSON Schema."""
 Property = dict[str, Any]
 """One field of the form, as JSON Schema."""
 

@@ -20,7 +20,7 @@ class ReleaseRow:
     release: Release
     current: bool
     taken_back_by: str = ""
-    """Who rolled it back last; empty if nobody has."""
+    """User and host that rolled it back last; empty if nobody has."""
 
 
 def release_text(release: Release) -> str:

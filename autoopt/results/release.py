@@ -26,7 +26,7 @@ class Release:
     target: str | None = None
     """The target whose best model it is, of a run over several."""
     places: tuple[str, ...] = ()
-    """Where it was published."""
+    """Places where it was published."""
     replaced: int = 0
     """Number of the release before; 0 for the first one."""
     by: str = ""

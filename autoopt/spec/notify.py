@@ -28,7 +28,7 @@ FORMS: Final = "write $VARIABLE, https://..., slack:https://..., teams:https://.
 
 @dataclass(frozen=True)
 class NotifyAddress:
-    """Where messages go. The URL is a secret: who knows it can send."""
+    """Address that messages go to. The URL is a secret: anyone who knows it can send messages."""
 
     kind: Kind
     url: str = field(repr=False)

@@ -51,6 +51,8 @@ def make(model: str, options: dict[str, Any], threads: int) -> ort.InferenceSess
         made.execution_mode = ort.ExecutionMode.ORT_PARALLEL
     made.enable_mem_pattern = options.get("enable_mem_pattern", True)
     made.enable_cpu_mem_arena = options.get("enable_cpu_mem_arena", True)
+    # Threads of idle sessions would occupy the cores for longer than a turn of the others takes.
+    made.add_session_config_entry("session.intra_op.spin_duration_us", "1000")
     for key, value in options.get("config", {}).items():
         made.add_session_config_entry(key, value)
     disabled = options.get("disabled_optimizers", [])

@@ -189,7 +189,7 @@ def _with_priors(table: Table, points: Mapping[str, Sequence[Point]]) -> Table:
 
 
 def expert_points(chains: Sequence[ChainSpace]) -> dict[str, list[Point]]:
-    """What the search of a proposed graph starts with, as far as these chains have it."""
+    """First points of the search of a proposed graph, as far as these chains have them."""
     points: dict[str, list[Point]] = {}
     seen: set[str] = set()
     for chain in chains:

@@ -228,7 +228,7 @@ def _images_remedy(expected: Sequence[int | str | None], actual: Sequence[int], 
 
 
 def _table_remedy(expected: Sequence[int | str | None], columns: int) -> str:
-    """The remedy for a table with so many columns."""
+    """The remedy for a table with this number of columns."""
     if len(expected) <= 2:
         return "choose the columns with --inputs A,B,... and the label with --label NAME"
     sizes = [size for size in expected[1:] if isinstance(size, int)]

@@ -69,7 +69,7 @@ class Promotion:
     name: str | None = None
     """Name of the model within the zoo, for a run that no sweep made."""
     places: tuple[str, ...] = ()
-    """Where to publish; see `release_places`. Empty: where its last release is."""
+    """Places to publish at; see `release_places`. Empty: those of its last release."""
 
 
 def release_histories(store: Store, zoo: str) -> dict[str, ReleaseHistory]:
@@ -203,9 +203,9 @@ def _chosen(store: Store, promotion: Promotion) -> tuple[Release, RunRecord]:
     zoo, name = promotion.zoo, promotion.what
     if zoo is None and "/" in name:
         zoo, _, name = name.partition("/")
-    found = _of_newest_sweep(store, name, zoo)
-    if found is not None:
-        return found, store.runs.get(found.entry.run)
+    release = _of_newest_sweep(store, name, zoo)
+    if release is not None:
+        return release, store.runs.get(release.entry.run)
     if not store.runs.exists(name):
         remedy = "name a model as 'autoopt nights' lists it, or a run as 'autoopt runs' does"
         raise InputError(f"no model or run {name!r}", where="MODEL", remedy=remedy)

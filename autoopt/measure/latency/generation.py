@@ -186,7 +186,7 @@ def steps_after(runner: ModelRunner, prompt: Feed, count: int) -> Steps:
 
 
 def _derived(decoder: Decoder, name: str, step: Feed, prompt: Feed, number: int) -> np.ndarray:
-    """Make one derived input of a step: the prompt's mask goes on with ones, its positions count on."""
+    """Make one derived input of a step: the prompt's mask extended by ones, or positions that count up from its own."""
     before = prompt[name]
     if name == decoder.mask:
         return np.concatenate([before, np.ones((len(before), number + 1), before.dtype)], axis=1)
