@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 S3: Final = ("s3", "s3a")
+REFUSED: Final = ("dask", "reference")
+"""Protocols that unpickle what a server sends, or render templates from a file."""
 CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30}
 RETRIES: Final = {"total_max_attempts": 2, "mode": "standard"}
 
@@ -21,16 +23,20 @@ def open_filesystem(url: str) -> tuple[AbstractFileSystem, str]:
     `s3` in the user's fsspec configuration take precedence.
 
     Raises:
-        ImportError, ValueError: there is no such file system, or a package that it needs is not installed.
+        ImportError, ValueError: there is no such file system, it may run code that is not ours, or a package that it
+            needs is not installed.
     """
     import fsspec
 
+    protocols = {part.partition("://")[0] for part in url.split("::")}
+    for protocol in REFUSED:
+        if protocol in protocols:
+            raise ValueError(f"{protocol}:// may run code from elsewhere")
     config: dict[str, object] = dict(CONFIG)
     if not os.environ.get("AWS_MAX_ATTEMPTS"):
         config["retries"] = RETRIES
     for protocol in S3:
         config |= fsspec.config.conf.get(protocol, {}).get("config_kwargs", {})
-    protocols = {part.partition("://")[0] for part in url.split("::")}
     options = {protocol: {"config_kwargs": config} for protocol in S3 if protocol in protocols}
     for protocol, arguments in options.items():
         # fsspec reuses this object when it opens the chain. s3fs would repeat all that its client has tried.

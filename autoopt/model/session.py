@@ -165,8 +165,7 @@ def _session_config(options: JsonObject, execution_provider: str) -> SessionConf
         _check_option(key, value)
     entries = options.get("config", {})
     assert isinstance(entries, Mapping)
-    for key, value in entries.items():
-        _check_entry(key, value)
+    check_entries(entries)
     try:
         config = from_json(SessionConfig, options)
     except JsonTypeError as error:
@@ -177,9 +176,29 @@ def _session_config(options: JsonObject, execution_provider: str) -> SessionConf
         _check_name("optimization level", config.graph_optimization_level, OPTIMIZATION_LEVELS)
     for name in config.disabled_optimizers:
         _check_name("optimizer", name, OPTIMIZERS)
-    for name in config.provider_options:
-        _check_name(f"option of {execution_provider}", name, PROVIDER_OPTIONS.get(execution_provider, frozenset()))
+    check_provider_options(execution_provider, config.provider_options)
     return config
+
+
+def check_entries(entries: JsonObject) -> None:
+    """Check that configuration entries and their values are known: some would write files or read others.
+
+    Raises:
+        InputError: an unknown entry or value.
+    """
+    for key, value in entries.items():
+        _check_entry(key, value)
+
+
+def check_provider_options(execution_provider: str, options: Collection[str]) -> None:
+    """Check that the names of an EP's options are known: some would load libraries.
+
+    Raises:
+        InputError: an unknown option.
+    """
+    known = PROVIDER_OPTIONS.get(execution_provider, frozenset())
+    for name in options:
+        _check_name(f"option of {execution_provider}", name, known)
 
 
 def _check_option(key: str, value: JsonValue) -> None:

@@ -25,8 +25,11 @@ from autoopt.model.session import (
     OPTIMIZATION_LEVELS,
     RUNTIME_DEFAULTS,
     SessionConfig,
+    check_entries,
     check_installed,
     check_no_fallback,
+    check_provider_options,
+    check_session_options,
     make_session,
     provider_list,
 )
@@ -38,6 +41,15 @@ SESSION_FILE: Final = "session.json"
 RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
 """The program that exported packages hold as `run.py`."""
 _CPU: Final = "CPUExecutionProvider"
+_SESSION_OPTIONS: Final = (
+    "graph_optimization_level",
+    "execution_mode",
+    "intra_op_num_threads",
+    "inter_op_num_threads",
+    "enable_mem_pattern",
+    "enable_cpu_mem_arena",
+)
+"""Attributes of `onnxruntime.SessionOptions` that a file may set; some others would write files."""
 _MAX_NUMBER: Final = 1024
 """The largest number of threads, or of anything else, that a file may ask for."""
 _OLD_THREADS: Final = 1
@@ -72,8 +84,11 @@ def session_document(
         execution_provider: the provider of the target.
         threads: intra-op threads of the target, where the options give none; 0 leaves them to the runtime.
         affinity: the cores that the process was bound to.
+
+    Raises:
+        InputError: an unknown option, as a recipe or an imported run may have.
     """
-    config = from_json(SessionConfig, {**RUNTIME_DEFAULTS, **options})
+    config = from_json(SessionConfig, {**RUNTIME_DEFAULTS, **check_session_options(options, execution_provider)})
     if config.intra_op_num_threads is not None:
         threads = config.intra_op_num_threads
     providers = provider_list(execution_provider, config.provider_options)
@@ -168,6 +183,8 @@ def read_session(file: Path) -> SessionFile | JsonObject:
         _check(content)
     except JsonTypeError as error:
         raise InputError(f"is not a valid session: {error}", where=f"{file}:1") from None
+    except InputError as error:
+        raise InputError(f"is not a valid session: {error.what}", where=f"{file}:1", remedy=error.remedy) from None
     return content
 
 
@@ -176,13 +193,19 @@ def _check(content: SessionFile) -> None:
 
     Raises:
         JsonTypeError: A field has a wrong value.
+        InputError: A name is unknown.
     """
     arguments = content.inference_session
     if not arguments.providers:
         raise JsonTypeError("inference_session.providers: expected at least one")
     if len(arguments.provider_options) not in (0, len(arguments.providers)):
         raise JsonTypeError("inference_session.provider_options: expected one for each provider")
+    for provider, options in zip(arguments.providers, arguments.provider_options, strict=False):
+        check_provider_options(provider, options)
+    check_entries(content.session_config_entries)
     for name, value in content.session_options.items():
+        if name not in _SESSION_OPTIONS:
+            raise JsonTypeError(f"session_options.{name}: unknown; known: {', '.join(_SESSION_OPTIONS)}")
         if isinstance(value, int) and not 0 <= value <= _MAX_NUMBER:
             raise JsonTypeError(f"session_options.{name}: expected a number from 0 to {_MAX_NUMBER}")
 

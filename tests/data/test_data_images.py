@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from autoopt.data import open_data
@@ -38,6 +40,16 @@ def test_classes_come_from_folders_or_a_file_of_labels(tmp_path):
     assert other.labels.tolist() == [7, 3]
     assert other.columns["image"].shape == (2, 2, 2, 3)
     assert other.columns["image"][0, 0, 0].tolist() == [0.5, -0.5, -0.5]
+
+
+def test_only_the_formats_of_the_suffixes_are_opened_and_only_files(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.new("L", (4, 4)).save(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "b.png")
+    assert len(open_data(str(tmp_path))) == 1
+    image.new("L", (4, 4)).save(tmp_path / "c.png", "eps")  # Ghostscript would run it
+    with pytest.raises(InputError, match=r"c\.png: not a readable image"):
+        open_data(str(tmp_path))
 
 
 def test_an_image_of_a_billion_pixels_is_named(tmp_path):

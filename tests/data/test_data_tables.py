@@ -27,6 +27,11 @@ def test_csv_rows_are_items(tmp_path):
         open_data(str(path))
 
 
+def test_whole_numbers_that_fit_no_integer_are_floats(tmp_path):
+    (tmp_path / "d.csv").write_text(f"a,b\n{10**30},2\n")
+    assert open_data(str(tmp_path / "d.csv")).columns["input"].tolist() == [[1e30, 2.0]]
+
+
 def test_parquet_rows_are_items(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet

@@ -75,3 +75,9 @@ def test_the_users_configuration_goes_before(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"connect_timeout": 60}})
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
     assert open_filesystem("s3://bucket")[0].config_kwargs == {"connect_timeout": 60, "read_timeout": 30}
+
+
+@pytest.mark.parametrize("url", ["reference://::file:///x.json", "reference::file:///x.json", "dask://127.0.0.1:1/x"])
+def test_file_systems_that_may_run_code_are_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"(dask|reference):// may run code from elsewhere"):
+        fetch(url, tmp_path)

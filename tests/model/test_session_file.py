@@ -118,6 +118,28 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         autoopt.load(folder)
 
 
+@pytest.mark.parametrize(
+    ("part", "edit"),
+    [
+        ("session_options", {"optimized_model_filepath": "written"}),
+        ("session_options", {"enable_profiling": True, "profile_file_prefix": "written"}),
+        ("session_config_entries", {"session.optimized_model_external_initializers_file_name": "written"}),
+        ("session_config_entries", {"session.intra_op.allow_spinning": "often"}),
+        ("inference_session", {"providers": ["QNNExecutionProvider"], "provider_options": [{"backend_path": "x.so"}]}),
+        ("inference_session", {"providers": ["CPUExecutionProvider"], "provider_options": [{"x": "y"}]}),
+    ],
+)
+def test_an_edited_file_writes_and_loads_nothing(
+    part: str, edit: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    write(folder, {**session_document({}), part: edit})
+    before = sorted(folder.iterdir())
+    with pytest.raises(InputError, match=r"session.json:1: is not a valid session: .*(known|must be)"):
+        autoopt.load(folder)
+    assert sorted(folder.iterdir()) == before
+
+
 def test_a_wrong_file_is_one_line(folder: Path) -> None:
     (folder / "session.json").write_text("{\n]")
     with pytest.raises(InputError, match=r"session.json:2: is not JSON"):

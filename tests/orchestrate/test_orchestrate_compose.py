@@ -173,6 +173,10 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         assert not healthy("server")
         eventually(lambda: healthy("server"), 120)
         assert httpx.post(f"{api.base_url}flow_runs/filter", json={}).status_code == 401  # nobody without the password
+        for origin, allowed in (("https://evil.example", False), (f"http://127.0.0.1:{port}", True)):
+            asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            answer = httpx.options(f"{api.base_url}flow_runs/filter", headers=asks)
+            assert ("access-control-allow-origin" in answer.headers) is allowed
         start("background")
         once("deploy")
         for service in checks:
@@ -186,6 +190,12 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
         ended = eventually(lambda: _ended(api, run), 180)
         assert ended["state_type"] == "COMPLETED", ended["state"]
+        (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+        given["parameters"]["dag"] = {**dag, "user_script": str(tmp_path / "evil.py")}
+        run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
+        ended = eventually(lambda: _ended(api, run), 180)
+        assert "this worker may run only scripts in allowed folders" in ended["state"]["message"]
+        assert not (tmp_path / "ran").exists()
         nights = {"deployments": {"id": {"any_": [night["id"]]}}}
         assert eventually(lambda: api.post("/flow_runs/filter", json=nights).raise_for_status().json(), 120)
     assert not list(filter(alive, belonging(tmp_path)))

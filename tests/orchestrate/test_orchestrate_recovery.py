@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from builders import mlp, write
+from builders import endless_loop, mlp, write
 from prefect_server import free_port
 from remote_pool import POOL, bare_server, known, server, worker
 from serving import Json, Serving, alive, belonging, eventually, serving
@@ -59,7 +59,7 @@ chains: [[slow]]
 objectives: [{metric: size}]
 constraints: []
 """
-FOREVER = "multiprocessing.connection:wait"
+LATENCY = "autoopt.measure.worker:latency"
 RUNTIME = "autoopt.model.worker:runtime"
 
 
@@ -161,9 +161,11 @@ def host(place: tuple[Path, dict[str, str], Serving]) -> Iterator[FunctionHost]:
     opened.close()
 
 
-def called(host: FunctionHost, function: str, timeout: float) -> Future[CallResult]:
+def called(
+    host: FunctionHost, function: str, timeout: float, payload: dict[str, Any] | None = None
+) -> Future[CallResult]:
     """A call under way in another thread."""
-    return beside(lambda: host.call(function, {}, CallLimits(timeout)))
+    return beside(lambda: host.call(function, payload or {}, CallLimits(timeout)))
 
 
 def beside(work: Callable[[], Any]) -> Future[Any]:
@@ -209,10 +211,13 @@ def test_the_time_of_a_call_begins_when_its_machine_lets_it(
     place: tuple[Path, dict[str, str], Serving], host: FunctionHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, env, asked = place
+    endless = {"path": str(write(endless_loop(), folder / "endless")), "session_options": {}}
+    target = {"device": "cpu", "execution_provider": "CPUExecutionProvider", "threads": 1}
+    request = {"metrics": ["latency_p50"], "candidate": endless, "source": endless, "target": target, "settings": {}}
     monkeypatch.setattr(remote, "GRACE_SECONDS", -59.0)
     with worker(folder, env):
         with Gate(folder / "tmp").measuring():
-            result = called(host, FOREVER, 60.0)
+            result = called(host, LATENCY, 60.0, request)
             run = eventually(lambda: running(asked))
             eventually(lambda: seconds_since(run["start_time"]) > 3.0)  # longer than it may take
             assert not result.done()
@@ -220,7 +225,7 @@ def test_the_time_of_a_call_begins_when_its_machine_lets_it(
         with Gate(folder / "tmp").measuring(), monkeypatch.context() as patch:
             patch.setattr(remote, "WAIT_SECONDS", 0.0)
             with pytest.raises(SystemFailure, match=f"work pool {POOL}: a call waited 0 s on its machine"):
-                host.call(FOREVER, {}, CallLimits(60.0))
+                host.call(LATENCY, request, CallLimits(60.0))
 
 
 def running(asked: Serving) -> Json | None:

@@ -22,8 +22,6 @@ from autoopt.workers import WorkerPool
 from autoopt.workers.hosts import CallLimits, FunctionHost, open_host
 from autoopt.workers.process import Cancelled
 
-FOREVER = "multiprocessing.connection:wait"
-"""Waits for the first of no connections."""
 INTERPRETERS = ("local", "python_env", "isolated_ort")
 SITE = Path(np.__file__).parent.parent
 
@@ -148,12 +146,15 @@ def test_model_that_aborts_the_reader_is_an_outcome(
     assert host.runtime().outcome is Outcome.OK
 
 
-def test_time_limit_and_cancellation_end_a_call(host: FunctionHost) -> None:
-    assert host.call(FOREVER, {}, CallLimits(seconds=1.0)).outcome is Outcome.TIMEOUT
+def test_time_limit_and_cancellation_end_a_call(host: FunctionHost, payload: dict[str, object], tmp_path: Path) -> None:
+    endless = {"path": str(builders.write(builders.endless_loop(), tmp_path / "endless")), "session_options": {}}
+    request = {**payload, "metrics": ["latency_p50"], "candidate": endless, "source": endless, "data": None}
+    latency = METERS_BY_NAME["latency"].function
+    assert host.call(latency, request, CallLimits(seconds=5.0)).outcome is Outcome.TIMEOUT
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(Cancelled):
-        host.call(FOREVER, {}, CallLimits(seconds=None), cancel)
+        host.call(latency, request, CallLimits(seconds=None), cancel)
     assert host.runtime().outcome is Outcome.OK
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Values: TypeAlias = float | Sequence[float]
 """One number for all channels, or one per channel."""
 SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
+"""Formats by Pillow's names. It goes by the content of a file, and for others it may start programs (Ghostscript)."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
         InputError: Pillow is missing, there are no images, an image cannot be read or has no label.
     """
     root = Path(path)
-    files = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
+    files = sorted(file for file in root.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
         raise InputError(f"holds no images ({', '.join(SUFFIXES)})", where=path)
     truth = _classes_by_folder(root, files) if labels is None else _classes_by_name(root, files, labels)
@@ -109,7 +111,7 @@ def _read(file: Path, options: ImageOptions, where: str) -> Array:
     except ImportError as error:
         raise InputError("images need Pillow", where=str(file), remedy="pip install 'autoopt[data]'") from error
     try:
-        with Image.open(file) as image:
+        with Image.open(file, formats=FORMATS) as image:
             return options.pixels_of(image, where)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(f"not a readable image ({error})", where=str(file)) from error

@@ -112,7 +112,7 @@ def _parse(texts: Sequence[str]) -> Array:
     for kind in (np.int64, np.float64):
         try:
             return numbers.astype(kind)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
     return np.array(texts, object)
 

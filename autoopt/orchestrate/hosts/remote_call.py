@@ -5,6 +5,9 @@ The function runs in a killable process of its own, behind the measurement gate 
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
@@ -12,11 +15,18 @@ from prefect.states import Completed
 from autoopt.engine.work.environment import cpu, environment
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
+from autoopt.measure.meters import CUSTOM, METERS
+from autoopt.outcome import Outcome
+from autoopt.passes.request import RUN_PASSES
 from autoopt.script import only_allowed_scripts
 from autoopt.settings import settings
-from autoopt.workers import Gate, WorkerPool
+from autoopt.workers import CallResult, Gate, WorkerPool
 from autoopt.workers.exchange import CallBegun, Exchange, RemoteAnswer, RemoteCall, pack_answer, unpack
+from autoopt.workers.hosts import RUNTIME
 from autoopt.working_folder import working_folder
+
+FUNCTIONS: Final = frozenset((RUN_PASSES, RUNTIME, CUSTOM.function, *(meter.function for meter in METERS)))
+"""The functions that a call may name. Whoever may start flow runs also chooses the exchange and what is in it."""
 
 
 @flow(name="remote_call")
@@ -45,14 +55,10 @@ def answer_call(call_id: str, place: str, folder: str | None) -> str:
     call = exchange.read(call_id, RemoteCall)
     if call is None:
         raise InputError(f"no call {call_id}", where=exchange.safe_url)
-    enter = Gate().working
-    if call.alone:
-        enter = Gate().measuring
-    with working_folder() as work, WorkerPool(size=1) as pool:
-        payload = unpack(call.payload, exchange, work)
-        with enter():
-            exchange.write(call_id, CallBegun())
-            result = pool.call(call.call, payload, timeout=call.seconds, memory=call.memory)
+    with working_folder() as work:
+        result = CallResult(Outcome.FAILED, message=f"{call.call!r} is no function that may be called from elsewhere")
+        if call.call in FUNCTIONS:
+            result = _execute(call_id, call, exchange, work)
         value, files = pack_answer(result.value, work, exchange)
     answer = RemoteAnswer(
         result.outcome,
@@ -67,3 +73,15 @@ def answer_call(call_id: str, place: str, folder: str | None) -> str:
     )
     exchange.write(call_id, answer)
     return f"{result.outcome} {result.message}".strip()
+
+
+def _execute(call_id: str, call: RemoteCall, exchange: Exchange, work: Path) -> CallResult:
+    """Execute a call behind the gate, with its files in the folder `work`."""
+    enter = Gate().working
+    if call.alone:
+        enter = Gate().measuring
+    with WorkerPool(size=1) as pool:
+        payload = unpack(call.payload, exchange, work)
+        with enter():
+            exchange.write(call_id, CallBegun())
+            return pool.call(call.call, payload, timeout=call.seconds, memory=call.memory)
