@@ -36,10 +36,12 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
         finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
         stacked = array.ndim > 0
         constant = _constant(array) if stacked else _value_of(array)
-        columns[name] = Column(str(array.dtype), array.shape, finite, stacked, span=_span(array), constant=constant)
+        columns[name] = Column(str(array.dtype), array.shape, finite, stacked, span=_span([array]), constant=constant)
     for name, arrays in data.uneven.items():
         dtype, shape = str(arrays[0].dtype), arrays[0].shape
-        columns[name] = Column(dtype, shape, stacked=False, open_axes=_open_axes(arrays), constant=_constant(arrays))
+        columns[name] = Column(
+            dtype, shape, stacked=False, open_axes=_open_axes(arrays), span=_span(arrays), constant=_constant(arrays)
+        )
     description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config))
     if data.labels is not None:
         kind, text = _label_kind(data, data.labels), _label_text(data.labels)
@@ -49,10 +51,12 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     return document
 
 
-def _span(array: Array) -> tuple[int, int] | None:
-    if array.dtype.kind not in "iu" or not array.size:
+def _span(arrays: Sequence[Array]) -> tuple[int, int] | None:
+    """The smallest and the largest integer; None if there are none, or other numbers."""
+    arrays = [array for array in arrays if array.size]
+    if not arrays or any(array.dtype.kind not in "iu" for array in arrays):
         return None
-    return int(array.min()), int(array.max())
+    return min(int(array.min()) for array in arrays), max(int(array.max()) for array in arrays)
 
 
 def _constant(items: Array | Sequence[Array]) -> JsonValue:

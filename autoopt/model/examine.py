@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from autoopt.model import tensors as walk
 from autoopt.model.inspection import Dim, Inspection, ValueSpec
 from autoopt.model.io import external_locations, external_tensors
+from autoopt.model.tables import ALL_VALUES, constant_shapes, table_lengths
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
@@ -44,6 +45,7 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
         layer_parameters=_layer_parameters(graphs),
+        table_lengths=table_lengths(model.graph, ALL_VALUES),
     )
 
 
@@ -51,13 +53,10 @@ def _layer_parameters(graphs: Iterable[GraphProto]) -> dict[str, int]:
     """Sum up the elements of the weights of layers by operator."""
     counts: Counter[str] = Counter()
     for graph in graphs:
-        sizes = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
-        for node in graph.node:
-            if node.op_type == "Constant" and len(node.attribute) == 1:
-                sizes[node.output[0]] = math.prod(node.attribute[0].t.dims)
+        shapes = constant_shapes(graph)
         for node in graph.node:
             if node.op_type in LAYERS:
-                counts[_op(node)] += max(0, sum(sizes.get(name, 0) for name in set(node.input[1:3])))
+                counts[_op(node)] += max(0, sum(math.prod(shapes.get(name, (0,))) for name in set(node.input[1:3])))
     return dict(sorted(counts.items()))
 
 

@@ -52,6 +52,8 @@ class Inspection:
     """Elements of weights by type."""
     layer_parameters: Mapping[str, int] = field(default_factory=dict)
     """Elements of the weights of layers by operator: Conv, MatMul, LSTM, ..."""
+    table_lengths: Mapping[str, int] = field(default_factory=dict)
+    """Length of the table that an input indexes, as token ids do; of the shortest if there are several."""
 
     @property
     def ops(self) -> frozenset[str]:

@@ -191,6 +191,19 @@ def test_text_is_no_number() -> None:
         check_data(DataDescription(5, {"x": Column("<U1", (5, 2))}), inspection, "x.npz")
 
 
+@pytest.mark.parametrize(("span", "fits"), [((0, 99), True), ((-100, 0), True), ((0, 100), False), ((-101, 0), False)])
+def test_ids_that_the_model_does_not_know_are_refused(span: tuple[int, int], fits: bool) -> None:
+    inspection = replace(EMPTY, inputs=(ValueSpec("ids", "int64", ("n", 2)),), table_lengths={"ids": 100})
+    description = DataDescription(5, {"ids": Column("int64", (5, 2), span=span)})
+    made_up = replace(description, made_up=True)
+    assert check_data(made_up, inspection, "x.npz") == []
+    if fits:
+        assert check_data(description, inspection, "x.npz") == []
+        return
+    with pytest.raises(InputError, match=f"'ids' holds ids from {span[0]} to {span[1]}, the model knows 0 to 99; use"):
+        check_data(description, inspection, "x.npz")
+
+
 def test_an_array_that_is_no_input_is_named() -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))
     columns = {"x": Column("float32", (5, 2), True), "truth": Column("int64", (5,))}

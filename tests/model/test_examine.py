@@ -79,6 +79,27 @@ def test_shapes_of_every_kind(tmp_path: Path) -> None:
     assert found.dynamic_dims == ("b[0]", "n")
 
 
+@pytest.mark.parametrize(
+    ("graph", "lengths"),
+    [
+        ("y = Gather (table, x)", {"x": 7}),
+        ("y = Gather <axis = 1> (table, x)", {"x": 3}),
+        ("y = Gather <axis = 5> (table, x)", {}),
+        ("c = Cast <to = 6> (x)\n y = Gather (table, c)", {"x": 7}),
+        ("c = Slice (x, one, one)\n y = Gather (table, c)", {}),
+        ("t = Cast <to = 1> (table)\n y = Gather (t, x)", {"x": 7}),
+        ("a = Gather (table, x)\n y = Gather (one, x)", {"x": 1}),
+    ],
+)
+def test_tables_that_inputs_index(graph: str, lengths: dict[str, int], tmp_path: Path) -> None:
+    made = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (int64[n] x) => (float[n, 3] y) <int64[1] one = {{1}}> {{ {graph} }}"""
+    )
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((7, 3), np.float16), "table"))
+    assert inspect(made, tmp_path).table_lengths == lengths
+
+
 def test_duplicate_node_names(tmp_path: Path) -> None:
     made = builders.mlp()
     made.graph.node[2].name = "first"

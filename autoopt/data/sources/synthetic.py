@@ -11,9 +11,10 @@ from autoopt.data.dataset import Array, DataSet
 from autoopt.data.decoder import Decoder, decoder_of
 from autoopt.data.fit import InputSpec, specs_of
 from autoopt.errors import InputError
+from autoopt.model.tables import constant_shapes, table_lengths
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ValueInfoProto
+    from onnx import ValueInfoProto
 
 SYMBOL_SIZES: Final[Mapping[str, int]] = {"batch": 1, "seq": 32, "length": 32, "height": 64, "width": 64, "time": 32}
 """Sizes of symbolic dimensions by a part of their name."""
@@ -23,10 +24,6 @@ PICTURE_SIDE: Final = 16
 """Shortest side of an input that counts as a picture."""
 SOUND_LENGTH: Final = 2000
 """Shortest input that counts as a sound."""
-_KEEP_VALUES: Final = frozenset(
-    ("Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Transpose", "Expand", "Slice")
-)
-"""Operators whose output holds only values of their first input."""
 
 
 def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
@@ -52,7 +49,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     Raises:
         InputError: An input is a sequence or a map, whose values cannot be made up.
     """
-    specs, table_lengths = read_inputs(model)
+    specs, lengths = read_inputs(model)
     rng = np.random.default_rng(seed)
     sizes, fixed_shapes, limits = dimensions or {}, shapes or {}, ranges or {}
     decoder = decoder_of({spec.name: spec.shape for spec in specs})
@@ -74,7 +71,7 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
             continue
         value_range = limits.get(spec.name)
         if value_range is None and spec.dtype.kind in "iu":
-            value_range = [0, (table_lengths.get(spec.name) or 2) - 1]
+            value_range = [0, (lengths.get(spec.name) or 2) - 1]
         arrays[spec.name] = [_values(rng, spec.dtype, shape, value_range) for _ in range(items)]
     if decoder is not None:
         _derive(arrays, decoder, {*fixed_shapes, *limits})
@@ -186,12 +183,9 @@ def read_inputs(model: str) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
 
         return specs_of(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])), {}
     graph = onnx.load(model, load_external_data=False).graph
-    constants = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
-            constants[node.output[0]] = tuple(node.attribute[0].t.dims)
+    constants = constant_shapes(graph)
     specs = tuple(_spec(value) for value in graph.input if value.name not in constants)
-    return specs, _table_lengths(graph, {spec.name for spec in specs}, constants)
+    return specs, table_lengths(graph)
 
 
 def _spec(value: ValueInfoProto) -> InputSpec:
@@ -209,19 +203,3 @@ def _spec(value: ValueInfoProto) -> InputSpec:
     # Of a number and a symbol at most one is set; both count as unknown if neither is.
     shape = tuple(getattr(dimension, dimension.WhichOneof("value") or "", None) for dimension in tensor.shape.dim)
     return InputSpec(value.name, f"tensor({element})", shape)
-
-
-def _table_lengths(graph: GraphProto, inputs: set[str], constants: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Follow each input through nodes that keep its values to Gather nodes with a constant table."""
-    origins = dict(zip(inputs, inputs, strict=True))
-    lengths: dict[str, int] = {}
-    for node in graph.node:
-        if node.op_type in _KEEP_VALUES and node.input and node.input[0] in origins:
-            origins[node.output[0]] = origins[node.input[0]]
-        if node.op_type not in ("Gather", "GatherElements"):
-            continue
-        table, indices = constants.get(node.input[0]), origins.get(node.input[1])
-        if table and indices is not None:
-            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
-            lengths[indices] = min(lengths.get(indices, table[axis]), table[axis])
-    return lengths

@@ -71,6 +71,8 @@ def check_data(
         if spec.name in columns:
             _check_shape(spec, columns[spec.name], description.loader, place)
             notes += _value_notes(spec, columns[spec.name], place)
+            if not description.made_up:
+                _check_ids(spec, columns[spec.name], inspection.table_lengths.get(spec.name), place)
         elif spec.name not in fed_back and spec.dtype != "optional":
             message = f"no array for the model's input {spec.name!r}; the data has: {names}"
             raise InputError(message, where=place, remedy=_name_remedy(inputs))
@@ -86,6 +88,23 @@ def _value_notes(spec: ValueSpec, column: Column, place: str) -> Iterator[str]:
     cast = _cast_note(spec, column, place)
     if cast:
         yield f"{array} {cast}"
+
+
+def _check_ids(spec: ValueSpec, column: Column, length: int | None, place: str) -> None:
+    """Refuse ids outside the table that the model looks them up in.
+
+    Raises:
+        InputError: The model would fail on these ids.
+    """
+    if length is None or column.span is None:
+        return
+    low, high = column.span
+    if -length <= low and high < length:
+        return
+    message = (
+        f"array for input {one_line(spec.name)!r} holds ids from {low} to {high}, the model knows 0 to {length - 1}"
+    )
+    raise InputError(message, where=place, remedy="use the tokenizer or the ids of this model")
 
 
 def _only_input(inputs: Sequence[ValueSpec], decoder: Decoder | None) -> str | None:

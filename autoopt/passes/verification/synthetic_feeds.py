@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
-from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors
+from autoopt.model.tables import origins, table_lengths
+from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 SIZES: Final = ((2, 8), (1, 8), (1, 1), (2, 2), (1, 64), (1, 224))
 """Sizes tried for open dimensions, in order: (the first dimension of an input, all its other ones)."""
@@ -23,10 +24,6 @@ LARGE: Final = 100.0
 """Size of large values, as a multiple of ordinary ones."""
 TINY: Final = 1e-6
 """Size of tiny values, as a share of ordinary ones."""
-_TRANSPARENT_OPS: Final = frozenset(
-    {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"}
-)
-"""Operators that hand on the values of their first input."""
 _ANY_BYTE_OPS: Final = ("OneHot", "QuantizeLinear", "DequantizeLinear", "ConvInteger", "MatMulInteger")
 """Operators that accept any byte as their first input."""
 
@@ -163,41 +160,15 @@ def _random_array(value: ValueInfoProto, shape: tuple[int, ...], limit: int, see
 
 
 def _index_limits(model: ModelProto) -> dict[str, int]:
-    """Upper bounds of integer inputs: the rows of the constant table that they index, or all bytes.
-
-    Follows inputs through casts and reshapes.
-    """
-    tables, origins = constant_tensors(model.graph), _origins(model.graph)
-    limits: dict[str, int] = {}
-    any_byte = _byte_inputs(model)
+    """Upper bounds of integer inputs: the length of the constant table that they index, or all bytes."""
+    limits = {name: max(1, length) for name, length in table_lengths(model.graph).items()}
+    sources, any_byte = origins(model.graph), _byte_inputs(model)
     for node in model.graph.node:
-        first = next(iter(node.input), "")
-        if node.op_type == "Gather" and first in tables and node.input[1] in origins:
-            source = origins[node.input[1]]
-            rows = max(1, _rows(node, tuple(tables[first].dims)))
-            limits[source] = min(limits.get(source, rows), rows)
-        elif node.op_type in _ANY_BYTE_OPS and first in origins:
-            any_byte.add(origins[first])
+        if node.op_type in _ANY_BYTE_OPS and node.input and node.input[0] in sources:
+            any_byte.add(sources[node.input[0]])
     for name in any_byte:
         limits.setdefault(name, BYTE_VALUES)
     return limits
-
-
-def _origins(graph: GraphProto) -> dict[str, str]:
-    """Value -> the input of the graph that it comes from through operators that hand on their first input."""
-    origins = {value.name: value.name for value in graph.input}
-    for node in graph.node:
-        if node.op_type in _TRANSPARENT_OPS and node.input and node.input[0] in origins:
-            origins[node.output[0]] = origins[node.input[0]]
-    return origins
-
-
-def _rows(gather: NodeProto, dims: tuple[int, ...]) -> int:
-    """Size of the axis along which a Gather reads a table of shape `dims`."""
-    if not dims:
-        return 1
-    axis = next((attribute.i for attribute in gather.attribute if attribute.name == "axis"), 0)
-    return dims[axis]
 
 
 def _byte_inputs(model: ModelProto) -> set[str]:
