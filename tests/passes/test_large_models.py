@@ -14,7 +14,8 @@ from onnx import helper, numpy_helper
 
 from autoopt.model.tensors import weight_bytes
 from autoopt.passes.base import Pass, Refused
-from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxSlim, Simplify
+from autoopt.passes.cleanup.graph_cleanup import ConstantFolding
+from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxScriptOptimize, OnnxSlim, Simplify
 from autoopt.passes.convert.conversions import ExpandFunctions, InlineFunctions, OpsetConversion
 from autoopt.passes.onnx_tools import graphs, large_models
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights, refuse_invalid
@@ -60,6 +61,8 @@ def with_function() -> Any:
         (OnnxSlim(), builders.cnn),
         (OnnxOptimizer(), builders.mlp),
         (Simplify(engine="onnxscript"), builders.cnn),
+        (ConstantFolding(), builders.cnn),
+        (OnnxScriptOptimize(), builders.cnn),
         (InlineFunctions(inliner="onnx"), with_function),
         (ExpandFunctions(ops=["Relu"]), builders.mlp),
     ],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import to_ir
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, quiet
 from autoopt.space import Boolean, Categorical
 
@@ -149,7 +151,8 @@ class ConstantFolding(Pass):
     ] = OUTPUT_LIMIT
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        return fold_constants(model, self.input_size_limit, self.output_size_limit)
+        fold = partial(fold_constants, input_size_limit=self.input_size_limit, output_size_limit=self.output_size_limit)
+        return call_without_large_weights(fold, model)
 
 
 def fold_constants(

@@ -89,7 +89,7 @@ class OnnxOptimizer(Pass):
             optimize = partial(onnxoptimizer.optimize, passes=names, fixed_point=self.fixed_point)
             optimized: ModelProto = call_without_large_weights(optimize, model)
         if "fuse_bn_into_conv" in names:
-            return fold_constants(optimized)
+            return call_without_large_weights(fold_constants, optimized)
         return optimized
 
 
@@ -231,6 +231,9 @@ class OnnxSim(Pass):
     ] = "1.5GB"
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        return call_without_large_weights(self._simplified, model)
+
+    def _simplified(self, model: ModelProto) -> ModelProto:
         import onnxsim
 
         with quiet():
@@ -267,6 +270,9 @@ class OnnxScriptOptimize(Pass):
     )
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        return call_without_large_weights(self._optimized, model)
+
+    def _optimized(self, model: ModelProto) -> ModelProto:
         from onnxscript import optimizer
 
         make_rules_exact()
