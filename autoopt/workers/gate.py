@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from autoopt.errors import TimeUp
+from autoopt.errors import InputError, TimeUp
 from autoopt.settings import settings
 from autoopt.workers.lock_files import (
     LOCK_FLAGS,
@@ -45,9 +45,18 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=FOREVER)
 
 
 def machine_folder() -> Path:
-    """The one folder for locks of this machine: `AUTOOPT_GATE`, else /tmp; not TMPDIR, which differs between users."""
+    """The one folder for locks of this machine: `AUTOOPT_GATE`, else /tmp; not TMPDIR, which differs between users.
+
+    Raises:
+        InputError: `AUTOOPT_GATE` names no folder.
+    """
     folder = settings().gate
     if folder is not None:
+        if not folder.is_dir():
+            # A new folder could be another one than that of the other containers.
+            raise InputError(
+                "no such folder", where=f"AUTOOPT_GATE={folder}", remedy="create it, or unset AUTOOPT_GATE"
+            )
         return folder
     shared = Path("/tmp")
     if shared.is_dir():

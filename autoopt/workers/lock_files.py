@@ -73,7 +73,11 @@ def open_lock_file(path: Path) -> int:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise SystemFailure(f"cannot create the lock file: {error.strerror}", where=str(path)) from error
+                raise SystemFailure(
+                    f"cannot create the lock file: {error.strerror}",
+                    where=str(path),
+                    remedy="set AUTOOPT_GATE to a folder that you may write to",
+                ) from error
             os.fchmod(fd, 0o644)  # readable by all users, whatever the umask
             return fd
         except OSError as error:

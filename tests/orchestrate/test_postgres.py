@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,14 @@ from serving import eventually
 
 from autoopt.errors import SystemFailure
 from autoopt.orchestrate.server import postgres
-from autoopt.orchestrate.server.postgres import FOLDER, LocalPostgres, PostgresUnavailable, local_postgres, no_groups
+from autoopt.orchestrate.server.postgres import (
+    FOLDER,
+    MAX_SOCKET_FOLDER,
+    LocalPostgres,
+    PostgresUnavailable,
+    local_postgres,
+    no_groups,
+)
 
 
 @pytest.fixture
@@ -76,6 +84,29 @@ def test_data_outlive_the_server_and_one_left_behind_is_ended(home: Path) -> Non
     (server.data / "PG_VERSION").write_text("1\n")
     with pytest.raises(SystemFailure, match="needs PostgreSQL 1; install PostgreSQL 1, or move this folder away"):
         local_postgres(home)
+
+
+@pytest.mark.service
+def test_the_socket_folder_of_a_killed_process_is_removed_at_the_next_start(home: Path) -> None:
+    long = home / ("x" * MAX_SOCKET_FOLDER)
+    long.mkdir(mode=0o755)
+    killed = (
+        "import os, sys; from pathlib import Path; from autoopt.orchestrate.server.postgres import local_postgres;"
+        "print(local_postgres(Path(sys.argv[1])).socket_folder, flush=True); os.kill(os.getpid(), 9)"
+    )
+    try:
+        with running(local_postgres(long)) as process:
+            assert process.poll() is None
+    except PostgresUnavailable as error:
+        pytest.skip(str(error))
+    ended = subprocess.run([sys.executable, "-c", killed, str(long)], capture_output=True, text=True)
+    left = Path(ended.stdout.strip())
+    assert ended.returncode == -9
+    assert left.is_dir()
+    server = local_postgres(long)
+    assert not left.parent.exists()
+    server.clean_up()
+    assert not server.socket_folder.parent.exists()
 
 
 def test_a_machine_without_postgresql_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

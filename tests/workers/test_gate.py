@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autoopt.errors import SystemFailure, TimeUp
+from autoopt.errors import InputError, SystemFailure, TimeUp
 from autoopt.settings import settings
 from autoopt.workers import Gate, gate
 from autoopt.workers.gate import FOREVER, Patience, deadline, machine_folder
@@ -294,6 +294,10 @@ def test_one_path_per_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("AUTOOPT_GATE", str(tmp_path))
     settings.cache_clear()
     assert machine_folder() == tmp_path
+    monkeypatch.setenv("AUTOOPT_GATE", str(tmp_path / "missing"))
+    settings.cache_clear()
+    with pytest.raises(InputError, match="missing: no such folder; create it, or unset AUTOOPT_GATE"):
+        Gate()
     settings.cache_clear()
 
 

@@ -91,13 +91,14 @@ def open_resources(  # noqa: PLR0913  the options of a run
         observer: Receives a note if another run keeps the machine busy.
         retry_failed: Ignore the quarantine of earlier runs.
     """
+    gate = Gate(waiting=report_other_runs(observer.on_note))
     store = open_store(db_url or settings().db_url, home or settings().home)
     pool = WorkerPool(max(1, workers), memory=memory)
     return Resources(
         store=store,
         pool=pool,
         hosts=Hosts(pool, memory=memory, home=store.home, opener=opener),
-        gate=Gate(waiting=report_other_runs(observer.on_note)),
+        gate=gate,
         quarantine=stored_quarantine(store, retry=retry_failed),
         scratch=make_working_folder(store.home / STORE_WORK),
     )

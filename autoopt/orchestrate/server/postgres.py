@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from autoopt.errors import SystemFailure
+from autoopt.working_folder import make_working_folder
 
 FOLDER = "prefect-postgres"
 """Folder in the home with the data."""
@@ -100,7 +101,7 @@ class LocalPostgres:
     def clean_up(self) -> None:
         """Remove the folder of the socket if it is a temporary one."""
         if self.socket_folder != self.folder:
-            shutil.rmtree(self.socket_folder, ignore_errors=True)
+            shutil.rmtree(self.socket_folder.parent, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         try:
@@ -212,7 +213,9 @@ def _account(home: Path) -> str:
 
 
 def _socket_folder(folder: Path) -> Path:
-    """The folder itself, or a temporary one if its path is too long for a socket."""
+    """The folder itself, or one in a working folder if its path is too long for a socket."""
     if len(os.fsencode(folder)) <= MAX_SOCKET_FOLDER:
         return folder
-    return Path(tempfile.mkdtemp(prefix="autoopt-postgres-"))
+    parent = make_working_folder(Path(tempfile.gettempdir()))
+    parent.chmod(0o711)  # the account that runs the server has to pass
+    return parent / "postgres"
