@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Estimate, known_metric
 from autoopt.report.figures import is_quality, kind
 from autoopt.report.formatting import metric_text
-from autoopt.results import ModelResult
+from autoopt.results import ModelResult, TrialResult
 
 MANY, SEVERAL = 10.0, 1.2
 """Factors from which no and one decimal are enough."""
@@ -46,7 +46,8 @@ def words_of(metric: str) -> Words:
 def ratio_change(metric: str, ratio: Estimate) -> str:
     """The change of a time, throughput, size or memory, from its ratio candidate / source.
 
-    Where the interval holds 1, there is no change to speak of: `same speed within the noise (0.97x to 1.04x)`.
+    Where the interval holds 1, there is no change to speak of: `same speed (0.97x to 1.04x)`,
+    or `speed undecided (0.6x to 1.4x)` if it is wider than a factor of 2.
     """
     words = words_of(metric)
     better = ratio
@@ -58,7 +59,9 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
         return _interval_text(better, words.better)
     if better.high < 1:
         return _interval_text(_inverse(better), words.worse)
-    return f"same {words.noun} within the noise ({better.low:.2f}x to {better.high:.2f}x)"
+    if not ratio.decided:
+        return f"{words.noun} undecided ({better.low:.2f}x to {better.high:.2f}x)"
+    return f"same {words.noun} ({better.low:.2f}x to {better.high:.2f}x)"
 
 
 def quality_change(metric: str, before: float | None, after: float) -> str:
@@ -98,7 +101,22 @@ def change_text(metric: str, model: ModelResult, source: Mapping[str, float]) ->
         return quality_change(metric, before, model.metrics[metric])
     if metric not in model.ratios:
         return ""
-    text = ratio_change(metric, model.ratios[metric])
+    return _named(metric, ratio_change(metric, model.ratios[metric]))
+
+
+def trial_change(metric: str, result: TrialResult) -> str:
+    """The same for a trial, in fewer words: `accuracy 75.2 %`."""
+    if is_quality(metric):
+        if metric not in result.metrics:
+            return ""
+        return f"{metric} {quality_text(metric, result.metrics[metric].value)}"
+    if metric not in result.ratios:
+        return ""
+    return _named(metric, ratio_change(metric, result.ratios[metric]))
+
+
+def _named(metric: str, text: str) -> str:
+    """The change of a time with the metric's name, unless it is `latency_p50`."""
     if metric == FIRST_TOKEN:
         return f"first token {text}"
     if words_of(metric) is TIME and metric != MEDIAN_LATENCY:

@@ -11,12 +11,19 @@ from typing import Protocol, TextIO
 
 from autoopt.errors import one_line
 from autoopt.outcome import Outcome
-from autoopt.report.figures import trial_figures, trial_title
-from autoopt.report.formatting import value_text
+from autoopt.report.change import trial_change
+from autoopt.report.figures import is_quality
 from autoopt.report.search_progress import SearchProgress
-from autoopt.results import Trial
+from autoopt.report.steps import steps_text
+from autoopt.results import Trial, TrialResult
 
 SPINNER = "|/-\\"
+LOG_WIDTH = 120
+"""Characters of a line on a trial in a file or pipe."""
+STEPS_WIDTH = 24
+"""Characters that the passes of a trial have at least."""
+NUMBER_WIDTH = len("trial 99:")
+CHANGE_WIDTH = len("1.15x faster (1.14 to 1.18)")
 
 
 @dataclass
@@ -77,7 +84,8 @@ class Lines:
             self._stream.flush()
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
-        self.write_line(f"{time} {one_line(trial_line(trial, self._state.search.metrics))}")
+        line = trial_line(trial, self._state.search.metrics, LOG_WIDTH - len(time) - 1)
+        self.write_line(f"{time} {line}")
 
     def update(self) -> None:
         """Nothing but lines is shown."""
@@ -124,16 +132,45 @@ class StatusLine(Lines):
             self._width = 0
 
 
-def trial_line(trial: Trial, metrics: Sequence[str]) -> str:
-    """A trial in one line, `metrics` first: `trial 3: fold -> static [static: bits=8]: latency_p50 0.301x (...)`."""
+def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
+    """A trial in one line, the result first: `trial 3:  1.6x faster (1.5 to 1.6)  3.3x smaller  fold -> static`.
+
+    Args:
+        trial: The finished trial.
+        metrics: Those of objectives and constraints, shown before size and quality.
+        width: Characters that the line may have; 0 for any number.
+    """
     result = trial.result
-    parts = trial_figures(result, metrics) if result.outcome is Outcome.OK else [value_text(str(result.outcome))]
-    if result.message:
-        parts.append(result.message)
-    if result.violation > 0:
-        parts += [f"breaks: {reason}" for reason in result.reasons]
-    else:
-        parts += [reason.partition(":")[0] for reason in result.reasons]
+    cells = [f"trial {trial.number}:".ljust(NUMBER_WIDTH), *_result_cells(result, metrics)]
     if result.outcome is Outcome.OK and result.executed == 0:
-        parts.append("reused")
-    return f"{trial_title(trial)}: {', '.join(parts)}"
+        cells.append("reused")
+    line = "  ".join(cells)
+    if not width:
+        return f"{line}  {steps_text(trial.chain, result.point)}"
+    line = shorten(line, width - STEPS_WIDTH - 2)
+    return f"{line}  {steps_text(trial.chain, result.point, width - len(line) - 2)}"
+
+
+def _result_cells(result: TrialResult, metrics: Sequence[str]) -> list[str]:
+    """The figures of a trial, or the reason why it has none."""
+    if result.outcome is not Outcome.OK:
+        return [one_line(": ".join(filter(None, (str(result.outcome), result.message))))]
+    cells: list[str] = []
+    if result.violation > 0:
+        limits = [reason.partition(" ")[0] for reason in result.reasons]
+        cells.append(f"breaks the limit of {one_line(' and '.join(limits)) or 'a metric'}")
+    quality = list(filter(is_quality, result.metrics))[:1]
+    for metric in dict.fromkeys((*metrics, "size", *quality)):
+        text = trial_change(metric, result)
+        if text:
+            cells.append(one_line(text))
+    if cells:
+        cells[0] = cells[0].ljust(CHANGE_WIDTH)
+    return cells or ["ok"]
+
+
+def shorten(text: str, width: int) -> str:
+    """The beginning of a text that fits."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1]}…"

@@ -14,11 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from autoopt.errors import one_line
-from autoopt.outcome import Outcome
-from autoopt.report.displays import SPINNER, LiveState
-from autoopt.report.figures import trial_estimate, trial_title
+from autoopt.report.displays import SPINNER, LiveState, trial_line
 from autoopt.report.formatting import clock_text, plural
 from autoopt.report.search_progress import SearchProgress
+from autoopt.report.steps import tail
 from autoopt.results import Trial
 
 DRAWINGS_PER_SECOND = 4
@@ -58,9 +57,9 @@ class LiveView:
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
         style = "green" if gains else "dim"
-        text = Text(f"{time} {one_line(short_trial_line(trial, self._state.search))}", style=style)
+        line = trial_line(trial, self._state.search.metrics, self._console.width - len(time) - 1)
         with self._drawing:
-            self._console.print(text, no_wrap=True, overflow="ellipsis")
+            self._console.print(Text(f"{time} {line}", style=style), no_wrap=True, overflow="ellipsis")
 
     def update(self) -> None:
         """The clock draws."""
@@ -138,27 +137,3 @@ def wrapped(text: str, width: int) -> str:
         break_long_words=False,  # paths and commands can be copied
         break_on_hyphens=False,
     )
-
-
-def tail(text: str, width: int) -> str:
-    """The end of a chain's name that fits, because chains differ at their ends."""
-    width = max(width, 10)
-    if len(text) <= width:
-        return text
-    return f"…{text[len(text) - width + 1 :]}"
-
-
-def short_trial_line(trial: Trial, search: SearchProgress) -> str:
-    """A trial for a narrow line, the result first: `trial 3: 1.6x faster (1.5 to 1.6): fold -> static`."""
-    result = trial.result
-    estimate = trial_estimate(result, search.metrics[0])
-    if result.outcome is not Outcome.OK:
-        text = f"{result.outcome}: {result.message}"
-    elif result.violation > 0:
-        text = next(iter(result.reasons), "breaks a constraint")
-    elif estimate is None:
-        text = "ok"
-    else:
-        text = search.value_text(estimate)
-    title = trial_title(trial).partition(": ")[2]
-    return f"trial {trial.number}: {text}: {title}"

@@ -13,8 +13,10 @@ from autoopt.report.figures import chain_text, metrics_of, shared_flags
 from autoopt.report.formatting import counts_text, metric_text, plural, ratio_text, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
-from autoopt.report.verdict import gains, verdict
+from autoopt.report.verdict import gains, verdict, verdict_lines
 from autoopt.results import ModelResult, RunResult, TargetResult
+
+REUSED = "answered from the store: an identical run has finished, so nothing was executed"
 
 
 def write_run(
@@ -56,12 +58,19 @@ def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
 def target_table(result: RunResult, target: TargetResult) -> Table:
     """The table of one of several targets: its own models, then the best single model if it is another one."""
     own_result = replace(target.result, objectives=result.objectives, constraints=result.constraints)
-    extra = []
-    if result.best_single is not None:
-        single = result.best_single.targets.get(target.name)
-        if single is not None and not single.is_source:
-            extra.append(("single", single))
+    single = single_model(result, target)
+    extra = [] if single is None else [("single", single)]
     return run_table(own_result, extra, title=f"target {target.name}: {target_text(target)}")
+
+
+def single_model(result: RunResult, target: TargetResult) -> ModelResult | None:
+    """The best single model for all targets, as measured on this one; None if that is the source."""
+    if result.best_single is None:
+        return None
+    single = result.best_single.targets.get(target.name)
+    if single is None or single.is_source:
+        return None
+    return single
 
 
 def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), title: str = "") -> Table:
@@ -152,13 +161,19 @@ def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
             lines.append(f"{name}: {counts.executed} executed, {counts.reused} reused")
     lines.append(time_line(result))
     if result.reused:
-        lines.append("answered from the store: an identical run has finished, so nothing was executed")
+        lines.append(REUSED)
     if not result.targets:
         return [*lines, *measured_lines(result.best), *_unverified(result), verdict(result)]
     for target in result.targets:
-        answer = verdict(target.result) + _origin(target)
-        target_lines = [*measured_lines(target.result.best), answer]
-        lines += [f"target {target.name}: {line}" for line in target_lines]
+        lines += [f"target {target.name}: {line}" for line in measured_lines(target.result.best)]
+    return [*lines, *answers(result)]
+
+
+def answers(result: RunResult) -> list[str]:
+    """The answer, a sentence on each line; of a run over several targets, an answer for each and one for all."""
+    if not result.targets:
+        return verdict_lines(result)
+    lines = [f"target {target.name}: {verdict(target.result)}{_origin(target)}" for target in result.targets]
     return [*lines, single_verdict(result)]
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoopt.report.change import change_text
-from autoopt.report.figures import chain_text, first_objective
+from autoopt.report.figures import first_objective
 from autoopt.report.formatting import counts_text, short
+from autoopt.report.steps import steps_text
 from autoopt.report.table import Table
 from autoopt.results import ModelResult, RunResult
 
@@ -43,7 +44,7 @@ def _row(run: RunRow) -> tuple[str, ...]:
         best = run.result.best
         if best is not None:
             change = _change(run.result, best)
-            chain = chain_text(best)
+            chain = steps_text(best.chain, best.point)
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
     status = f"{run.status}, imported" if run.imported else run.status
     return short(run.run), started, run.model, run.dag, status, trials, change, chain

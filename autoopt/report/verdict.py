@@ -32,38 +32,43 @@ def answer(result: RunResult) -> Answer:
 
 def verdict(result: RunResult) -> str:
     """The answer in a sentence or two: `1.6x faster (1.5 to 1.6), 3.5x smaller`, and what would decide an open one."""
+    return " ".join(verdict_lines(result))
+
+
+def verdict_lines(result: RunResult) -> list[str]:
+    """The sentences of the answer."""
     if result.is_interim:
-        return f"So far: {_interim_answer(result)}"
+        return [f"So far: {_interim_answer(result)}"]
     if result.best is None:
-        return "No model meets the constraints."
+        return ["No model meets the constraints."]
     if result.best.is_source:
         return _kept_answer(result)
     text = ", ".join(gains(result, result.best))
     sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {result.best.chain}."
     if result.undecided:
-        return f"{sentence} Undecided: {result.undecided}. {deciding_action(result)}"
+        return [sentence, f"Undecided: {result.undecided}.", deciding_action(result)]
     unsure = _unsure_metrics(result.best)
     if unsure:
-        sentence += f" Not certain yet: the limit of {' and '.join(unsure)}; more evaluation data would decide."
-    return sentence
+        return [sentence, f"Not certain yet: the limit of {' and '.join(unsure)}; more evaluation data would decide."]
+    return [sentence]
 
 
-def _kept_answer(result: RunResult) -> str:
+def _kept_answer(result: RunResult) -> list[str]:
     """The answer of a run that keeps the source model."""
     if _was_cut_off(result):
         action = "To decide, allow more time (--minutes)."
-        return f"Undecided: the time was up before a candidate was measured; keeping your model. {action}"
+        return ["Undecided: the time was up before a candidate was measured; keeping your model.", action]
     metric = first_objective(result).metric
     word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":
         word, verb = words_of(metric).better, words_of(metric).verb
     if result.undecided:
-        return f"Undecided whether a candidate {verb} {word}; keeping your model. {deciding_action(result)}"
-    text = f"Not {word}: no candidate was measurably better, so your model stays."
+        return [f"Undecided whether a candidate {verb} {word}; keeping your model.", deciding_action(result)]
+    lines = [f"Not {word}: no candidate was measurably better, so your model stays."]
     if TIME_LIMIT in result.stopped:
         trials = plural(result.trials.get("total", 0), "trial")
-        text += f" The time was up after {trials}; more time ({TIME_LIMIT}) allows more."
-    return text
+        lines.append(f"The time was up after {trials}; more time ({TIME_LIMIT}) allows more.")
+    return lines
 
 
 def _interim_answer(result: RunResult) -> str:
@@ -78,7 +83,7 @@ def _interim_answer(result: RunResult) -> str:
 def gains(result: RunResult, model: ModelResult) -> list[str]:
     """The changes from the source to a model that matter to the run, the first objective first."""
     source = result.baseline.metrics
-    texts = [change_text(metric, model, source) for metric in _headlines(result)]
+    texts = [change_text(metric, model, source) for metric in headlines(result)]
     if model.measured.identical_outputs:
         texts.append("identical outputs")
     return [text for text in texts if text]
@@ -91,7 +96,7 @@ def deciding_action(result: RunResult) -> str:
     return "To decide, run the same command again: it measures on."
 
 
-def _headlines(result: RunResult) -> list[str]:
+def headlines(result: RunResult) -> list[str]:
     """The objectives, then the latency, the size and the quality, each if it was measured.
 
     Of a model that generates text, the latency is that of a prompt.

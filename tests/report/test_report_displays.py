@@ -23,32 +23,40 @@ def state() -> LiveState:
 def test_a_trial_is_one_line_with_its_figures() -> None:
     metrics = {"accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)}
     assert line(ratios=FASTER, metrics=metrics) == (
-        "trial 3: a -> b [b: x=1]: latency_p50 0.500x (0.400..0.600), size 0.250x, accuracy 0.9900"
+        "trial 3:   2.0x faster (1.7 to 2.5)     4.0x smaller  accuracy 99.0 %  a -> b(x=1)"
     )
 
 
 def test_objectives_and_constraints_come_first() -> None:
     metrics = {"throughput": Estimate.exact(100), "accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)}
     ratios = {**FASTER, "throughput": Estimate.exact(2.0)}
-    assert line("throughput", "accuracy", ratios=ratios, metrics=metrics).endswith(
-        ": throughput 2.000x, accuracy 0.9900, size 0.250x"
+    assert line("throughput", "accuracy", ratios=ratios, metrics=metrics) == (
+        "trial 3:   2.0x higher throughput       accuracy 99.0 %  4.0x smaller  a -> b(x=1)"
     )
 
 
 def test_a_failed_trial_shows_its_message() -> None:
-    assert line(outcome=Outcome.REFUSED, message="b: K is odd").endswith(": refused, b: K is odd")
+    assert line(outcome=Outcome.REFUSED, message="b: K is odd") == "trial 3:   refused: b: K is odd  a -> b(x=1)"
 
 
 def test_an_infeasible_trial_shows_the_broken_constraints() -> None:
-    assert line(violation=0.1, reasons=("accuracy drops",)).endswith("breaks: accuracy drops")
+    metrics = {"accuracy": Estimate.exact(0.5)}
+    text = line(violation=0.1, reasons=("accuracy drop of at most 0.01 does not hold",), metrics=metrics)
+    assert text == "trial 3:   breaks the limit of accuracy  accuracy 50.0 %  a -> b(x=1)"
 
 
-def test_an_uncertain_constraint_is_shown_without_its_figures() -> None:
-    assert line(reasons=("accuracy is not certain: 0.01 left",)).endswith(": accuracy is not certain")
+def test_a_line_fits_its_width_and_shows_the_end_of_the_chain() -> None:
+    chain = " -> ".join(["simplify"] * 20)
+    text = trial_line(trial(chain=chain, ratios=FASTER), ("latency_p50",), 80)
+    assert len(text) <= 80
+    assert text.endswith("  … simplify -> simplify")
+    failed = trial_line(trial(outcome=Outcome.FAILED, message="x" * 200), ("latency_p50",), 80)
+    assert len(failed) <= 80
+    assert failed.endswith("x…  a -> b(x=1)")
 
 
 def test_a_trial_without_work_is_called_reused() -> None:
-    assert line(executed=0).endswith("reused")
+    assert line(executed=0).endswith("  reused  a -> b(x=1)")
 
 
 def test_a_file_receives_whole_lines_only() -> None:
@@ -58,7 +66,7 @@ def test_a_file_receives_whole_lines_only() -> None:
     display.update()
     display.write_trial("[1 s]", trial(outcome=Outcome.CRASHED, message="signal 6\x1b[2J"), gains=False)
     display.close()
-    assert stream.getvalue() == "hello\n[1 s] trial 3: a -> b [b: x=1]: crashed, signal 6\\x1b[2J\n"
+    assert stream.getvalue() == "hello\n[1 s] trial 3:   crashed: signal 6\\x1b[2J  a -> b(x=1)\n"
 
 
 def test_a_notebook_shows_the_work_in_progress_and_is_left_clean() -> None:

@@ -30,7 +30,7 @@ def test_only_whole_lines_are_written_unless_it_is_a_terminal() -> None:
         progress.on_trial_start(3, "a -> b", {})
         progress.on_pass_start(["a"])
         progress.on_trial_end(trial(outcome=Outcome.CRASHED, message="signal 6\x1b[2J"), None)
-    assert stream.getvalue() == "[   2.5 s] trial 3: a -> b [b: x=1]: crashed, signal 6\\x1b[2J\n"
+    assert stream.getvalue() == "[   2.5 s] trial 3:   crashed: signal 6\\x1b[2J  a -> b(x=1)\n"
 
 
 def test_the_source_model_is_a_line_with_the_objectives_and_constraints() -> None:
@@ -77,7 +77,7 @@ def test_a_terminal_shows_the_first_line_before_anything_else_and_is_left_clean(
         progress.on_search_start([Objective("latency_p50", "minimize")], [], 6, 60.0)
         progress.on_trial_end(trial(ratios=latency(0.5)), 0.5)
     text = stream.getvalue()
-    assert "trial 3: 2.0x faster (1.9 to 2.1): a -> b" in text
+    assert "trial 3:   2.0x faster (1.9 to 2.1)     a -> b(x=1)" in text
     assert text.count("\x1b[?25h") == text.count("\x1b[?25l") == 1, "the cursor is shown again"
 
 

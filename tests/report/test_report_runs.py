@@ -15,7 +15,7 @@ def test_a_finished_run_shows_its_objective_and_its_best_chain(result: RunResult
     assert row[5:] == (
         "3: 2 ok, 1 refused",
         "3.3x faster (3.2 to 3.4)",
-        "fold -> static [static: per_channel=true]",
+        "fold -> static(per_channel)",
     )
 
 

@@ -1,0 +1,68 @@
+"""The passes of a model and their settings in short words: `fold -> static(Percentile, per_channel)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from autoopt.errors import one_line
+from autoopt.report.formatting import plural
+from autoopt.space import Point
+
+ARROW = " -> "
+OFF: Final[Sequence[object]] = (None, False, "none", [], {})
+"""Values that leave something off or to the runtime."""
+
+
+def steps_text(chain: str, point: Point, width: int = 0) -> str:
+    """The nodes of a chain, each with the searched settings that are on.
+
+    Args:
+        chain: Readable name of the chain.
+        point: The searched parameters of each node.
+        width: Characters that the text may have; 0 for any number. A longer one loses passes at its beginning, because
+            chains differ at their ends, then the settings.
+    """
+    nodes = chain.split(ARROW)
+    steps = []
+    for node in nodes:
+        settings = _settings(point.get(node, {}))
+        steps.append(f"{node}({', '.join(settings)})" if settings else node)
+    text = one_line(ARROW.join(steps))
+    if not width or len(text) <= width:
+        return text
+    for parts in (steps, nodes):
+        for first in range(1, max(2, len(parts) - 1)):
+            text = one_line(f"… {ARROW.join(parts[first:])}")
+            if len(text) <= width:
+                return text
+    return tail(text, width)
+
+
+def _settings(values: Mapping[str, object]) -> list[str]:
+    texts = []
+    for name, value in sorted(values.items()):
+        if value in OFF:
+            continue
+        texts.append(_setting(name, value))
+    return texts
+
+
+def _setting(name: str, value: object) -> str:
+    if value is True:
+        return name
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "+".join(map(str, value))
+    if name == "intra_op_num_threads" and isinstance(value, int):
+        return plural(value, "thread")
+    return f"{name}={value}"
+
+
+def tail(text: str, width: int) -> str:
+    """The end of a text that fits, because chains differ at their ends."""
+    width = max(width, 10)
+    if len(text) <= width:
+        return text
+    return f"…{text[len(text) - width + 1 :]}"

@@ -1,0 +1,146 @@
+"""The end of a run on the screen."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+from test_report_run import single_of, targets_of
+
+from autoopt.metrics import Estimate
+from autoopt.report.conclusion import BUSY, short_table, write_conclusion
+from autoopt.results import MeasurementSummary, RunResult
+
+
+def shown(result: RunResult, **options: Any) -> list[str]:
+    stream = io.StringIO()
+    write_conclusion(result, stream, **options)
+    return stream.getvalue().splitlines()
+
+
+def labels(result: RunResult) -> list[str]:
+    return [row[0] for row in short_table(result).rows]
+
+
+def variant(data: dict[str, Any], **changes: Any) -> RunResult:
+    """The run with changes to the second model of its front."""
+    best, small = data["pareto"]
+    return RunResult.from_json({**data, "pareto": [best, {**small, **changes}]})
+
+
+def test_the_table_has_a_header_and_short_aligned_rows(result: RunResult) -> None:
+    assert shown(result)[:4] == [
+        "model      latency  change                         size  accuracy  passes",
+        "source   0.1780 ms                               409 kB    99.5 %",
+        "best     0.0500 ms  3.3x faster (3.2 to 3.4)     123 kB    99.5 %  fold -> static(per_channel)",
+        "smaller  0.0500 ms  same speed (1.00x to 1.25x)   80 kB    99.5 %  fold -> weights",
+    ]
+
+
+def test_notes_are_few_and_the_answer_and_the_next_steps_come_last(result: RunResult) -> None:
+    lines = shown(result, files=["wrote out/"], next_steps=["Try it: python out/run.py", "Why: autoopt report"])
+    assert lines[4:] == [
+        "",
+        "best: fold -> static(per_channel)",
+        "run 0123456789ab: 3 trials: 2 ok, 1 refused (16 trials), 0:41",
+        "note: no quality constraint given",
+        "wrote out/",
+        "",
+        "3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %).",
+        "Try it: python out/run.py",
+        "Why: autoopt report",
+    ]
+
+
+def test_notes_that_were_read_during_the_run_are_not_repeated(result: RunResult) -> None:
+    assert not any("note" in line for line in shown(result, shown_notes=["no quality constraint given"]))
+
+
+def test_of_many_notes_some_are_counted(result: RunResult) -> None:
+    lines = shown(replace(result, notes=tuple("abcdef")))
+    assert [line for line in lines if "note" in line] == [
+        "note: a",
+        "note: b",
+        "note: c",
+        "note: d",
+        "and 2 more notes: autoopt best",
+    ]
+
+
+def test_a_busy_machine_is_one_note(result: RunResult) -> None:
+    assert result.best is not None
+    busy = replace(result.best, measured=MeasurementSummary(rounds=1, disturbed_rounds=1))
+    assert shown(replace(result, best=busy)).count(f"note: {BUSY}") == 1
+
+
+def test_rows_are_at_most_100_characters(data: dict[str, Any]) -> None:
+    chain = " -> ".join(["simplify"] * 20)
+    best = {**data["best"], "chain": chain}
+    rows = shown(RunResult.from_json({**data, "best": best, "pareto": [best]}))[:3]
+    assert max(map(len, rows)) <= 100
+    assert rows[2].endswith("  … simplify -> simplify -> simplify")
+
+
+def test_a_model_gets_a_row_only_if_it_is_noticeably_better_in_something(data: dict[str, Any]) -> None:
+    assert labels(variant(data)) == ["source", "best", "smaller"]
+    same_size = {"metrics": {**data["best"]["metrics"], "size": 121000}}
+    assert labels(variant(data, **same_size)) == ["source", "best"]
+    better = {"metrics": {**data["best"]["metrics"], "accuracy": 0.999}}
+    assert labels(variant(data, **better)) == ["source", "best", "higher accuracy"]
+
+
+def test_a_model_slower_than_the_source_is_no_find(data: dict[str, Any]) -> None:
+    slow = {"latency_p50": {"value": 1.2, "low": 1.1, "high": 1.3}}
+    assert labels(variant(data, ratios=slow)) == ["source", "best"]
+
+
+def test_shares_that_look_equal_get_another_decimal(data: dict[str, Any]) -> None:
+    table = short_table(variant(data, metrics={**data["best"]["metrics"], "size": 80000, "accuracy": 0.9953}))
+    assert [row[4] for row in table.rows] == ["99.50 %", "99.50 %", "99.53 %"]
+
+
+def test_the_lossy_model_of_a_run_without_data_is_marked_as_unverified(data: dict[str, Any]) -> None:
+    lossy = {**data["best"], "chain": "static", "artifact": "c" * 64}
+    result = RunResult.from_json({**data, "best_lossy": lossy})
+    assert labels(result) == ["source", "best", "lossy"]
+    assert any(line.startswith("note: the lossy model is unverified") for line in shown(result))
+
+
+def test_without_a_gain_the_source_stands_alone(data: dict[str, Any]) -> None:
+    result = RunResult.from_json({**data, "best": {**data["best"], "chain": "source"}, "pareto": []})
+    assert labels(result) == ["source"]
+    assert shown(result)[-1] == "Not faster: no candidate was measurably better, so your model stays."
+
+
+def test_an_unmeasured_source_leaves_dashes(data: dict[str, Any]) -> None:
+    result = RunResult.from_json({**data, "baseline": {"metrics": {}}, "pareto": []})
+    assert shown(result)[1].split() == ["source", "-", "-", "-"]
+
+
+def test_an_undecided_answer_says_what_would_decide(result: RunResult) -> None:
+    lines = shown(replace(result, undecided="another one may be better"))
+    assert lines[-2:] == [
+        "Undecided: another one may be better.",
+        "To decide, run the same command again: it measures on.",
+    ]
+
+
+def test_an_answer_from_the_store_says_so(result: RunResult) -> None:
+    assert any("answered from the store" in line for line in shown(replace(result, reused=True)))
+
+
+def test_several_targets_have_a_table_and_an_answer_each(data: dict[str, Any]) -> None:
+    other = {**data["best"], "artifact": "c" * 64}
+    text = "\n".join(shown(RunResult.from_json(targets_of(data, best_single=single_of(other)))))
+    assert "target one: CPUExecutionProvider, 1 thread\nmodel " in text
+    assert "\nsingle " in text
+    assert "target two: 3.3x faster (3.2 to 3.4)" in text
+    assert "Best single model: fold -> static" in text
+
+
+def test_an_undecided_change_is_called_so(data: dict[str, Any]) -> None:
+    wide = {**data["best"]["ratios"], "latency_p50": {"value": 0.8, "low": 0.5, "high": 1.5}}
+    table = short_table(RunResult.from_json({**data, "best": {**data["best"], "ratios": wide}, "pareto": []}))
+    assert table.rows[1][2] == "speed undecided (0.67x to 2.00x)"
+    assert Estimate(0.8, 0.5, 1.5).decided is False
