@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from autoopt.data.in_memory import Data, data_file
-from autoopt.engine.inputs.goal import GoalOptions
 from autoopt.engine.inputs.request import Remeasure, RunRequest
+from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.export import check_out
 from autoopt.engine.run.opening import refuse_imported

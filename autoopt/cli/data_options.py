@@ -1,16 +1,24 @@
-"""Options of `run` that say how to read the data of `--data` and `--calibration`."""
+"""Options that name data, and say how to read that of `--data` and `--calibration`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from autoopt.errors import InputError
 
+if TYPE_CHECKING:
+    from autoopt.json_codec import JsonValue
+
 Layout = Literal["NCHW", "NHWC"]
+Data = Annotated[
+    str | None,
+    typer.Option(help="Evaluation data (.npz, .csv, folder of images, ...); labels optional."),
+]
+Calibration = Annotated[str | None, typer.Option(help="Calibration data [default: the evaluation data].")]
 Label = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Column or array of --data with the labels [default: label, target, y, ...]."),
@@ -49,7 +57,7 @@ class DataOptions:
     layout: Layout | None = None
     grayscale: bool | None = None
 
-    def apply(self, path: str | None) -> object:
+    def apply(self, path: str | None) -> str | dict[str, JsonValue] | None:
         """The data configuration of a path with these options; the path itself without any.
 
         Raises:
@@ -60,7 +68,7 @@ class DataOptions:
             return path
         if path is None:
             raise InputError("needs --data", where=f"--{options[0].replace('_', '-')}")
-        config: dict[str, object] = {"path": path}
+        config: dict[str, JsonValue] = {"path": path}
         if self.label is not None:
             config["label_col"] = self.label
         if self.inputs is not None:
@@ -89,9 +97,9 @@ class DataOptions:
                 raise InputError("no such data file or folder", where=path)
             raise InputError("applies to a folder of images", where=f"--{name.replace('_', '-')}")
 
-    def _images(self) -> dict[str, object]:
+    def _images(self) -> dict[str, JsonValue]:
         """Parameters of the loader of images."""
-        params: dict[str, object] = {}
+        params: dict[str, JsonValue] = {}
         if self.image_size is not None:
             params["size"] = _size(self.image_size)
         if self.scale is not None:
@@ -106,7 +114,7 @@ class DataOptions:
             params["mode"] = "L"
         return params
 
-    def _values(self) -> dict[str, object]:
+    def _values(self) -> dict[str, JsonValue]:
         """Parameters of `normalize`, which has no scale: both numbers are divided by it instead."""
         if self.scale is None and self.mean is None and self.std is None:
             return {}
@@ -118,7 +126,7 @@ class DataOptions:
         return {"mean": [value / scale for value in mean], "std": [value / scale for value in std]}
 
 
-def _size(text: str) -> list[int]:
+def _size(text: str) -> list[JsonValue]:
     parts = text.lower().split("x")
     if len(parts) == 1:
         parts *= 2

@@ -7,6 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoopt.cli.data_options import (
+    Calibration,
+    Data,
+    DataOptions,
+    Grayscale,
+    ImageLayout,
+    ImageSize,
+    Inputs,
+    Label,
+    Mean,
+    Scale,
+    Std,
+)
+from autoopt.cli.goal_options import MaxDrop, Minimize, QualityMetric
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.proposal_options import (
     Device,
@@ -23,6 +37,7 @@ from autoopt.cli.schema import path_in_file, schema_line, write_file
 
 if TYPE_CHECKING:
     from autoopt.dag.compiler.plan import Plan
+    from autoopt.json_codec import JsonValue
 
 PLAN_KEYS = ("chain_count", "point_count", "points_before", "decided", "learned", "cut", "pruned_by_rule", "warnings")
 """Parts of a plan's JSON that the command prints."""
@@ -30,10 +45,19 @@ PLAN_KEYS = ("chain_count", "point_count", "points_before", "decided", "learned"
 
 def init(  # noqa: PLR0913, PLR0917  options of the command
     model: Annotated[str, typer.Argument(help="An ONNX model.")],
-    data: Annotated[
-        str | None, typer.Option(help="Evaluation data (.npz, .csv, folder of images, ...); labels optional.")
-    ] = None,
-    calibration: Annotated[str | None, typer.Option(help="Calibration data [default: the evaluation data].")] = None,
+    data: Data = None,
+    calibration: Calibration = None,
+    label: Label = None,
+    inputs: Inputs = None,
+    image_size: ImageSize = None,
+    grayscale: Grayscale = False,
+    scale: Scale = None,
+    mean: Mean = None,
+    std: Std = None,
+    layout: ImageLayout = None,
+    metric: QualityMetric = None,
+    max_drop: MaxDrop = None,
+    minimize: Minimize = None,
     level: Level = None,
     precision: Precision = None,
     device: Device = None,
@@ -47,15 +71,22 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
 ) -> None:
     """Propose a DAG for a model and write it to <model>.yaml, with comments, ready to edit and to run."""
     from autoopt.dag.proposal.dag_yaml import yaml_text
+    from autoopt.engine.planning.goal import GoalOptions
     from autoopt.engine.planning.plan import make_proposal
 
+    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
     fidelity = bool(fidelity)  # a written DAG generates no data
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
-    proposal, plan = make_proposal(model, data, calibration, proposal_options, anywhere=True)
-    sources = {"evaluation": data, "calibration": calibration}
-    paths = {name: path_in_file(path) for name, path in sources.items() if path is not None}
+    evaluation_config = reading.apply(data)
+    calibration_config = reading.apply(calibration) if calibration else None
+    goal = GoalOptions(minimize, metric, max_drop)
+    draft = make_proposal(model, evaluation_config, calibration_config, proposal_options, goal, anywhere=True)
+    plan = draft.plan
+    sources = {"evaluation": evaluation_config, "calibration": calibration_config}
+    data_fields = {use: _in_file(source) for use, source in sources.items() if source is not None}
+    text = yaml_text(draft.proposal, plan, path_in_file(model), data_fields, draft.objectives, draft.constraints)
     file = Path(f"{plan.name}.yaml")
-    write_file(file, f"{schema_line()}\n{yaml_text(proposal, plan, path_in_file(model), paths)}", force)
+    write_file(file, f"{schema_line()}\n{text}", force)
     if as_json:
         print_json(_document(file, plan))
         return
@@ -65,6 +96,13 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
         typer.echo(f"learned: {preference.text}")
     typer.echo(f"wrote {file}: {plan.chain_count} chains, {plan.point_count} points of {plan.points_before}")
     typer.echo(f"next: autoopt plan {file}; autoopt run {file}")
+
+
+def _in_file(source: str | dict[str, JsonValue]) -> JsonValue:
+    """A path, or a data configuration with its path, as it is written into the file."""
+    if isinstance(source, str):
+        return path_in_file(source)
+    return {**source, "path": path_in_file(str(source["path"]))}
 
 
 def _document(file: Path, plan: Plan) -> dict[str, object]:

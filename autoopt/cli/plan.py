@@ -8,6 +8,20 @@ from typing import Annotated
 
 import typer
 
+from autoopt.cli.data_options import (
+    Calibration,
+    Data,
+    DataOptions,
+    Grayscale,
+    ImageLayout,
+    ImageSize,
+    Inputs,
+    Label,
+    Mean,
+    Scale,
+    Std,
+)
+from autoopt.cli.goal_options import MaxDrop, Minimize, QualityMetric
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.proposal_options import (
     Device,
@@ -38,7 +52,19 @@ COMMENT = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% ", PlanFormat.DOT: "// "
 def plan(  # noqa: PLR0913, PLR0917  options of the command
     dag: Annotated[str, typer.Argument(metavar="DAG", help="A dag.yaml or JSON file, or a bare model.onnx.")],
     model: Annotated[str | None, typer.Option(help="Plan for this ONNX model.")] = None,
-    data: Annotated[str | None, typer.Option(help="Labelled data; overrides the DAG's.")] = None,
+    data: Data = None,
+    calibration: Calibration = None,
+    label: Label = None,
+    inputs: Inputs = None,
+    image_size: ImageSize = None,
+    grayscale: Grayscale = False,
+    scale: Scale = None,
+    mean: Mean = None,
+    std: Std = None,
+    layout: ImageLayout = None,
+    metric: QualityMetric = None,
+    max_drop: MaxDrop = None,
+    minimize: Minimize = None,
     data_root: DataRoot = None,
     level: Level = None,
     precision: Precision = None,
@@ -59,10 +85,20 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
     For a bare model, the DAG is the one that autoopt proposes. A DAG with several targets has a plan for each.
     """
     from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
+    from autoopt.engine.planning.goal import GoalOptions
     from autoopt.engine.planning.plan import make_plans, plans_json
 
+    reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
-    plans = make_plans(dag, model, data, proposal_options=proposal_options, data_root=data_root)
+    plans = make_plans(
+        dag,
+        model,
+        reading.apply(data),
+        calibration=reading.apply(calibration) if calibration else None,
+        proposal_options=proposal_options,
+        goal=GoalOptions(minimize, metric, max_drop),
+        data_root=data_root,
+    )
     if as_json:
         if len(plans) > 1:
             print_json(plans_json(plans, limit))

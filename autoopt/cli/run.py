@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from autoopt.cli.completion import complete_metric
-from autoopt.cli.data_options import DataOptions, Grayscale, ImageLayout, ImageSize, Inputs, Label, Mean, Scale, Std
+from autoopt.cli.data_options import (
+    Calibration,
+    Data,
+    DataOptions,
+    Grayscale,
+    ImageLayout,
+    ImageSize,
+    Inputs,
+    Label,
+    Mean,
+    Scale,
+    Std,
+)
+from autoopt.cli.goal_options import MaxDrop, Minimize, QualityMetric
 from autoopt.cli.interrupts import ended_by_sigterm
 from autoopt.cli.output import AsJson, document_stream, parse_assignments, print_json
 from autoopt.cli.proposal_options import (
@@ -32,7 +44,6 @@ if TYPE_CHECKING:
     from autoopt.report.profile import Profile
     from autoopt.results import RunResult
 
-Minimize = Literal["latency", "size", "memory"]
 Engine = Literal["inline", "prefect"]
 EngineName = Annotated[
     Engine | None,
@@ -56,13 +67,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on 
 def run(  # noqa: PLR0913, PLR0917  options of the command
     dag: Annotated[str, typer.Argument(metavar="DAG", help="A dag.yaml or JSON file, or a bare model.onnx.")],
     model: Annotated[str | None, typer.Option(help="The source model; overrides the DAG's.")] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Evaluation data (.npz, .csv, folder of images, ...); overrides the DAG's.")
-    ] = None,
-    calibration: Annotated[
-        str | None,
-        typer.Option(help="Calibration data; overrides the DAG's [default: the evaluation data]."),
-    ] = None,
+    data: Data = None,
+    calibration: Calibration = None,
     label: Label = None,
     inputs: Inputs = None,
     image_size: ImageSize = None,
@@ -71,18 +77,9 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     mean: Mean = None,
     std: Std = None,
     layout: ImageLayout = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Quality metric to keep [default: by the labels].",
-            autocompletion=complete_metric,
-        ),
-    ] = None,
-    max_drop: Annotated[
-        float | None, typer.Option(min=0, help="Largest accepted drop in the quality metric [default: 0.01].")
-    ] = None,
-    minimize: Annotated[Minimize | None, typer.Option(help="What to minimize [default: latency].")] = None,
+    metric: QualityMetric = None,
+    max_drop: MaxDrop = None,
+    minimize: Minimize = None,
     data_root: DataRoot = None,
     out: Out = Path("out"),
     engine: EngineName = None,
@@ -122,7 +119,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
 ) -> int:
     """Search a DAG for the best model and write it to out/.
 
-    For a bare model, the DAG is the one that autoopt proposes.
+    For a bare model, the DAG is the one that autoopt proposes. Options override what a DAG says.
 
     Exit code 1 if no model meets the constraints.
     """
@@ -146,8 +143,8 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
             work = Profile()
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
-            from autoopt.engine.inputs.goal import GoalOptions
             from autoopt.engine.inputs.request import RunRequest
+            from autoopt.engine.planning.goal import GoalOptions
 
             request = RunRequest(
                 dag=dag,
@@ -258,17 +255,22 @@ def _show_result(result: RunResult, out: Path, shown_notes: Sequence[str] = ()) 
     Notes in `shown_notes` are left out: the progress has shown them.
     """
     from autoopt.cli.logs import is_verbose
+    from autoopt.report.conclusion import write_conclusion
     from autoopt.report.run import write_run
 
-    files = []
-    step = "Why: autoopt report"
+    files, steps = [], []
     if result.best:
         files.append(f"wrote {out}/: the model, its session, recipe, model card and run.py")
         if not result.best.is_source:
-            step = f"Try it: python {out / 'run.py'}. {step}"
+            steps.append(f"Try it: python {out / 'run.py'}")
+    steps.append("Why: autoopt report")
     names = [target.name for target in result.targets if target.result.best]
     files += [f"wrote {out / 'targets' / name}/: the best for {name}" for name in names]
-    write_run(result, sys.stdout, verbose=is_verbose(), files=files, next_step=step, shown_notes=shown_notes)
+    if is_verbose():
+        next_step = ". ".join(steps)
+        write_run(result, sys.stdout, verbose=True, files=files, next_step=next_step, shown_notes=shown_notes)
+    else:
+        write_conclusion(result, sys.stdout, files=files, next_steps=steps, shown_notes=shown_notes)
 
 
 def _only_candidate(*, show: bool) -> str | None:

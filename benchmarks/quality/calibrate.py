@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from autoopt.engine.inputs.goal import DEFAULT_QUALITY
+from autoopt.engine.planning.goal import DEFAULT_QUALITY
 from autoopt.engine.tools.apply import PassFailed, PassSettings, apply_pass
 from autoopt.json_codec import JsonValue, from_json
 from autoopt.measure import worker

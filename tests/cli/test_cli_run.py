@@ -82,7 +82,8 @@ def test_stdout_is_one_document_and_progress_goes_to_stderr(first: subprocess.Co
     assert document["trials"]["total"] == 2
     assert document["best"]["ratios"]["size"]["value"] < 1
     assert document["best"]["ratios"]["latency_p50"]["value"] > 0
-    assert ": constants -> fold: size" in first.stderr
+    assert "% smaller " in first.stderr
+    assert "  constants -> fold\n" in first.stderr
 
 
 def test_the_best_model_and_its_recipe_are_left(folder: Path, first: subprocess.CompletedProcess[str]) -> None:

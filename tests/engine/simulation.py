@@ -17,9 +17,9 @@ from autoopt.dag import Facts, Plan, compile_plan, pass_infos
 from autoopt.dag.compiler.chain import Chain
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs import sources
-from autoopt.engine.inputs.goal import GoalRequest, make_goal
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs
+from autoopt.engine.planning.goal import GoalRequest, make_goal
 from autoopt.engine.run.export import STORE_INPUTS
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session

@@ -13,7 +13,7 @@ import yaml
 from onnx import TensorProto, helper
 
 from autoopt.data import DataConfig
-from autoopt.engine.inputs.goal import DEFAULT_QUALITY
+from autoopt.engine.planning.goal import DEFAULT_QUALITY
 from autoopt.measure import worker
 from autoopt.measure.meters import meters_for
 from autoopt.metrics import METRICS

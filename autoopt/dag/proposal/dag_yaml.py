@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
@@ -13,20 +14,35 @@ from autoopt.dag.proposal.propose import Proposal, target_fields
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
+from autoopt.metrics import MEDIAN_LATENCY, Constraint, Objective
 from autoopt.space import Value, matches, value_key
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 _SURROGATES: Final = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
+LATENCY: Final = Objective(MEDIAN_LATENCY, "minimize")
 MAX_CHAINS: Final = 2_000
 """Chains of a plan that are searched for the ones to begin with."""
 _WORDS: Final = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 """Plain text that YAML reads as something else."""
 
 
-def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str]) -> str:
-    """The text of a dag.yaml with the chains and points that are left of a proposal, given its plan.
+def yaml_text(
+    proposal: Proposal,
+    plan: Plan,
+    model: str,
+    data: Mapping[str, JsonValue],
+    objectives: Sequence[Objective] = (),
+    constraints: Sequence[Constraint] | None = None,
+) -> str:
+    """The text of a dag.yaml with the chains and points that are left of a proposal.
 
-    `model` is the path to write into the file, `data` the paths by use (`evaluation`, `calibration`).
+    Args:
+        proposal: The proposal.
+        plan: Its plan.
+        model: The path to write into the file.
+        data: Paths or data configurations by use (`evaluation`, `calibration`).
+        objectives: What to optimise; latency by default.
+        constraints: Limits; None for those that a run adds by default.
     """
     spec = proposal.spec
     stages = list(_remaining_stages(proposal))
@@ -46,12 +62,24 @@ def yaml_text(proposal: Proposal, plan: Plan, model: str, data: Mapping[str, str
     lines += _section("forbid:", _excluded(proposal, nodes))
     preferred = [*_preferred(plan), *_first(proposal, plan)]
     lines += _section("prefer:                                    # tried first", iter(preferred))
-    lines += ["", "objectives: [{metric: latency_p50, goal: minimize}]"]
-    if any(TEMPLATES[node].lossy for node in nodes):
+    lines += ["", f"objectives: {flow([_fields(objective) for objective in objectives or [LATENCY]])}"]
+    if constraints is not None:
+        lines.append(f"constraints: {flow([_fields(constraint) for constraint in constraints])}")
+    elif any(TEMPLATES[node].lossy for node in nodes):
         default = "on accuracy if there are labels, else on agreement with the source model"
         lines.append(f"# constraints: [...]                        # by default autoopt adds one {default}")
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
+
+
+def _fields(record: Objective | Constraint) -> JsonValue:
+    """The fields of an objective or constraint that are not the default."""
+    written: dict[str, JsonValue] = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if value != field.default:
+            written[field.name] = value
+    return written
 
 
 def document_yaml(dag: Mapping[str, JsonValue]) -> str:

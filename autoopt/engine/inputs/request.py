@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from autoopt.data import DataConfig
-from autoopt.engine.inputs.goal import GoalOptions
+from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import Resources, open_resources

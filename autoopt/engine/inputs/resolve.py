@@ -12,7 +12,6 @@ from autoopt.dag.proposal.narrowing import narrowing_of
 from autoopt.data.decoder import generates_text
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.data_check import check_data
-from autoopt.engine.inputs.goal import GoalRequest, make_goal
 from autoopt.engine.inputs.request import RunRequest, without_secrets
 from autoopt.engine.inputs.sources import (
     admit,
@@ -23,6 +22,7 @@ from autoopt.engine.inputs.sources import (
     execution_providers,
 )
 from autoopt.engine.planning.examples import Case, Machine, taught_plan
+from autoopt.engine.planning.goal import GoalRequest, make_goal
 from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu

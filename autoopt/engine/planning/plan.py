@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, ask_worker
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
-from autoopt.metrics import MEDIAN_LATENCY, Objective
+from autoopt.metrics import MEDIAN_LATENCY, Constraint, Objective
 from autoopt.model.files import is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
@@ -28,18 +29,21 @@ from autoopt.spec.threads import with_thread_search
 from autoopt.target import DEFAULT_EP, Accelerator
 
 if TYPE_CHECKING:
+    from autoopt.dag.proposal.narrowing import Narrowing
     from autoopt.data.config import DataConfig
     from autoopt.data.description import DataDescription
+    from autoopt.engine.planning.goal import GoalOptions
     from autoopt.workers import WorkerPool
 
 
-def make_plan(
+def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
     dag: Written | DagSpec,
     model: str | Path | None = None,
     data: object = None,
     *,
     calibration: object = None,
     proposal_options: ProposalOptions | None = None,
+    goal: GoalOptions | None = None,
     data_root: str | Path | None = None,
 ) -> Plan:
     """Plan a DAG for its first target, or a proposed DAG for a model.
@@ -53,16 +57,18 @@ def make_plan(
         data: Evaluation data.
         calibration: Calibration data.
         proposal_options: Options of the proposal for a bare model.
+        goal: Goal of the run, by which earlier runs are compared with a bare model's.
         data_root: Folder that relative paths of data start from.
 
     Raises:
         InputError: What the user gave is wrong; one line.
     """
     for source in (data, calibration):
-        if isinstance(source, str | Path) and "://" not in str(source) and not Path(source).exists():
-            raise InputError("no such data", where=str(source))
+        path = source.get("path") if isinstance(source, dict) else source
+        if isinstance(path, str | Path) and "://" not in str(path) and not Path(path).exists():
+            raise InputError("no such data", where=str(path))
     if names_model(dag):
-        return make_proposal(str(dag), data, calibration, proposal_options)[1]
+        return make_proposal(str(dag), data, calibration, proposal_options, goal).plan
     refuse_proposal_options(proposal_options)
     spec = load_dag(dag).with_data_root(root_of_data(data_root))
     spec.check_files(model=model is None, data=data is None)
@@ -85,12 +91,14 @@ def make_plan(
     return compile_plan(spec, infos, Facts(accelerator, inspection, providers, has_calibration=has_calibration))
 
 
-def make_plans(
+def make_plans(  # noqa: PLR0913  the options of `autoopt plan`
     dag: Written | DagSpec,
     model: str | Path | None = None,
     data: object = None,
     *,
+    calibration: object = None,
     proposal_options: ProposalOptions | None = None,
+    goal: GoalOptions | None = None,
     data_root: str | Path | None = None,
 ) -> dict[str, Plan]:
     """Plan a DAG for each of its targets; arguments and errors as for `make_plan`.
@@ -100,14 +108,16 @@ def make_plans(
         name if there is only one target.
     """
     if names_model(dag):
-        return {"": make_plan(dag, model, data, proposal_options=proposal_options)}
+        plan = make_plan(dag, model, data, calibration=calibration, proposal_options=proposal_options, goal=goal)
+        return {"": plan}
     refuse_proposal_options(proposal_options)
     spec = load_dag(dag)
     if len(spec.all_targets) == 1:
-        return {"": make_plan(spec, model, data, data_root=data_root)}
+        return {"": make_plan(spec, model, data, calibration=calibration, data_root=data_root)}
     plans: dict[str, Plan] = {}
     for target in spec.all_targets:
-        plan = make_plan(spec.for_target(target.name), model, data, data_root=data_root)
+        part = spec.for_target(target.name)
+        plan = make_plan(part, model, data, calibration=calibration, data_root=data_root)
         plans[f"{target.name}: {target.words}"] = plan
     return plans
 
@@ -122,48 +132,69 @@ def plans_json(plans: Mapping[str, Plan], limit: int | None) -> dict[str, object
     return {"dag": dag, "targets": targets}
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A proposed DAG with its plan and the goal that the user asked for."""
+
+    proposal: Proposal
+    plan: Plan
+    objectives: Sequence[Objective] = ()
+    constraints: Sequence[Constraint] | None = None
+    """None for the default ones."""
+
+
 def make_proposal(
     model: str | Path,
     data: object = None,
     calibration: object = None,
     proposal_options: ProposalOptions | None = None,
+    goal: GoalOptions | None = None,
     *,
     anywhere: bool = False,
-) -> tuple[Proposal, Plan]:
+) -> Draft:
     """Propose a DAG for a model, and plan it; with `anywhere`, as on a machine with the target's execution provider.
 
     Arguments and errors as for `make_plan`. Writes nothing.
     """
     # These modules are needed only here, and import pydantic's and the store's records.
-    from autoopt.dag.proposal.narrowing import narrowing_of
     from autoopt.engine.planning.examples import Case, Machine, taught_plan
+    from autoopt.engine.planning.goal import GoalOptions, GoalRequest
     from autoopt.engine.planning.proposal import existing_store, machine_options, proposal_inputs
 
     proposal_options = machine_options(proposal_options or ProposalOptions())
     target = proposal_options.target()
     accelerator = target.accelerator(frozenset(cpu()["flags"]))
     infos = pass_infos(accelerator)
-    file = Path(str(_fetched(model)))
     configs = _data_configs(data, calibration)
     with Probe() as probe:
-        inspection = probe.inspect(file)
-        descriptions = {use: probe.describe(config, file) for use, config in configs.items()}
+        inspection, descriptions = probe.read(Path(str(_fetched(model))), configs)
         providers = probe.execution_providers(accelerator.execution_provider)
-    fed_back = {name for config in configs.values() for name in config.state.values()}
-    batch_size = max((config.batch_size for config in configs.values()), default=0)
-    narrowing = narrowing_of(inspection, tuple(descriptions.values()), fed_back, batch_size)
+    request = (goal or GoalOptions()).apply(GoalRequest(), descriptions.get("evaluation"))
     inputs = proposal_inputs(
         str(model),
         inspection,
         descriptions.get("evaluation"),
         bool(configs) or _may_generate(proposal_options, anywhere),
         proposal_options,
-        narrowing,
+        _narrowing(inspection, configs.values(), descriptions.values()),
     )
     proposal = propose(proposal_options, inputs, infos, Facts(accelerator, inspection, providers))
-    case = Case(inspection, Objective(MEDIAN_LATENCY, "minimize"), target.target(), Machine.of({}))
+    objectives = [*request.objectives, Objective(MEDIAN_LATENCY, "minimize")]
+    case = Case(inspection, objectives[0], target.target(), Machine.of({}), request.constraints or ())
     with existing_store() as store:
-        return proposal, taught_plan(store, proposal.plan(infos, anywhere=anywhere), case)
+        plan = taught_plan(store, proposal.plan(infos, anywhere=anywhere), case)
+    return Draft(proposal, plan, request.objectives, request.constraints)
+
+
+def _narrowing(
+    inspection: Inspection, configs: Collection[DataConfig], descriptions: Iterable[DataDescription]
+) -> Narrowing:
+    """The inputs and dimensions that never change in the data."""
+    from autoopt.dag.proposal.narrowing import narrowing_of
+
+    fed_back = {name for config in configs for name in config.state.values()}
+    batch_size = max((config.batch_size for config in configs), default=0)
+    return narrowing_of(inspection, tuple(descriptions), fed_back, batch_size)
 
 
 def _data_configs(data: object, calibration: object) -> dict[str, DataConfig]:
@@ -223,6 +254,11 @@ class Probe:
         payload = {"data": config.to_json(), "model": str(model.absolute())}
         answer = self.ask(DESCRIBE_DATA, payload, str(config.path or "data"))
         return from_json(DataDescription, answer)
+
+    def read(self, model: Path, configs: Mapping[str, DataConfig]) -> tuple[Inspection, dict[str, DataDescription]]:
+        """Inspect a model file, and describe its data sets by use."""
+        inspection = self.inspect(model)
+        return inspection, {use: self.describe(config, model) for use, config in configs.items()}
 
     def execution_providers(self, provider: str) -> tuple[str, ...]:
         """The execution providers of this interpreter's runtime, asked only for one that not every runtime has."""

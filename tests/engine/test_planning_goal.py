@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autoopt.data.description import DataDescription
-from autoopt.engine.inputs.goal import DEFAULT_QUALITY, GoalOptions, GoalRequest, make_goal
+from autoopt.engine.planning.goal import DEFAULT_QUALITY, GoalOptions, GoalRequest, make_goal
 from autoopt.errors import InputError
 from autoopt.metrics import PER_INFERENCE, Constraint, Metric, Objective
 from autoopt.spec import load_dag
