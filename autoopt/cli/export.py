@@ -32,6 +32,6 @@ def export(
         package = package_of(store, store.runs.get(run), trial, target)
         path = export_to(store, package, out)
     place, model = f"{out}/" if out.is_dir() else str(out), package.model
-    text = f"wrote {place}: {model.chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
+    text = f"wrote {place}: {model.short_chain}: {', '.join(gains(package.result, model)) or 'no figures'}"
     document = {"run": package.run.id, "trial": trial, "path": str(path.absolute()), "artifact": model.artifact}
     print_result(document, text, as_json)

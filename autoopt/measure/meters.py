@@ -105,7 +105,7 @@ def _of_kind(kind: Kind) -> tuple[str, ...]:
 
 METERS: Final[tuple[Meter, ...]] = (
     Meter("size", _of_kind("size"), "autoopt.measure.worker:size"),
-    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=3),
+    Meter("fidelity", _of_kind("fidelity"), "autoopt.measure.worker:fidelity", data=("evaluation",), version=4),
     Meter("task", _of_kind("task"), "autoopt.measure.worker:task", data=("evaluation",), sequential=True, version=3),
     Meter(
         "latency",

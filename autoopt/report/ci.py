@@ -27,7 +27,7 @@ def junit_xml(result: SweepResult) -> str:
         elif entry in broken:
             ElementTree.SubElement(element, "error", message=problem_text(result, entry))
         elif entry.result is not None and entry.best is not None:
-            text = ", ".join(gains(entry.result, entry.best)) or entry.best.chain
+            text = ", ".join(gains(entry.result, entry.best)) or entry.best.short_chain
             ElementTree.SubElement(element, "system-out").text = one_line(text)
     root = ElementTree.Element("testsuites")
     root.append(suite)

@@ -66,15 +66,15 @@ def trial_figures(result: TrialResult, headlines: Iterable[str]) -> list[str]:
 
 def trial_title(trial: Trial) -> str:
     """A trial's number, chain and parameters: `trial 3: fold -> static [static: per_channel=true]`."""
-    return f"trial {trial.number}: {_with_params(trial.chain, trial.result.point)}"
+    return f"trial {trial.number}: {_with_params(trial.short_chain, trial.result.point)}"
 
 
 def chain_text(model: ModelResult, shared: Set[str] = frozenset()) -> str:
     """`simplify -> static [static: per_channel=true] *`: the searched parameters, and a star if there are caveats.
 
-    `shared` caveats of all models, which one sentence tells, make no star.
+    Passes that changed nothing are left out. `shared` caveats of all models, which one sentence tells, make no star.
     """
-    text = _with_params(model.chain, model.point)
+    text = _with_params(model.short_chain, model.point)
     if set(model.flags) - shared:
         text += " *"
     return text
@@ -89,7 +89,8 @@ def shared_flags(result: RunResult) -> frozenset[str]:
 
 
 def _with_params(chain: str, point: Point) -> str:
-    params = params_text(point)
+    shown = chain.split(" -> ")
+    params = params_text({node: values for node, values in point.items() if node in shown})
     return f"{chain} [{params}]" if params else chain
 
 

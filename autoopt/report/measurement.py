@@ -10,11 +10,13 @@ from autoopt.report.formatting import metric_text, plural, ratio_text, short
 from autoopt.report.table import Table
 from autoopt.results import MeasurementSummary, ModelResult
 
+MOST_KINDS = 4
+"""Outputs whose kinds are named."""
 PROFILE_METRICS = ("latency_p50", "latency_p90")
 
 
 def measured_lines(model: ModelResult | None) -> list[str]:
-    """Describe how the model was measured, and name the output that differs most from the source's.
+    """Describe how the model was measured and compared, and name the output that differs most from the source's.
 
     Empty for the source model, and if nothing was recorded.
     """
@@ -26,7 +28,17 @@ def measured_lines(model: ModelResult | None) -> list[str]:
     outputs = model.measured.outputs
     if len(outputs) > 1:
         lines += _worst_output(outputs)
+    if model.measured.kinds:
+        lines.append(_kinds_text(model.measured.kinds))
     return lines
+
+
+def _kinds_text(kinds: Mapping[str, str]) -> str:
+    """`agreement compares output as events, state as values`."""
+    texts = [f"{one_line(name)} as {kind.replace('_', ' ')}" for name, kind in kinds.items()]
+    if len(texts) > MOST_KINDS:
+        texts[MOST_KINDS:] = [f"{len(texts) - MOST_KINDS} more"]
+    return f"agreement compares {', '.join(texts)}"
 
 
 def _rounds_text(measured: MeasurementSummary) -> str:

@@ -81,7 +81,7 @@ def _title(card: Card) -> str:
     if card.model.is_source:
         return f"# {name}\n\nThe source model, unchanged: autoopt found no candidate that was measurably better.\n"
     summary = ", ".join(gains(card.result, card.model)) or "see the table"
-    return f"# {name}, optimised by autoopt\n\nMade by `{one_line(card.model.chain)}`: {summary}.\n"
+    return f"# {name}, optimised by autoopt\n\nMade by `{one_line(card.model.short_chain)}`: {summary}.\n"
 
 
 def _section(title: str, text: str) -> str:

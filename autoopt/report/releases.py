@@ -25,7 +25,7 @@ class ReleaseRow:
 
 def release_text(release: Release) -> str:
     """`production/cnn 3: 2.3x faster, accuracy unchanged (fold -> static), published to models/cnn`."""
-    result, chain = release.entry.result, release.model.chain
+    result, chain = release.entry.result, release.model.short_chain
     text = f"{release.name}: {chain}"
     if result is not None:
         text = f"{release.name}: {', '.join(gains(result, release.model)) or 'no figures'} ({chain})"

@@ -184,7 +184,7 @@ def _unverified(result: RunResult) -> list[str]:
         return []
     remedy = "add --data FILE to judge it by accuracy, or --fidelity to accept it as it is"
     return [
-        f"best lossy: {', '.join(gains(result, model))} ({model.chain})",
+        f"best lossy: {', '.join(gains(result, model))} ({model.short_chain})",
         f"unverified: compared on generated inputs only; {remedy}",
     ]
 
@@ -229,7 +229,7 @@ def single_verdict(result: RunResult) -> str:
     value = f"{single.metric} {metric_text(single.metric, single.value.value)}"
     if "ratios" in single.how:
         value = ratio_change(single.metric, single.value)
-    parts = [f"Best single model: {single.first.chain}: {value} ({single.how})"]
+    parts = [f"Best single model: {single.first.short_chain}: {value} ({single.how})"]
     for name, model in single.targets.items():
         if single.metric in model.ratios:
             parts.append(f"{name} {ratio_change(single.metric, model.ratios[single.metric])}")

@@ -138,7 +138,7 @@ def _change(metric: str, best: ModelResult) -> str:
 def _chain(best: ModelResult) -> str:
     """The passes of the best model with their searched parameters."""
     items = []
-    for name in best.chain.split(" -> "):
+    for name in best.short_chain.split(" -> "):
         params = params_text({"": best.point.get(name, {})}).removeprefix(": ")
         settings = f" <code>{text_html(params)}</code>" if params else ""
         items.append(f"<li>{text_html(name)}{settings}</li>")

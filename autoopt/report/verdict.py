@@ -44,7 +44,7 @@ def verdict_lines(result: RunResult) -> list[str]:
     if result.best.is_source:
         return _kept_answer(result)
     text = ", ".join(gains(result, result.best))
-    sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {result.best.chain}."
+    sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {result.best.short_chain}."
     if result.undecided:
         return [sentence, f"Undecided: {result.undecided}.", deciding_action(result)]
     unsure = _unsure_metrics(result.best)
@@ -77,7 +77,7 @@ def _interim_answer(result: RunResult) -> str:
         return "no model meets the constraints."
     if result.best.is_source:
         return "no candidate is measurably better than your model."
-    return f"{', '.join(gains(result, result.best)) or result.best.chain}."
+    return f"{', '.join(gains(result, result.best)) or result.best.short_chain}."
 
 
 def gains(result: RunResult, model: ModelResult) -> list[str]:

@@ -65,6 +65,8 @@ class MeasurementSummary:
     """True if all outputs are the source's; None if they are not, or were not compared."""
     outputs: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """Fidelity metrics by output."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """What each output counts as in `agreement`: classes, boxes, values, ..."""
 
     @property
     def busy(self) -> bool:

@@ -13,7 +13,7 @@ from autoopt.json_codec import JsonValue
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.results.measurement import MeasurementSummary
-from autoopt.results.trial import IntermediateResult
+from autoopt.results.trial import IntermediateResult, short_chain
 from autoopt.space import Point
 
 if TYPE_CHECKING:
@@ -47,10 +47,17 @@ class ModelResult:
     measured: MeasurementSummary = field(default_factory=MeasurementSummary)
     intermediate: tuple[IntermediateResult, ...] = ()
     """The models between the source and this one, if the DAG asks for their metrics (`evaluate: intermediate`)."""
+    steps: tuple[str, ...] = ()
+    """Nodes of the chain that changed the model, in order, without inserted ones; empty if unknown."""
 
     @property
     def candidate(self) -> Candidate:
         return Candidate(self.artifact, self.session_options)
+
+    @property
+    def short_chain(self) -> str:
+        """The chain without the nodes that changed nothing."""
+        return short_chain(self.chain, self.steps)
 
     @property
     def is_source(self) -> bool:

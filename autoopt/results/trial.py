@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.space import Point
+
+
+def short_chain(chain: str, steps: Sequence[str]) -> str:
+    """The name of a chain reduced to the nodes that had an effect; the whole name if they are not known."""
+    return " -> ".join(steps) or chain
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class TrialResult:
     transient: bool = False
     """True for a failure whose cause may lie outside the work; an identical run tries again."""
     intermediate: tuple[IntermediateResult, ...] = ()
+    steps: tuple[str, ...] = ()
+    """Nodes of the chain that changed the candidate, in order, without inserted ones; empty for a failure."""
 
     @property
     def feasible(self) -> bool:
@@ -70,6 +77,11 @@ class Trial:
     chain: str
     """Readable name of the chain."""
     result: TrialResult
+
+    @property
+    def short_chain(self) -> str:
+        """The chain without the nodes that changed nothing."""
+        return short_chain(self.chain, self.result.steps)
 
     @property
     def feasible(self) -> bool:

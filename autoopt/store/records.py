@@ -247,6 +247,7 @@ class TrialRecord:
             seconds=self.seconds,
             transient=bool(details.get(TRANSIENT)),
             intermediate=tuple(from_json(IntermediateResult, item) for item in details.get("intermediate", ())),
+            steps=tuple(details.get("steps", ())),
         )
 
 

@@ -9,7 +9,7 @@ every model with labels, candidates of different strengths of quantization are m
 1. all float weights rounded to 12, 10, 9, 8, 6, 5, 4, 3 and 2 bits per tensor, which works on any model with weights;
 2. the quantization passes with several settings, as far as they take the model.
 
-Each candidate is measured as a run measures it: fidelity on up to 256 items without their labels, and the task metric
+Each candidate is measured as a run measures it: fidelity on up to 1024 items without their labels, and the task metric
 on all items. A limit on a fidelity metric is good if it accepts candidates that keep the task metric within its own
 default limit, and rejects the others. Results of other models in FILE stay. `--table` prints the tables of README.md.
 """

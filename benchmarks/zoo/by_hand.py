@@ -418,7 +418,8 @@ class Variant:
 def judge(task: Task, source: Variant, expected: Outputs, outputs: Outputs) -> tuple[float, bool]:
     """The quality metric that `autoopt run` takes, and if its limit is kept."""
     if task.labels is None:
-        parts = parts_of(expected, source.output_names, source.output_shapes)
+        masks = [feed["attention_mask"] for feed in task.evaluation if "attention_mask" in feed]
+        parts = parts_of(expected, source.output_names, source.output_shapes, masks=masks)
         agreement = estimate(compare_parts(parts, outputs, expected), len(task.evaluation)).value
         return agreement, agreement >= AGREEMENT
     metric = "accuracy" if task.labels.ndim == 1 else "psnr"

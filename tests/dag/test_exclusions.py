@@ -181,5 +181,6 @@ def test_session_options_that_no_model_gains_by_are_not_tried() -> None:
         levels = {point["session"]["graph_optimization_level"] for point in chain.space.iterate() if "session" in point}
         quantized = {"static", "selective", "dynamic"} & {node.id for node in chain.nodes}
         assert not (quantized and "basic" in levels)
+        assert "graph" not in [node.id for node in chain.nodes] or levels <= {"all"}
         defaults = {"intra_op_num_threads": None, "graph_optimization_level": "all"}
         assert not any(point.get("session") == defaults for point in chain.space.iterate())

@@ -102,6 +102,10 @@ class SimulatedPool(WorkerPool):
         """Latencies are also measured on one thread, as beside other programs."""
         self.passes_run: list[list[str]] = []
         """Names of the passes of each call."""
+        self.reports: dict[str, dict[str, Any]] = {}
+        """The report that a pass leaves, by its name."""
+        self.reports_given: list[Mapping[str, Any]] = []
+        """The reports that came with each call of passes."""
         self.measured: list[tuple[str, Mapping[str, Any]]] = []
         """Meter function and payload of each call."""
         self.limits: list[float | None] = []
@@ -131,6 +135,7 @@ class SimulatedPool(WorkerPool):
 
     def _run_passes(self, request: PassRequest) -> dict[str, object]:
         self.passes_run.append([step.pass_name for step in request.steps])
+        self.reports_given.append(request.reports)
         model = read_model(request.model.path)
         steps: list[StepReply] = []
         for index, step in enumerate(request.steps):
@@ -144,8 +149,16 @@ class SimulatedPool(WorkerPool):
             if changed != model:
                 model = {**changed, "passes": [*model["passes"], step.pass_name]}
                 path, outcome = write_model(model, request.output / str(index)).parent, Outcome.OK
-            options = request.model.session_options
-            steps.append(StepReply(step.pass_name, outcome, step.params, step.node, session_options=options, path=path))
+            reply = StepReply(
+                step.pass_name,
+                outcome,
+                step.params,
+                step.node,
+                session_options=request.model.session_options,
+                path=path,
+                reports=self.reports.get(step.pass_name, {}),
+            )
+            steps.append(reply)
         return to_json(PassReply(tuple(steps)))
 
     def _measure(self, function: str, payload: Mapping[str, Any]) -> dict[str, object]:

@@ -63,6 +63,17 @@ def test_a_pass_that_changes_nothing_passes_its_input_on(simulation: Simulation)
     assert [records[key].outcome for key in progress.keys] == [Outcome.UNCHANGED, Outcome.OK]
 
 
+@pytest.mark.parametrize(("first", "given"), [(unchanged, {"analysis": {"worst": "conv"}}), (faster(0.5), {})])
+def test_reports_on_a_candidate_reach_the_passes_that_run_on_it_later(
+    simulation: Simulation, first: Any, given: dict[str, Any]
+) -> None:
+    simulation.pool.passes["identity_elimination"] = first
+    simulation.pool.reports = {"identity_elimination": {"analysis": {"worst": "conv"}}}
+    run(simulation, simulation.context(), nodes=1)
+    run(simulation, simulation.context())
+    assert simulation.pool.reports_given == [{}, given]
+
+
 def test_a_failure_ends_the_chain_with_its_reason(simulation: Simulation) -> None:
     simulation.pool.passes["remove_unused"] = failing
     progress = run(simulation, simulation.context())

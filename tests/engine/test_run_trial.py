@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation import Simulation, estimate, failing
+from simulation import Simulation, estimate, failing, unchanged
 
 from autoopt.engine.run.trial import (
     completed_record,
@@ -50,6 +50,13 @@ def test_the_end_of_a_trial_is_stored(simulation: Simulation) -> None:
     trial = execute(simulation)
     stored = simulation.store.trials.get(trial.run, 0)
     assert (stored.status, stored.result) == ("done", trial.result)
+
+
+def test_the_steps_of_a_trial_are_the_passes_that_changed_something(simulation: Simulation) -> None:
+    simulation.pool.passes["identity_elimination"] = unchanged
+    trial = execute(simulation)
+    assert trial.result.steps == ("clean",)
+    assert simulation.store.trials.get(trial.run, 0).result.steps == ("clean",)
 
 
 def test_a_part_of_a_chain_is_run_up_to_a_node(simulation: Simulation) -> None:

@@ -87,6 +87,29 @@ def test_embeddings_agree_by_the_order_of_their_neighbours() -> None:
     assert agreement([EXAMPLES["embedding"]() for _ in source], source) < 0.5
 
 
+def tokens_agreement(candidate: list[np.ndarray], source: list[np.ndarray]) -> float:
+    """The agreement of token embeddings of which the last third is padding."""
+    masks = [np.arange(source[0].shape[1]) < 8 for _ in source]
+    parts = parts_of([source], ["last_hidden_state"], [None], masks=masks)
+    (result,) = compare_parts(parts, [candidate], [source])
+    return result.over(np.arange(len(source)))
+
+
+def test_token_embeddings_agree_by_their_mean_without_padding() -> None:
+    source = [RNG.normal(size=(1, 1, 48)) + RNG.normal(0, 0.5, (1, 12, 48)) for _ in range(ITEMS)]
+    padded = [np.concatenate([value[:, :8], -value[:, 8:]], axis=1) for value in source]
+    assert tokens_agreement(padded, source) == pytest.approx(1.0)
+    noisy = [value + RNG.normal(0, 0.1, value.shape) for value in source]
+    assert 0.98 < tokens_agreement(noisy, source) < 1
+    assert tokens_agreement(source[1:] + source[:1], source) < 0.5
+
+
+def test_token_embeddings_agree_no_better_than_their_single_vectors() -> None:
+    source = [RNG.normal(size=(1, 1, 48)) + RNG.normal(0, 0.5, (1, 12, 48)) for _ in range(ITEMS)]
+    turn = np.linalg.qr(RNG.normal(size=(48, 48)))[0]
+    assert tokens_agreement([value @ turn for value in source], source) < 0.5
+
+
 def test_values_agree_by_their_distance() -> None:
     source = [EXAMPLES["image"]() for _ in range(ITEMS)]
     assert agreement([value * 0.97 for value in source], source) == pytest.approx(0.97)

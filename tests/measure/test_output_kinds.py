@@ -94,6 +94,17 @@ def test_a_name_tells_keypoints_in_one_row() -> None:
     assert points_of(values[0]).tolist() == values[0].reshape(21, 3)[:, :2].tolist()
 
 
+@pytest.mark.parametrize(
+    ("name", "masked", "kind"),
+    [("last_hidden_state", True, "token_embedding"), ("last_hidden_state", False, "values"), ("x", True, "values")],
+)
+def test_vectors_of_tokens_are_those_of_a_usual_name_with_a_mask(name: str, masked: bool, kind: str) -> None:
+    values = [RNG.normal(0, 0.1, (1, 9, 48)) for _ in range(ITEMS)]
+    masks = [np.ones(9, int) for _ in values] if masked else []
+    (part,) = parts_of([values], [name], [None], masks=masks)
+    assert part.kind == kind
+
+
 @pytest.mark.parametrize("with_classes", [False, True])
 def test_outputs_of_a_detector_belong_together(with_classes: bool) -> None:
     boxes = [RNG.uniform(0, 1, (1, 30, 4)) for _ in range(ITEMS)]

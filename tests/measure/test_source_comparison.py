@@ -59,7 +59,7 @@ def test_the_source_agrees_with_itself_for_certain(payload: dict[str, object]) -
 def test_more_items_are_used_where_the_model_is_fast(payload: dict[str, object], tmp_path: Path) -> None:
     x = np.load(tmp_path / "data.npz")["x"]
     np.savez(tmp_path / "data.npz", x=np.tile(x, (10, 1, 1)))
-    assert worker.fidelity(payload)["details"]["items"] == 256
+    assert worker.fidelity(payload)["details"]["items"] >= 256
     assert worker.fidelity({**payload, "settings": {"samples": 50}})["details"]["items"] == 50
 
 

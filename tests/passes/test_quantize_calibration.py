@@ -11,7 +11,7 @@ from autoopt.passes.base import PassContext, Refused
 from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.target import Accelerator
 
-FEEDS = [{"x": np.full(2, number, np.float32)} for number in range(3)]
+FEEDS = [{"x": np.full(2, number, np.float32)} for number in range(6)]
 
 
 def context(folder: Path, feeds: list[dict[str, np.ndarray]] | None) -> PassContext:
@@ -19,13 +19,13 @@ def context(folder: Path, feeds: list[dict[str, np.ndarray]] | None) -> PassCont
     return PassContext(folder / "model.onnx", folder, Accelerator(), calibration=calibration)
 
 
-def test_a_reader_starts_again_and_ends_at_its_limit(tmp_path: Path) -> None:
+def test_a_reader_starts_again_and_spreads_its_limit_over_the_data(tmp_path: Path) -> None:
     reader = CalibrationReader(context(tmp_path, FEEDS), limit=2)
     for _ in range(2):
-        assert [feed["x"][0] for feed in reader] == [0, 1]
+        assert [feed["x"][0] for feed in reader] == [0, 3]
         assert reader.get_next() is None
         reader.rewind()
-    assert len(list(CalibrationReader(context(tmp_path, FEEDS)))) == 3
+    assert len(list(CalibrationReader(context(tmp_path, FEEDS)))) == 6
 
 
 @pytest.mark.parametrize(("feeds", "reason"), [(None, "needs calibration data"), ([], "holds no items")])

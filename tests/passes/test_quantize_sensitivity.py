@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 from bench import cosine, outputs, saved, step
 from micro_models import made, normal
@@ -28,6 +29,20 @@ def test_the_most_sensitive_layer_ranks_first(tmp_path: Path) -> None:
     report = step(tmp_path, fragile(), "layer_sensitivity", True)["reports"]["layer_sensitivity"]
     assert report["ranking"][0]["node"] == "bad"
     assert report["ranking"][0]["sqnr_db"] < report["ranking"][1]["sqnr_db"] - 10
+
+
+def test_each_output_counts_the_same_whatever_its_size(tmp_path: Path) -> None:
+    spoilt = normal(16, 1)
+    spoilt[0, 0] = 3000.0
+    model = made(
+        "g (float[N, 16] x) => (float[N, 1] y, float[N, 256] state)"
+        "{ [head] a = MatMul (x, w1)\n y = Sigmoid (a)\n [body] b = MatMul (x, w2)\n state = Mul (b, large) }",
+        w1=spoilt,
+        w2=normal(16, 256, seed=1),
+        large=np.float32(1000),
+    )
+    ranking = step(tmp_path, model, "layer_sensitivity", True)["reports"]["layer_sensitivity"]["ranking"]
+    assert [entry["node"] for entry in ranking] == ["head", "body"]
 
 
 def test_excluding_it_is_more_accurate_than_quantizing_all(tmp_path: Path) -> None:

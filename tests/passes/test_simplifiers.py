@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 import pytest
-from micro_models import MODELS
+from micro_models import MODELS, made, normal
 
 from autoopt.model import io
 from autoopt.passes.base import Refused
@@ -55,6 +55,22 @@ def test_unknown_optimizers_and_patterns_are_refused(tmp_path: Path) -> None:
     result = step(tmp_path, MODELS["mlp"](), "ort_graph_optimization", disabled_optimizers=["MatMulAddFuson"])
     assert result["outcome"] == "refused"
     assert "did you mean 'MatMulAddFusion'" in result["message"]
+
+
+@pytest.mark.parametrize("name", ["onnxsim", "onnxoptimizer"])
+def test_omitted_outputs_and_inputs_do_not_share_a_type(tmp_path: Path, name: str) -> None:
+    model = made(
+        "g (float[5, 1, 4] x) => (float[1, 1, 6] z) { y, h = LSTM <hidden_size = 6> (x, w, r)\n z = Relu (h) }",
+        w=normal(1, 24, 4),
+        r=normal(1, 24, 6, seed=1),
+        start=normal(1, 1, 6, seed=2),
+    )
+    (lstm, relu) = model.graph.node
+    lstm.output[0] = ""
+    lstm.input.extend(["", "", "start"])
+    relu.input[0] = "h"
+    result = step(tmp_path, model, name)
+    assert result["outcome"] in ("ok", "unchanged"), result["message"]
 
 
 def test_onnxslim_gets_constants_as_tensors(tmp_path: Path) -> None:

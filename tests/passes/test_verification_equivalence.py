@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from autoopt.model import io
 from autoopt.passes.base import Pass
 from autoopt.passes.verification.equivalence import Reference, compare
 from autoopt.passes.verification.output_comparison import compare_outputs
+from autoopt.passes.verification.rounding import Spread
 
 floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -65,6 +67,23 @@ def f32(*values: float) -> Any:
 )
 def test_outputs_are_compared_by_tolerance(before: Any, after: Any, tolerance: Any, status: str) -> None:
     assert compare_outputs([before], [after], tolerance).status == status
+
+
+@pytest.mark.parametrize(
+    ("error", "in_time", "late"), [(1e-5, "different", "same"), (1e-2, "different", "different"), (0.0, "same", "same")]
+)
+def test_when_time_is_up_fixed_shares_explain_an_error(error: float, in_time: str, late: str) -> None:
+    def no_spread(runs: int) -> list[Spread]:
+        return [Spread(np.zeros(2))]
+
+    for deadline, status in ((math.inf, in_time), (0.0, late)):
+        found = compare_outputs([f32(1, 2)], [f32(1, 2 + error)], "equal", no_spread, deadline)
+        assert found.status == status
+
+
+def test_an_error_that_rounding_explains_is_measured_even_when_time_is_up() -> None:
+    spreads = [Spread(np.full(2, 0.1))]
+    assert compare_outputs([f32(1, 2)], [f32(1, 2.01)], "equal", lambda runs: spreads, 0.0).status == "same"
 
 
 def test_the_number_of_outputs_counts() -> None:

@@ -21,8 +21,9 @@ from autoopt.report.figures import (
     model_estimate,
     rounded_figure,
     trial_figures,
+    trial_title,
 )
-from autoopt.results import ModelResult, RunResult, TrialResult
+from autoopt.results import ModelResult, RunResult, Trial, TrialResult
 
 VALUES = {"latency_p50": 0.5, "accuracy": 0.75, "size": 1000.0}
 RATIOS = {"latency_p50": Estimate(0.25, 0.2, 0.3), "size": Estimate.exact(0.5)}
@@ -104,6 +105,13 @@ def test_a_chain_shows_its_searched_parameters_and_a_star_for_caveats() -> None:
     assert chain_text(ModelResult(chain="a -> b")) == "a -> b"
     flagged = ModelResult(chain="a", point={"a": {"x": 1}}, flags=("busy",))
     assert chain_text(flagged) == "a [a: x=1] *"
+
+
+def test_passes_that_changed_nothing_are_not_shown() -> None:
+    model = ModelResult(chain="a -> b -> c", point={"a": {"x": 1}, "c": {"y": 2}}, steps=("b", "c"))
+    assert chain_text(model) == "b -> c [c: y=2]"
+    result = TrialResult("c", {"a": {"x": 1}}, Outcome.OK, steps=("b",))
+    assert trial_title(Trial(4, "a -> b", result)) == "trial 4: b"
 
 
 @pytest.mark.parametrize(("goal", "better"), [("minimize", False), ("maximize", True)])

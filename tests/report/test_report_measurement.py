@@ -106,6 +106,14 @@ def test_the_worst_output_of_a_distance_is_the_largest() -> None:
     assert measured_lines(model) == ["least faithful of 2 outputs: a, relative_l2 0.5000"]
 
 
+def test_what_agreement_compares_is_named() -> None:
+    kinds = {"h": "token_embedding", "b": "values"}
+    model = ModelResult(chain="x", measured=MeasurementSummary(kinds=kinds))
+    assert measured_lines(model) == ["agreement compares h as token embedding, b as values"]
+    many = MeasurementSummary(kinds=dict.fromkeys("abcdef", "values"))
+    assert measured_lines(ModelResult(chain="x", measured=many))[0].endswith("d as values, 2 more")
+
+
 def test_the_source_model_and_older_runs_have_no_lines(result: RunResult) -> None:
     assert measured_lines(None) == []
     assert measured_lines(ModelResult(chain="source", measured=SUMMARY)) == []

@@ -24,6 +24,14 @@ def test_prior_points_come_first_and_replace_the_random_one() -> None:
     assert [chain_id for chain_id, _ in points] == ["pass2", "pass4"]
 
 
+def test_prior_points_of_several_chains_take_turns_in_the_order_of_the_chains() -> None:
+    one, two = chain("pass2").space.iterate(), chain("pass5").space.iterate()
+    first, second, third = next(one), next(one), next(two)
+    chains = [chain("pass2", prior=(first, second)), chain("pass5", prior=(third,))]
+    expected = [("pass2", first), ("pass5", third), ("pass2", second)]
+    assert all(initial_points(chains, 30, seed=seed)[:3] == expected for seed in range(5))
+
+
 def test_chains_of_more_weight_come_first() -> None:
     chains = [chain("pass2"), chain("pass4", weight=3.0), chain("pass5", weight=2.0)]
     assert [chain_id for chain_id, _ in initial_points(chains, 30, seed=1)] == ["pass4", "pass5", "pass2"]

@@ -150,7 +150,7 @@ def excluded_chains(nodes: Mapping[str, Template]) -> Iterator[Prior]:
 
 
 def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
-    """Priors for session options that are not tried for any model, or not after quantization."""
+    """Priors for session options that are not tried for any model, or not after another pass."""
     if "session" not in nodes:
         return
     search = nodes["session"].search
@@ -161,6 +161,13 @@ def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
             values = {"graph_optimization_level": "all", "intra_op_num_threads": None}
             reason = "these are the runtime's defaults, which chains without the node have"
             yield Prior("forbid", Scope(), {"session": values}, reason=reason, origin="library")
+    if "graph" in nodes:
+        for lower in levels:
+            if lower != "all":
+                reason = "the stored graph is optimized already"
+                scope = Scope(nodes=frozenset(("graph", "session")))
+                level = {"session": {"graph_optimization_level": lower}}
+                yield Prior("forbid", scope, level, reason=reason, origin="library")
     if "basic" in levels:
         for node in INTEGER_NODES:
             if node in nodes:

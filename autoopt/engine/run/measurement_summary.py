@@ -16,7 +16,7 @@ from autoopt.store import EvaluationRecord
 
 BUSY = "the machine was busy or unsteady during the measurement"
 ONE_THREAD = "measured on one thread too, because times on several were uncertain"
-QUALITY = ("items", "identical_outputs", "outputs")
+QUALITY = ("items", "identical_outputs", "outputs", "kinds")
 """Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
 Details: TypeAlias = Mapping[str, Any]

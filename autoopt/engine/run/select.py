@@ -93,6 +93,7 @@ def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
         flags=tuple(flags),
         measured=summary,
         intermediate=result.intermediate,
+        steps=result.steps,
     )
 
 
@@ -123,6 +124,7 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
         flags=(*trial.result.reasons, *caveats),
         measured=summary,
         intermediate=trial.result.intermediate,
+        steps=trial.result.steps,
     )
 
 

@@ -55,6 +55,8 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
     if ctx.problem.plan.spec.evaluate == "intermediate":
         result = replace(result, intermediate=_measure_path(ctx, progress))
     if progress.outcome.good:
+        steps = tuple(node.id for node in nodes if node.id in progress.changing and not node.inserted)
+        result = replace(result, steps=steps)
         options = EvaluationOptions(incumbent=trial.details.get("incumbent"), screened=True)
         measurements = evaluate(ctx, progress.candidate, options)
         result = with_measurements(replace(result, candidate=progress.candidate), measurements)
@@ -148,6 +150,8 @@ def completed_record(trial: TrialRecord, result: TrialResult) -> TrialRecord:
         details[TRANSIENT] = True
     if result.intermediate:
         details["intermediate"] = to_json(result.intermediate)
+    if result.steps:
+        details["steps"] = list(result.steps)
     return replace(
         trial,
         status="done",

@@ -48,6 +48,10 @@ class ChainProgress:
     """Number of pass runs that were executed rather than looked up."""
     path: list[tuple[str, Candidate]] = field(default_factory=list)
     """Node id and the candidate it left, in order."""
+    changing: list[str] = field(default_factory=list)
+    """Ids of the nodes that changed the candidate."""
+    reports: dict[str, JsonValue] = field(default_factory=dict)
+    """Reports of analyses on the candidate, by pass name."""
 
     def add(self, node: str, record: PassRunRecord) -> None:
         """Advance past the pass run of a node, or stop at its failure."""
@@ -55,6 +59,11 @@ class ChainProgress:
         if record.outcome.good:
             self.candidate = record.output or self.candidate
             self.path.append((node, self.candidate))
+            if record.outcome is Outcome.UNCHANGED:
+                self.reports.update(record.reports)
+            else:
+                self.changing.append(node)
+                self.reports = {}
             self.completed += 1
         else:
             self.outcome = record.outcome
@@ -189,6 +198,7 @@ def _run_group(
         data=problem.data.calibration.config,
         data_root=problem.data_root,
         user_script=problem.script.path,
+        reports=dict(progress.reports),
     )
     terms = CallTerms(
         subject=_subject(ctx, group, configs, candidate),

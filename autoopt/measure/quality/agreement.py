@@ -11,6 +11,7 @@ Each output is compared by what it stands for (`output_kinds`); 1 is full agreem
 | keypoints | share of points within 5 % of the size of the figure |
 | events | F1 of the probabilities from one half |
 | embedding | Spearman's correlation of the similarities to the other items |
+| token_embedding | the same of the vectors averaged over the tokens; at most the mean cosine of the single vectors |
 | values | 1 - relative L2 |
 
 The agreement of the model is the mean over its outputs.
@@ -101,7 +102,7 @@ def _compare(part: Part, candidate: Outputs, source: Outputs) -> PartAgreement:
         return _boxes(part, candidate, source)
     candidate_items = list(map(np.asarray, candidate[part.outputs[0]]))
     source_items = list(map(np.asarray, source[part.outputs[0]]))
-    if kind == "embedding" and items < FEWEST_NEIGHBOURS:
+    if kind in ("embedding", "token_embedding") and items < FEWEST_NEIGHBOURS:
         kind = "values"
     rows = np.array(COMPARE[kind](part, candidate_items, source_items), np.float64).reshape(items, 2)
     return PartAgreement(part, kind, rows[:, 0], rows[:, 1])
@@ -182,6 +183,25 @@ def _embedding(_: Part, candidate: Items, source: Items) -> Rows:
     return rows
 
 
+def _token_embedding(part: Part, candidate: Items, source: Items) -> Rows:
+    """Compare what retrieval uses, the mean over the tokens, but never rate it above the tokens themselves."""
+    candidate_tokens = [c[0][mask] for c, mask in zip(candidate, part.masks, strict=True)]
+    source_tokens = [s[0][mask] for s, mask in zip(source, part.masks, strict=True)]
+    pooled = _embedding(part, list(map(_mean_vector, candidate_tokens)), list(map(_mean_vector, source_tokens)))
+    rows = []
+    for (correlation, _), c, s in zip(pooled, candidate_tokens, source_tokens, strict=True):
+        cosine = 1.0
+        if len(s):
+            cosine = float(np.mean(np.sum(unit_vectors(c) * unit_vectors(s), axis=1)))
+        rows.append((min(correlation, cosine), 1.0))
+    return rows
+
+
+def _mean_vector(tokens: np.ndarray) -> np.ndarray:
+    """The mean of vectors (tokens, n); zeros for no tokens."""
+    return np.asarray(tokens.sum(axis=0, dtype=np.float64) / max(1, len(tokens)))
+
+
 def _values(_: Part, candidate: Items, source: Items) -> Rows:
     rows = []
     for c, s in zip(candidate, source, strict=True):
@@ -198,6 +218,7 @@ COMPARE: Final[Mapping[Kind, Callable[[Part, Items, Items], Rows]]] = {
     "keypoints": _keypoints,
     "events": _events,
     "embedding": _embedding,
+    "token_embedding": _token_embedding,
     "values": _values,
 }
 

@@ -15,13 +15,18 @@ from autoopt.data.decoding.class_axis import Dimension, class_axis
 from autoopt.errors import InputError
 from autoopt.measure.quality.detection import boxes_of
 
-Kind: TypeAlias = Literal["ids", "classes", "sequence", "boxes", "keypoints", "events", "embedding", "values"]
+Kind: TypeAlias = Literal[
+    "ids", "classes", "sequence", "boxes", "keypoints", "events", "embedding", "token_embedding", "values"
+]
 Outputs: TypeAlias = Sequence[Sequence[object]]
 """The outputs of a model: for each output, its value for each item."""
 Decode: TypeAlias = Callable[[Outputs, int], Boxes]
 """Reads the boxes of one item from the outputs of a detector."""
 
 KEYPOINT_NAMES: Final = re.compile(r"key_?point|landmark|kpt|joint|pose|xyz", re.IGNORECASE)
+TOKEN_NAMES: Final = re.compile(r"last_hidden_state|token_embedding", re.IGNORECASE)
+FEWEST_FEATURES: Final = 32
+"""Numbers for each token from which an output of such a name counts as token embeddings."""
 POSITIVE_COORDINATES: Final = 0.9
 """Share of coordinates that are not negative from which pairs or triples of numbers count as keypoints."""
 DECIDED: Final = 0.9
@@ -48,6 +53,8 @@ class Part:
     """The blank of `sequence`."""
     decode: Decode | None = None
     """Reads `boxes`."""
+    masks: tuple[np.ndarray, ...] = ()
+    """For each item, which tokens of a `token_embedding` count: (tokens) booleans."""
 
 
 def parts_of(
@@ -55,6 +62,7 @@ def parts_of(
     names: Sequence[str],
     shapes: Sequence[Sequence[Dimension] | None],
     states: Collection[int] = (),
+    masks: Sequence[np.ndarray] = (),
 ) -> list[Part]:
     """Tell what the outputs of the source model stand for.
 
@@ -63,6 +71,7 @@ def parts_of(
         names: the outputs' names.
         shapes: their shapes in the model.
         states: indices of the outputs that are recurrent state; they decide nothing by themselves.
+        masks: for each item, the attention mask that the model gets; empty if it takes none.
     """
     parts: list[Part] = []
     detector = _detector(outputs)
@@ -71,6 +80,9 @@ def parts_of(
     for index, values in enumerate(outputs):
         if index in states:
             parts.append(Part((index,), "values"))
+        elif TOKEN_NAMES.search(names[index]) and _are_token_vectors(values, masks):
+            token_masks = tuple(mask.reshape(-1) != 0 for mask in masks)
+            parts.append(Part((index,), "token_embedding", masks=token_masks))
         elif detector is None or index not in detector.outputs:
             parts.append(_part(index, [np.asarray(value) for value in values], names[index], shapes[index]))
     return parts
@@ -125,6 +137,17 @@ def _are_unit_vectors(items: Sequence[np.ndarray]) -> bool:
     if sum(size > 1 for size in items[0].shape) != 1:
         return False
     return bool(np.allclose([np.linalg.norm(item) for item in items], 1, atol=1e-3))
+
+
+def _are_token_vectors(items: Sequence[object], masks: Sequence[np.ndarray]) -> bool:
+    """True for one vector for each token of a text encoder, which retrieval pools to one vector."""
+    if not masks:
+        return False
+    for item, mask in zip(items, masks, strict=True):
+        shape = np.shape(item)  # type: ignore[arg-type]  # outputs that are not arrays have no shape of three axes
+        if len(shape) != 3 or shape[:2] != (1, mask.size) or shape[2] < FEWEST_FEATURES:
+            return False
+    return True
 
 
 def _are_coordinates(items: Sequence[np.ndarray]) -> bool:

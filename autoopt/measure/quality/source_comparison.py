@@ -17,16 +17,17 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import Item, ModelRunner
 from autoopt.measure.quality.agreement import PartAgreement, compare_parts, estimate
 from autoopt.measure.quality.fidelity import as_array, compare_output
-from autoopt.measure.quality.output_kinds import parts_of
+from autoopt.measure.quality.output_kinds import Part, parts_of
 from autoopt.measure.quality.predictions import outputs_of, same_outputs, subset
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
 
 ITEMS = 64
-MORE_ITEMS = (256, 128)
-"""Items for models that are fast enough: 64 do not tell an agreement of 0.98 from one of 0.94."""
-MOST_SECONDS = 12.0
-"""Expected time of the candidate above which fewer items are used."""
+MORE_ITEMS = ((1024, 1.0), (256, 12.0), (128, 12.0))
+"""Items for models that are fast enough, and the expected time of the candidate in seconds above which fewer are used:
+64 items do not tell an agreement of 0.98 from one of 0.94."""
+ATTENTION_MASK = "attention_mask"
+"""The input of text encoders that tells tokens from padding."""
 DECISIONS = (AGREEMENT, "top1_agreement")
 """Metrics of which a single item may change by 1: the number of items limits what they can show."""
 
@@ -35,8 +36,8 @@ def measure(request: MeasureRequest) -> MeasureReply:
     """Compare each output with the source's.
 
     `agreement` is the mean over the outputs, `top1_agreement` that of the first output that holds classes; every other
-    metric is that of the worst output. `details["outputs"]` holds the metrics by output, `details["kinds"]` the
-    kind of each output: classes, boxes, numbers, ...
+    metric is that of the worst output. `details["outputs"]` holds the metrics by output, `details["kinds"]` what
+    each output counts as in `agreement`: classes, boxes, values, ...
 
     Raises:
         InputError: there is no source to compare with, or it has other outputs.
@@ -54,7 +55,7 @@ def measure(request: MeasureRequest) -> MeasureReply:
     names = list(runner.outputs)
     shapes = [output.shape for output in runner.session.get_outputs()]
     source, candidate = _by_output(source_items), _by_output(items)
-    agreements = compare_parts(parts_of(source, names, shapes, _states(runner)), candidate, source)
+    agreements = compare_parts(_parts(runner, source, subset(request, data, len(items))), candidate, source)
     are_same = same_outputs(items, source_items)
     per_output: dict[str, dict[str, Estimate]] = {name: {} for name in names}
     metrics: dict[str, Estimate] = {}
@@ -65,8 +66,8 @@ def measure(request: MeasureRequest) -> MeasureReply:
         of_part: dict[str, Estimate] = {}
         if AGREEMENT in request.metrics:
             of_part[AGREEMENT] = estimate([agreement], len(items), same=are_same)
+            kinds.update((names[index], agreement.kind) for index in agreement.part.outputs)
         for index in agreement.part.outputs:
-            kinds[names[index]] = agreement.kind
             per_output[names[index]].update(of_part)
     for index, name in enumerate(names):
         per_output[name].update(_distances(request.metrics, candidate[index], source[index], shapes[index]))
@@ -89,8 +90,8 @@ def _candidate_items(request: MeasureRequest, data: DataSet) -> list[Item]:
     seconds_per_item = (time.monotonic() - began) / len(items)
     if len(items) == len(data):
         return items
-    for count in MORE_ITEMS:
-        if min(count, len(data)) * seconds_per_item <= MOST_SECONDS:
+    for count, most_seconds in MORE_ITEMS:
+        if min(count, len(data)) * seconds_per_item <= most_seconds:
             return outputs_of(request, request.candidate, subset(request, data, count))
     return items
 
@@ -102,6 +103,22 @@ def _by_output(items: Sequence[Item]) -> list[list[np.ndarray]]:
         for index, values in enumerate(by_output):
             values.append(as_array(item[index]))
     return by_output
+
+
+def _parts(runner: ModelRunner, source: Sequence[Sequence[np.ndarray]], data: DataSet) -> list[Part]:
+    """Tell what the outputs of the source model on the data stand for."""
+    shapes = [output.shape for output in runner.session.get_outputs()]
+    return parts_of(source, runner.outputs, shapes, _states(runner), _attention_masks(data))
+
+
+def _attention_masks(data: DataSet) -> Sequence[np.ndarray]:
+    """The attention mask of each item; none if the data have no such input."""
+    if ATTENTION_MASK in data.uneven:
+        return data.uneven[ATTENTION_MASK]
+    column = data.columns.get(ATTENTION_MASK)
+    if column is None or column.ndim < 2:
+        return ()
+    return list(column)
 
 
 def _states(runner: ModelRunner) -> set[int]:

@@ -29,6 +29,7 @@ class LayerPrecisionCompare(Pass):
     analysis = True
     needs_data = True
     libraries = ("onnx", "onnxruntime")
+    version = 2
 
     origin: Annotated[str | None, Param("path"), "the float model before quantization"] = None
     samples: Annotated[int, Unit("items"), "number of calibration items to compare"] = 16

@@ -19,6 +19,7 @@ from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
     constant_tensors,
+    drop_types_of_omitted,
     is_large,
     is_standard,
     store_as_tensor,
@@ -87,7 +88,7 @@ class OnnxOptimizer(Pass):
             names = [name for name in names if name != IDEMPOTENT_PASS]
         with quiet():
             optimize = partial(onnxoptimizer.optimize, passes=names, fixed_point=self.fixed_point)
-            optimized: ModelProto = call_without_large_weights(optimize, model)
+            optimized: ModelProto = drop_types_of_omitted(call_without_large_weights(optimize, model))
         if "fuse_bn_into_conv" in names:
             return call_without_large_weights(fold_constants, optimized)
         return optimized
@@ -246,8 +247,7 @@ class OnnxSim(Pass):
             )
         if not valid:
             raise ValueError("onnxsim's own check fails on its result")
-        result: ModelProto = simplified
-        return result
+        return drop_types_of_omitted(simplified)
 
 
 class OnnxScriptOptimize(Pass):

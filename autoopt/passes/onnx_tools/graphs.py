@@ -155,6 +155,17 @@ def drop_weight_types(model: ModelProto) -> None:
     replace_items(model.graph.value_info, [value for value in model.graph.value_info if value.name not in weights])
 
 
+def drop_types_of_omitted(model: ModelProto) -> ModelProto:
+    """Drop the types of omitted outputs, in place.
+
+    onnxoptimizer, which onnxsim contains, records them under the empty name. The checker then takes them for those of
+    all omitted inputs: the hidden state of an LSTM for its sequence lengths.
+    """
+    for graph in walk_graphs(model.graph):
+        replace_items(graph.value_info, [value for value in graph.value_info if value.name])
+    return model
+
+
 def drop_metadata(model: ModelProto, *keys: str) -> ModelProto:
     """Drop metadata entries, in place."""
     replace_items(model.metadata_props, [entry for entry in model.metadata_props if entry.key not in keys])

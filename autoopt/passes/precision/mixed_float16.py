@@ -34,6 +34,7 @@ class MixedFloat16(Pass):
     conflicts = (*RUNTIME_BOUND, *FLOAT_CONVERSIONS, *QUANTIZATIONS)
     libraries = ("onnx", "onnxruntime")
     aliases = ("mixed_fp16", "float_to_mixed", "OrtMixedPrecision")
+    version = 2
 
     rtol: Annotated[
         float, Categorical(1e-3, 1e-2, 5e-2), "error allowed in an output, as a share of its largest magnitude"

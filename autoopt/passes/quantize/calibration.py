@@ -19,7 +19,8 @@ class CalibrationReader:
 
     Args:
         context: the context of the running pass.
-        limit: maximum number of feeds; 0 for all.
+        limit: maximum number of feeds, spread evenly over the data, whose items often come in sequences or sorted by
+            class; 0 for all.
 
     Raises:
         Refused: the run has no calibration data, or the data has no items.
@@ -29,7 +30,9 @@ class CalibrationReader:
         if context.calibration is None:
             raise Refused("needs calibration data, and the run has none (data: calibration)")
         self._open = context.calibration
-        self._limit = limit or None
+        self._step = 1
+        if limit:
+            self._step = max(1, -(-sum(1 for _ in self._open()) // limit))
         self.rewind()
         if self.get_next() is None:
             raise Refused("the calibration data holds no items")
@@ -47,7 +50,7 @@ class CalibrationReader:
 
     def rewind(self) -> None:
         """Start again from the first feed."""
-        self._feeds = islice(self._open(), self._limit)
+        self._feeds = islice(self._open(), None, None, self._step)
 
 
 @dataclass(frozen=True)

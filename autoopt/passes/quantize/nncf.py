@@ -44,7 +44,7 @@ class NncfQuantization(Pass):
     accelerators = ("CPUExecutionProvider",)
     needs_ops = QUANTIZABLE_OPS
     libraries = ("nncf", "onnx", "onnx-ir", "onnxruntime", "onnxscript")
-    version = 2
+    version = 3
     extra = "nncf"
     aliases = ("nncf_ptq",)
 

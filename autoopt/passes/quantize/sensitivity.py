@@ -29,9 +29,10 @@ class LayerSensitivity(Pass):
     """Ranks the layers of a float model by the effect of their 8-bit quantization on the model's outputs.
 
     The report `layer_sensitivity` holds `ranking`: [{node, op_type, sqnr_db, work}], the worst first. `sqnr_db` is the
-    signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized. In models of
-    many layers it is measured for those whose own output has the lowest ratio; the others follow with that ratio.
-    `work` is the node's share of the multiplications of all ranked layers.
+    signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized; of several
+    outputs, each counts the same, however large its values are. In models of many layers it is measured for those whose
+    own output has the lowest ratio; the others follow with that ratio. `work` is the node's share of the
+    multiplications of all ranked layers.
     """
 
     family: ClassVar[str] = "check"
@@ -41,7 +42,7 @@ class LayerSensitivity(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
 
-    version = 2
+    version = 3
 
     samples: Annotated[int, Unit("items"), "number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
@@ -72,7 +73,7 @@ class LayerSensitivity(Pass):
             measured: list[tuple[float, NodeProto]] = []
             for node in layers:
                 quantized = static.quantize(prepared, ranges.path, only=[node.name])
-                ratio = noise_ratio(expected, _run_all(quantized, feeds, self.context.work))
+                ratio = _mean_ratio(expected, _run_all(quantized, feeds, self.context.work))
                 measured.append((ratio, node))
         measured.sort(key=lambda entry: (entry[0], entry[1].name))
         shares = _shares_of_work(prepared, [node for _, node in (*measured, *others)], feeds[0], self.context.work)
@@ -106,7 +107,11 @@ def _shares_of_work(
 
 def _noise(entry: Mapping[str, Any]) -> float:
     """Power of the noise relative to the signal."""
-    return math.pow(10, -float(entry["sqnr_db"]) / 10)
+    return _power(-float(entry["sqnr_db"]))
+
+
+def _power(decibels: float) -> float:
+    return math.pow(10, decibels / 10)
 
 
 def _noise_for_work(entry: Mapping[str, Any]) -> float:
@@ -138,13 +143,28 @@ def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
     return sorted(layers, key=lambda node: (-largest_weight(node), node.name))[:limit]
 
 
-def _run_all(model: ModelProto, feeds: list[dict[str, np.ndarray]], folder: Path) -> list[np.ndarray]:
-    """Flattened float32 outputs on all feeds."""
+def _run_all(model: ModelProto, feeds: list[dict[str, np.ndarray]], folder: Path) -> list[list[np.ndarray]]:
+    """The float32 values of each output on all feeds, flattened."""
     import numpy as np
 
-    session = make_session(io.save(model, folder / "compared"), {"graph_optimization_level": "disable"})
-    outputs = [output for feed in feeds for output in session.run(None, feed)]
-    return [np.asarray(output, np.float32).ravel() for output in outputs if isinstance(output, np.ndarray)]
+    session = make_session(io.save(model, folder / "compared"))
+    items = [session.run(None, feed) for feed in feeds]
+    outputs: list[list[np.ndarray]] = []
+    for values in zip(*items, strict=True):
+        arrays = [np.asarray(value, np.float32).ravel() for value in values if isinstance(value, np.ndarray)]
+        if arrays:
+            outputs.append(arrays)
+    return outputs
+
+
+def _mean_ratio(exact: list[list[np.ndarray]], noisy: list[list[np.ndarray]]) -> float:
+    """Signal-to-quantization-noise ratio in dB of the mean relative noise of the outputs.
+
+    One ratio of all values would be that of the largest output: a state of 256 values hides a single probability.
+    """
+    ratios = [noise_ratio(values, others) for values, others in zip(exact, noisy, strict=True)]
+    noise = sum(_power(-ratio) for ratio in ratios) / len(ratios)
+    return -10 * math.log10(noise)
 
 
 class SelectiveQuantization(StaticQuantization):
@@ -156,7 +176,7 @@ class SelectiveQuantization(StaticQuantization):
     requires: ClassVar[tuple[str, ...]] = ("quant_pre_process", "layer_sensitivity")
     aliases: ClassVar[tuple[str, ...]] = ("node_exclusion",)
 
-    version = 2
+    version = 3
 
     exclude_worst: Annotated[int, Categorical(1, 2, 4, 8), "number of the most sensitive layers to keep in float32"] = 2
     rank_by: Annotated[

@@ -36,6 +36,7 @@ class SmoothQuant(Pass):
     needs_ops = ("MatMul", "Gemm")
     libraries = ("onnx", "onnxruntime")
     aliases = ("smoothquant",)
+    version = 2
 
     alpha: Annotated[float, Categorical(0.5, 0.7, 0.3), "share of the difficulty that moves into the weights"] = 0.5
     insert: Annotated[bool, "insert a multiplication where no layer normalization takes the factors"] = True

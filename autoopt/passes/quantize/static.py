@@ -49,6 +49,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
+    version = 2
     target_bound = False
     tolerance = "lossy"
     needs_data = True

@@ -34,6 +34,9 @@ RANDOM_OPS: Final = frozenset(
 MAX_SECONDS: Final = 0.5
 """Time for the inferences of one model on inputs beyond the ordinary ones; the others are skipped after that."""
 
+MAX_NOISE_SECONDS: Final = 2.0
+"""Time for measuring how far rounding moves the outputs; after that, fixed shares of the magnitude are allowed."""
+
 
 @dataclass(frozen=True)
 class Inference:
@@ -200,11 +203,13 @@ def _compare_inferences(
     Only ordinary values count for a lossy pass: its losses on others are for the quality metrics to judge.
     """
     results: list[Equivalence] = []
+    deadline = time.monotonic() + MAX_NOISE_SECONDS
     for number, new in zip(numbers, after.inferences, strict=True):
         if results and tolerance == "lossy":
             break
         old = before.inferences[number]
-        results.append(compare_outputs(old.outputs, new.outputs, tolerance, before.spread_meter(number).spreads))
+        spreads = before.spread_meter(number).spreads
+        results.append(compare_outputs(old.outputs, new.outputs, tolerance, spreads, deadline))
     return results
 
 

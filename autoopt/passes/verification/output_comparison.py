@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -66,7 +68,11 @@ class _Difference:
 
 
 def compare_outputs(
-    before: Sequence[object], after: Sequence[object], tolerance: Tolerance, spreads: Spreads | None = None
+    before: Sequence[object],
+    after: Sequence[object],
+    tolerance: Tolerance,
+    spreads: Spreads | None = None,
+    deadline: float = math.inf,
 ) -> Equivalence:
     """Compare two lists of outputs, one by one.
 
@@ -79,6 +85,8 @@ def compare_outputs(
         tolerance: what the pass promises.
         spreads: measures the effect of rounding; called only where an output differs by more than a few units in the
             last place. Without it, fixed shares of the output's magnitude are allowed.
+        deadline: time of `time.monotonic` after which the effect of rounding is measured only for differences beyond
+            those fixed shares.
     """
     if len(before) != len(after):
         return Equivalence("different", tolerance, f"{len(after)} outputs instead of {len(before)}")
@@ -87,7 +95,7 @@ def compare_outputs(
         return Equivalence("different", tolerance, "sequences of another length")
     worst, relative, reason = 0.0, 0.0, ""
     for number, (old, new) in enumerate(zip(expected, actual, strict=True)):
-        difference = _compare_output(old, new, tolerance, _OutputSpread(number, spreads))
+        difference = _compare_output(old, new, tolerance, _OutputSpread(number, spreads, deadline))
         worst = max(worst, difference.max_abs_error)
         relative = max(relative, difference.max_relative_error)
         if difference.problem and not reason:
@@ -103,10 +111,15 @@ class _OutputSpread:
 
     number: int
     measure: Spreads | None
+    deadline: float
 
     def estimates(self) -> Iterator[Spread | None]:
-        """Yield the spread by more and more runs; None where it is unknown."""
+        """Yield the spread by more and more runs; None where it is unknown, and once when the time is up."""
+        late = False
         for runs in RUNS:
+            if not late and time.monotonic() > self.deadline:
+                late = True
+                yield None
             spreads = None
             if self.measure is not None:
                 spreads = self.measure(runs)

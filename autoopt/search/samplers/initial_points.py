@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
@@ -24,18 +24,29 @@ def initial_points(chains: Sequence[ChainSpace], budget: int, seed: int) -> list
     Chains with prior points count among those.
     """
     nonempty = [chain for chain in chains if chain.space.count]
-    # Shuffled, because the order in which chains are listed carries no information.
-    by_weight = Random(f"{seed}:chains").sample(nonempty, len(nonempty))
-    by_weight.sort(key=lambda chain: -chain.weight)
-    points = [(chain.id, point) for chain in by_weight for point in chain.prior]
-    preferred = [chain for chain in by_weight if chain.prior]
-    others = [chain for chain in by_weight if not chain.prior]
+    preferred = sorted((chain for chain in nonempty if chain.prior), key=_less_weight)
+    points = list(_prior_points(preferred))
+    others = [chain for chain in nonempty if not chain.prior]
+    # Shuffled, because the order in which these chains are listed carries no information.
+    others = sorted(Random(f"{seed}:chains").sample(others, len(others)), key=_less_weight)
     if len(nonempty) > max(DIVERSE, min(BUDGET_SHARE * budget, MAX_CHAINS)):
         others = diverse_chains(others, DIVERSE - len(preferred), preferred)
     for chain in others:
         rng = Random(f"{seed}:first:{chain.id}")
         points.append((chain.id, chain.space.random_sample(rng)))
     return points
+
+
+def _less_weight(chain: ChainSpace) -> float:
+    return -chain.weight
+
+
+def _prior_points(chains: Sequence[ChainSpace]) -> Iterator[tuple[str, Point]]:
+    """Yield the first prior point of each chain, then the second of each: a slow search reaches only a few of them."""
+    for place in range(max((len(chain.prior) for chain in chains), default=0)):
+        for chain in chains:
+            if place < len(chain.prior):
+                yield chain.id, chain.prior[place]
 
 
 def first_untried(points: Sequence[tuple[str, Point]], history: History) -> tuple[str, Point] | None:

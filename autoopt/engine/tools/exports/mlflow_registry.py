@@ -70,6 +70,6 @@ def _register(client: MlflowClient, folder: Path, release: Release, name: str) -
     except MlflowException:
         client.create_registered_model(name)
     source = f"{run.artifact_uri}/{ARTIFACT}"
-    description = f"{release.model.chain}, promoted by {release.by}"
+    description = f"{release.model.short_chain}, promoted by {release.by}"
     version = client.create_model_version(name, source, run.run_id, tags, description=description)
     return str(version.version)
