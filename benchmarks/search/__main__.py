@@ -65,10 +65,11 @@ def record(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     from benchmarks.search import report as replays
+    from benchmarks.search.proposed import proposed
     from benchmarks.search.simulate import STRATEGIES
 
     sets = {
-        **(replays.recorded() if options.tables != "synthetic" else {}),
+        **(proposed() if options.tables != "synthetic" else {}),
         **(replays.families(options.seeds) if options.tables != "recorded" else {}),
     }
     kept = options.out / "figures.json"
@@ -123,11 +124,11 @@ def _mean(curves: list[tuple[float, ...]]) -> list[float]:
 
 
 def stop(options: argparse.Namespace) -> None:
-    from benchmarks.search import report as replays
+    from benchmarks.search.proposed import proposed
     from benchmarks.search.stopping import Stop, markdown, replay
     from benchmarks.search.synthetic import FAMILIES, make
 
-    sets = replays.recorded()
+    sets = proposed()
     for family in FAMILIES:
         if family.name in options.families:
             sets[f"synthetic {family.name}"] = [make(family, seed) for seed in range(options.seeds)]

@@ -14,7 +14,7 @@ from benchmarks.search.table import OBJECTIVE, Table
 
 TRIALS = 40
 """Budget of the shipped DAGs."""
-TUNED = ("dtln_stage1", "hand_motion_lstm", "mnist_cntk", "synthetic S")
+TUNED = ("dtln_stage1", "dtln_stage1 (tight)", "hand_motion_lstm", "mnist_cntk", "synthetic S")
 """Tables on which the rule was chosen; the others only tested it."""
 
 

@@ -18,6 +18,7 @@ from autoopt.search.transitions import Steps, steps_of
 from autoopt.space import NodeSpace, SearchSpace, definition_from_json, definition_to_json
 
 OBJECTIVE = Objective("latency", "minimize")
+TIGHT = " (tight)"
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,15 @@ class Table:
         for steps, suffixes in results.items():
             states[steps] = suffixes.get((), "") or keys.setdefault(frozenset(suffixes.items()), f"state {len(keys)}")
         return states
+
+    def tightened(self, share: float) -> Table:
+        """The same with a limit on quality that this share of the points that did not fail breaks."""
+        violations = sorted(row.violation for rows in self.rows for row in rows if not row.failed)
+        limit = violations[round((1 - share) * len(violations))]
+        above = min((value for value in violations if value > limit), default=limit)
+        shift = (limit + above) / 2
+        rows = tuple(tuple(replace(row, violation=row.violation - shift) for row in rows) for rows in self.rows)
+        return replace(self, name=f"{self.name}{TIGHT}", rows=rows)
 
     def shuffled(self, seed: int) -> Table:
         """The control: the same outcomes, dealt out to the points at random. Nothing can be learnt from it."""

@@ -12,6 +12,8 @@ from search_cases import BOTH, LATENCY, MIDDLE, SIX, drive
 from autoopt.search import Feedback, Proposal, SearchConfig, create_study
 from autoopt.search.surrogates.scalarization import Single
 from autoopt.search.surrogates.stopping import (
+    LIKELY,
+    LONG_WITHOUT_GAIN,
     MIN_CANDIDATES,
     STOPPED,
     WITHOUT_GAIN,
@@ -22,23 +24,36 @@ from autoopt.search.surrogates.stopping import (
 from autoopt.search.trial import Trial
 
 
-def settled(losses: Sequence[float], initial: int = 0, artifacts: Sequence[str | None] = (), **feedback: float) -> bool:
+def settled(
+    losses: Sequence[float],
+    initial: int = 0,
+    artifacts: Sequence[str | None] = (),
+    chance: float = 0.0,
+    violation: float = 0.0,
+) -> bool:
     trials = []
     for number, loss in enumerate(losses):
         artifact = artifacts[number] if artifacts else f"c{number}"
-        result = Feedback({"latency_p50": loss}, artifact=artifact, **feedback)  # type: ignore[arg-type]
+        result = Feedback({"latency_p50": loss}, violation, artifact=artifact)
         trials.append(Trial(Proposal(number, "c", {}), result))
-    return is_settled(trials, Single(list(losses)), initial)
+    return is_settled(trials, Single(list(losses)), initial, lambda: chance)
 
 
 def test_a_search_is_settled_after_enough_candidates_without_gain() -> None:
-    assert settled([1.0] * MIN_CANDIDATES)
+    enough = max(MIN_CANDIDATES, WITHOUT_GAIN + 1)
+    assert settled([1.0] * enough)
     assert not settled([1.0] * (MIN_CANDIDATES - 1))
-    assert not settled([1.0] * MIN_CANDIDATES, initial=MIN_CANDIDATES + 1)
+    assert not settled([1.0] * enough, initial=enough + 1)
     better = [2.0] * 10 + [1.0] * WITHOUT_GAIN
     assert not settled(better)
     assert settled([*better, 1.0])
     assert settled([*better[:-1], 0.999, 1.0])  # not worth a longer search
+
+
+def test_a_model_that_promises_more_prolongs_a_search_for_a_while() -> None:
+    assert settled([1.0] * (WITHOUT_GAIN + 1), chance=LIKELY)
+    assert not settled([1.0] * (WITHOUT_GAIN + 1), chance=LIKELY + 0.1)
+    assert settled([1.0] * (LONG_WITHOUT_GAIN + 1), chance=1.0)
 
 
 def test_repeats_and_infeasible_results_do_not_settle_it() -> None:

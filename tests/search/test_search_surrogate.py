@@ -75,7 +75,7 @@ def test_equals_are_chosen_by_the_least_new_work() -> None:
 def test_weights_draw_the_search() -> None:
     heavy = [chain("pass1", "wide", weight=5.0), chain("pass3", "wide")]
     asked = drive(
-        create_study(SearchConfig(trials=30), heavy, LATENCY),
+        create_study(SearchConfig(trials=30, stop_early=False), heavy, LATENCY),
         outcome=lambda p: Feedback({"latency_p50": 1.0 + len(text(p)) % 7}),
     )
     assert sum(p.chain == heavy[0].id for p in asked) > 18

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoopt.search.surrogates.models import MAX_OBSERVATIONS, Observations, expect, log_expected_improvement
+from autoopt.search.surrogates.models import (
+    MAX_OBSERVATIONS,
+    Observations,
+    chance_of_gain,
+    expect,
+    log_expected_improvement,
+)
 from autoopt.search.surrogates.small_gaussian_process import log_expected_improvement as log_improvement
 
 GRID = np.array([[a, b] for a in np.linspace(0, 1, 9) for b in np.linspace(0, 1, 9)])
@@ -77,3 +83,29 @@ def test_the_same_question_gets_the_same_answer() -> None:
     known = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
     for kind in ("gp", "rf"):
         assert (expect(known, GRID, kind, 7).score == expect(known, GRID, kind, 7).score).all()
+
+
+def slope(x: np.ndarray) -> np.ndarray:
+    return x.sum(axis=1)
+
+
+def test_little_can_be_gained_once_the_bottom_is_known() -> None:
+    everywhere = Observations(SEEN, bowl(SEEN), np.ones(len(SEEN)))
+    assert chance_of_gain(everywhere, GRID, 0.05, 0) < 0.1
+    upper = GRID[GRID.sum(axis=1) > 1.2][::3]
+    assert chance_of_gain(Observations(upper, slope(upper), np.ones(len(upper))), GRID, 0.05, 0) > 0.9
+
+
+def test_what_breaks_a_constraint_is_no_gain() -> None:
+    feasible = (GRID.sum(axis=1) > 1.2).astype(float)
+    seen = slice(None, None, 2)
+    loss = np.where(feasible == 1, slope(GRID), np.nan)
+    known = Observations(GRID[seen], loss[seen], feasible[seen])
+    below = GRID[GRID.sum(axis=1) < 0.9]
+    assert chance_of_gain(known, below, 0.05, 0) < 0.5
+    assert chance_of_gain(Observations(known.x, slope(known.x), np.ones(len(known.x))), below, 0.05, 0) < 0.5
+
+
+def test_nothing_is_certain_without_results() -> None:
+    known = Observations(SEEN[:3], np.array([1.0, math.nan, math.nan]), np.array([1.0, 0.0, math.nan]))
+    assert chance_of_gain(known, GRID, 0.05, 0) == 1.0

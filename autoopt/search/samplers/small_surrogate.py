@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from statistics import fmean, pstdev
 from typing import Final
@@ -16,12 +17,13 @@ from autoopt.search.samplers.base import Decision, Stop, Suggestion
 from autoopt.search.samplers.initial_points import first_untried, initial_points
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
+from autoopt.search.surrogates.slack import scaled_violations
 from autoopt.search.surrogates.small_gaussian_process import (
     SmallGaussianProcess,
     chance_below,
     log_expected_improvement,
 )
-from autoopt.search.surrogates.stopping import MAX_CHANCE, STOPPED, chance_of_any, gain_in_losses, is_settled
+from autoopt.search.surrogates.stopping import STOPPED, chance_of_any, gain_in_losses, is_settled
 from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 
@@ -85,8 +87,8 @@ class SmallSurrogateSampler:
         stop_allowed = may_stop(single, trials[:count], beginning)
         if threshold is not None and stop_allowed and improvement_below(threshold, max(scores), single):
             return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
-        settled = self._stops_early and len(history.objectives) == 1 and is_settled(trials[:count], single, beginning)
-        if settled and chance_of_any(chances) < MAX_CHANCE:
+        stops_early = self._stops_early and len(history.objectives) == 1
+        if stops_early and is_settled(trials[:count], single, beginning, partial(chance_of_any, chances)):
             return Stop(STOPPED)
         points = []
         weighted = []
@@ -140,26 +142,44 @@ class SmallSurrogateSampler:
         return model, best
 
     def _log_feasible(self, free: list[int], asked: list[int], trials: list[Trial]) -> list[float]:
-        """Log of P(feasible) of each free row; 0 as long as nothing was infeasible."""
-        rows = []
-        labels = []
+        """Log of P(feasible) of each free row, as for `models.log_feasible`."""
+        labels: dict[int, bool] = {}
+        succeeded: dict[int, bool] = {}
         for row, trial in zip(asked, trials, strict=True):
             if trial.feedback is not None:
-                rows.append(row)
-                labels.append(float(feasible(trial.feedback)))
-        if all(labels):
-            return [0.0] * len(free)
-        base = (sum(labels) + 1) / (len(labels) + 2)
+                labels[row] = feasible(trial.feedback)
+                succeeded[row] = not trial.feedback.failed
+        chances = self._chance_of(labels, free)
+        violations = scaled_violations(trials)
+        if violations is not None:
+            known = {row: value for row, value in zip(asked, violations, strict=True) if math.isfinite(value)}
+            graded = zip(self._chance_of(succeeded, free), self._chance_within(known, free), strict=True)
+            chances = [(chance + a * b) / 2 for chance, (a, b) in zip(chances, graded, strict=True)]
+        return [math.log(chance) for chance in chances]
+
+    def _chance_of(self, labels: Mapping[int, bool], free: list[int]) -> list[float]:
+        """The probability of the label true of each free row; 1 as long as no label is false."""
+        if all(labels.values()):
+            return [1.0] * len(free)
+        base = (sum(labels.values()) + 1) / (len(labels) + 2)
         model = SmallGaussianProcess(self._distance)
-        model.fit(rows, [label - base for label in labels])
-        result = []
-        for row in free:
-            probability = base + model.predict(row)[0]
-            result.append(math.log(min(MAX_CERTAINTY, max(MIN_CERTAINTY, probability))))
-        return result
+        model.fit(list(labels), [label - base for label in labels.values()])
+        return [_bounded(base + model.predict(row)[0]) for row in free]
+
+    def _chance_within(self, violations: Mapping[int, float], free: list[int]) -> list[float]:
+        """The probability of a violation below 0 of each free row."""
+        shift = fmean(violations.values())
+        scale = pstdev(violations.values()) or 1.0
+        model = SmallGaussianProcess(self._distance)
+        model.fit(list(violations), [(value - shift) / scale for value in violations.values()])
+        return [_bounded(chance_below(-shift / scale, *model.predict(row))) for row in free]
 
     def _distance(self, a: int, b: int) -> float:
         return float(len(self._tokens[a] ^ self._tokens[b]))
+
+
+def _bounded(chance: float) -> float:
+    return min(MAX_CERTAINTY, max(MIN_CERTAINTY, chance))
 
 
 def _tokens(chain: ChainSpace, point: Point) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +18,13 @@ from autoopt.search.samplers.small_surrogate import SmallSurrogateSampler
 from autoopt.search.samplers.tie_breaking import cheapest
 from autoopt.search.surrogates.features import Features
 from autoopt.search.surrogates.scalarization import Single, improvement_below, may_stop, single_losses
-from autoopt.search.surrogates.stopping import MAX_CHANCE, STOPPED, chance_of_any, gain_in_losses, is_settled
+from autoopt.search.surrogates.slack import scaled_violations
+from autoopt.search.surrogates.stopping import STOPPED, gain_in_losses, is_settled
 from autoopt.search.trial import UNASKED, ChainSpace, Cost, Proposal, Trial
 from autoopt.space import Point
 
 if TYPE_CHECKING:
-    from autoopt.search.surrogates.models import Array, Expected, Kind
+    from autoopt.search.surrogates.models import Array, Expected, Kind, Observations
 
 SMALL: Final = 30
 """Largest space, in points, that `SmallSurrogateSampler` searches."""
@@ -100,9 +102,7 @@ class SurrogateSampler:
                 return Suggestion(chain, point)
 
     def _best_scored(self, history: History, rng: Random) -> Decision:
-        import numpy as np
-
-        from autoopt.search.surrogates.models import Observations, expect
+        from autoopt.search.surrogates.models import chance_of_gain, expect
 
         trials: list[Trial] = []
         for chain in self._chains:
@@ -112,35 +112,30 @@ class SurrogateSampler:
         if not pool.points:
             return Stop(f"all {self._total} points tried")
         single = single_losses(pool.trials, history.objectives, rng)
-        labels = [math.nan if trial.feedback is None else float(feasible(trial.feedback)) for trial in pool.trials]
-        observations = Observations(pool.known_rows, np.array(single.loss), np.array(labels))
+        observations = _observations(pool, single)
         kind: Kind = "gp"
         other: Kind = "rf"
         if len(trials) % 2:
             kind, other = other, kind
-        gain = gain_in_losses(single)
-        expected = expect(observations, pool.rows, kind, rng.getrandbits(31), gain)
-        stop = self._stop(expected, single, trials, history)
-        if stop is not None:
+        expected = expect(observations, pool.rows, kind, rng.getrandbits(31))
+        if self._promises_too_little(expected, single, trials):
             # The other model has to agree.
-            second = expect(observations, pool.rows, other, rng.getrandbits(31), gain)
-            stop = self._stop(second, single, trials, history)
-            if stop is not None:
-                return stop
+            second = expect(observations, pool.rows, other, rng.getrandbits(31))
+            if self._promises_too_little(second, single, trials):
+                return Stop(f"no remaining point is expected to improve by {self._threshold:.2%}")
+        if self._stops_early and len(history.objectives) == 1:
+            gain = gain_in_losses(single)
+            chance = partial(chance_of_gain, observations, pool.rows, gain, seed=len(trials))
+            if is_settled(trials, single, len(self._initial), chance):
+                return Stop(STOPPED)
         scores = [float(s) + self._log_weights[c] for s, (c, _) in zip(expected.score, pool.points, strict=True)]
         return Suggestion(*cheapest(pool.points, scores, history, self._cost, rng))
 
-    def _stop(self, expected: Expected, single: Single, trials: list[Trial], history: History) -> Stop | None:
-        """The end of the search, if this model expects too little of the points that are left."""
-        initial = len(self._initial)
-        threshold = self._threshold
-        best = float(expected.score.max())
-        if threshold is not None and may_stop(single, trials, initial) and improvement_below(threshold, best, single):
-            return Stop(f"no remaining point is expected to improve by {threshold:.2%}")
-        settled = self._stops_early and len(history.objectives) == 1 and is_settled(trials, single, initial)
-        if settled and chance_of_any(expected.chance) < MAX_CHANCE:
-            return Stop(STOPPED)
-        return None
+    def _promises_too_little(self, expected: Expected, single: Single, trials: list[Trial]) -> bool:
+        """Tell if every point that is left promises less than the user asks for."""
+        if self._threshold is None or not may_stop(single, trials, len(self._initial)):
+            return False
+        return improvement_below(self._threshold, float(expected.score.max()), single)
 
     def _pool(self, trials: list[Trial], history: History, rng: Random) -> _Pool:
         """The points that may give a new candidate, and all that is known of others."""
@@ -169,6 +164,18 @@ class _Pool:
     rows: Array
     trials: list[Trial]
     known_rows: Array
+
+
+def _observations(pool: _Pool, single: Single) -> Observations:
+    """The trials of a pool as arrays."""
+    import numpy as np
+
+    from autoopt.search.surrogates.models import Observations
+
+    labels = [math.nan if trial.feedback is None else float(feasible(trial.feedback)) for trial in pool.trials]
+    violations = scaled_violations(pool.trials)
+    violation = None if violations is None else np.array(violations)
+    return Observations(pool.known_rows, np.array(single.loss), np.array(labels), violation)
 
 
 def _point_of(trial: Trial) -> tuple[str, Point]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
@@ -23,6 +24,12 @@ Kind: TypeAlias = Literal["gp", "rf"]
 TREES: Final = 32
 MAX_OBSERVATIONS: Final = 300
 """Observations that a model learns from; its cost grows with their cube."""
+DRAWS: Final = 256
+"""Draws from a posterior."""
+CONSIDERED: Final = 300
+"""Points that may be the best of all; the others are too unlikely to matter."""
+JITTER: Final = 1e-6
+"""Variance that keeps a covariance positive definite."""
 OPTIMIZER_STEPS: Final = 8
 """Steps towards the most likely scales of a Gaussian process; more cost time and suggest nothing better."""
 MIN_CERTAINTY: Final = 0.02
@@ -37,6 +44,12 @@ class Observations:
     x: Array
     loss: Array
     feasible: Array
+    violation: Array | None = None
+    """By how much the constraints are broken, with 0 as the limit and NaN without a result; None if unknown."""
+
+    def __getitem__(self, rows: Array) -> Observations:
+        violation = None if self.violation is None else self.violation[rows]
+        return Observations(self.x[rows], self.loss[rows], self.feasible[rows], violation)
 
 
 @dataclass(frozen=True)
@@ -45,8 +58,6 @@ class Expected:
 
     log_improvement: Array
     log_feasible: Array
-    chance: Array
-    """P(feasible and better than the best one by the gain in question)."""
 
     @property
     def score(self) -> Array:
@@ -100,6 +111,18 @@ class GaussianProcess:
         noise = self._kernel.k2.noise_level
         return mean, np.sqrt(np.maximum(deviation**2 - noise, 1e-10))
 
+    def draw(self, x: Array, count: int, seed: int) -> Array:
+        """Draw values, without the noise of a measurement, at all rows together: [count, rows]."""
+        import numpy as np
+
+        assert self._model is not None
+        assert self._kernel is not None
+        mean, covariance = self._model.predict(x, return_cov=True)
+        covariance[np.diag_indices_from(covariance)] += JITTER - self._kernel.k2.noise_level
+        root = np.linalg.cholesky(covariance)
+        drawn: Array = mean + np.random.default_rng(seed).standard_normal((count, len(x))) @ root.T
+        return drawn
+
 
 class Forest:
     """A random forest; its uncertainty is the disagreement of its trees."""
@@ -126,21 +149,16 @@ class Forest:
         return of_trees.mean(axis=0), np.maximum(of_trees.std(axis=0), 0.03)
 
 
-def expect(observations: Observations, candidates: Array, kind: Kind, seed: int, gain: float = 0.0) -> Expected:
-    """Compute expected improvement over the best feasible loss, and P(feasible), of each candidate.
-
-    `gain` is the difference of losses whose chance is computed too.
-
-    A running point counts as what the model predicts of it (kriging believer). Before anything feasible is known,
-    improvement is over the best loss of all.
-    """
+@contextmanager
+def _plain_sklearn() -> Iterator[None]:
+    """Run scikit-learn without its checks, warnings and threads."""
     import sklearn
 
     checks = sklearn.config_context(assume_finite=True, skip_parameter_validation=True)
     # One thread: on matrices this small more of them only disturb measurements on other cores.
     with checks, _thread_pools().limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns of a scale at its bound
-        return _expect(observations, candidates, kind, seed, gain)
+        yield
 
 
 @lru_cache
@@ -151,29 +169,85 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _expect(observations: Observations, candidates: Array, kind: Kind, seed: int, gain: float) -> Expected:
+@_plain_sklearn()
+def expect(observations: Observations, candidates: Array, kind: Kind, seed: int) -> Expected:
+    """Compute expected improvement over the best feasible loss, and P(feasible), of each candidate.
+
+    A running point counts as what the model predicts of it (kriging believer). Before anything feasible is known,
+    improvement is over the best loss of all.
+    """
     import numpy as np
-    from scipy.special import ndtr
 
     observations = _most_informative(observations)
     certainty = log_feasible(observations, candidates)
-    measured = np.isfinite(observations.loss)
-    if measured.sum() < 2:
-        return Expected(np.zeros(len(candidates)), certainty, np.exp(certainty))
-    x, y = observations.x[measured], observations.loss[measured]
-    shift, scale = float(y.mean()), float(y.std()) or 1.0
-    y = (y - shift) / scale
+    measured = observations[np.isfinite(observations.loss)]
+    if len(measured.loss) < 2:
+        return Expected(np.zeros(len(candidates)), certainty)
+    scale = Standardization.of(measured.loss)
+    y = scale.standardized(measured.loss)
     model: Model = GaussianProcess() if kind == "gp" else Forest(seed)
-    model.fit(x, y)
-    best = float(_feasible_first(y, observations.feasible[measured] == 1).min())
+    model.fit(measured.x, y)
+    best = float(_feasible_first(y, measured.feasible == 1).min())
     running = observations.x[np.isnan(observations.feasible)]
     if len(running):
         believed, _ = model.predict(running)
-        model.fit(np.vstack([x, running]), np.append(y, believed))
+        model.fit(np.vstack([measured.x, running]), np.append(y, believed))
         best = min(best, float(believed.min()))
     mean, deviation = model.predict(candidates)
-    chance = ndtr((best - gain / scale - mean) / deviation) * np.exp(certainty)
-    return Expected(log_expected_improvement(mean, deviation, best) + math.log(scale), certainty, chance)
+    return Expected(log_expected_improvement(mean, deviation, best) + math.log(scale.unit), certainty)
+
+
+@_plain_sklearn()
+def chance_of_gain(observations: Observations, candidates: Array, gain: float, seed: int) -> float:
+    """Estimate the chance that any candidate is feasible and better than all feasible observations by `gain`.
+
+    All of them are drawn together from a Gaussian process, because points that have much in common are good or bad
+    together. For the same reason one number decides in each draw which candidates are feasible.
+    """
+    import numpy as np
+
+    observations = _most_informative(observations)
+    measured = observations[np.isfinite(observations.loss)]
+    allowed = measured[measured.feasible == 1]
+    if len(allowed.loss) < 2:
+        return 1.0
+    scale = Standardization.of(measured.loss)
+    limit = gain / scale.unit
+    model = GaussianProcess()
+    model.fit(measured.x, scale.standardized(measured.loss))
+    certainty = np.exp(log_feasible(observations, candidates))
+    needed = float(scale.standardized(allowed.loss).min()) - limit
+    likely = np.argsort(-_chances_below(needed, model, candidates) * certainty, kind="stable")[:CONSIDERED]
+    drawn = model.draw(np.vstack([allowed.x, candidates[likely]]), DRAWS, seed)
+    known, others = np.split(drawn, [len(allowed.loss)], axis=1)
+    is_feasible = np.random.default_rng(seed + 1).random((DRAWS, 1)) < certainty[likely]
+    best = np.where(is_feasible, others, np.inf).min(axis=1)
+    return float((best < known.min(axis=1) - limit).mean())
+
+
+def _chances_below(limit: float, model: Model, x: Array) -> Array:
+    """The probability of a value below the limit at each row."""
+    import numpy as np
+    from scipy.special import ndtr
+
+    mean, deviation = model.predict(x)
+    return np.asarray(ndtr((limit - mean) / deviation))
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """Mean and standard deviation of some values; a deviation of 0 counts as 1."""
+
+    mean: float
+    unit: float
+
+    @staticmethod
+    def of(values: Array) -> Standardization:
+        return Standardization(float(values.mean()), float(values.std()) or 1.0)
+
+    def standardized(self, values: Array) -> Array:
+        """The values in units of the deviation from the mean."""
+        return (values - self.mean) / self.unit
 
 
 def _feasible_first(y: Array, feasible: Array) -> Array:
@@ -190,23 +264,51 @@ def _most_informative(observations: Observations) -> Observations:
     loss = np.where(observations.feasible == 1, np.nan_to_num(observations.loss, nan=np.inf), np.inf)
     rank = np.argsort(np.argsort(loss))
     age = np.arange(len(rank))[::-1]
-    keep = np.sort(np.argsort(np.minimum(rank, age), kind="stable")[:MAX_OBSERVATIONS])
-    return Observations(observations.x[keep], observations.loss[keep], observations.feasible[keep])
+    return observations[np.sort(np.argsort(np.minimum(rank, age), kind="stable")[:MAX_OBSERVATIONS])]
 
 
 def log_feasible(observations: Observations, candidates: Array) -> Array:
-    """Estimate log P(feasible) of each candidate; 0 as long as nothing was infeasible."""
+    """Estimate log P(feasible) of each candidate; 0 as long as nothing was infeasible.
+
+    Where it is known by how much the constraints are broken, the mean of two models counts: one learns that, which is
+    sharper near the limit, and one only that they are broken, which needs fewer observations.
+    """
     import numpy as np
 
-    finished = np.isfinite(observations.feasible)
-    labels = observations.feasible[finished]
-    if labels.all():
-        return np.zeros(len(candidates))
-    base = (labels.sum() + 1) / (len(labels) + 2)
+    labels = observations.feasible
+    probability = _probability(observations.x, labels, candidates)
+    if observations.violation is None:
+        return np.log(probability)
+    succeeded = np.where(np.isnan(labels), np.nan, np.isfinite(observations.violation))
+    graded = _probability(observations.x, succeeded, candidates)
+    graded *= _probability_within(observations.x, observations.violation, candidates)
+    return np.log((probability + graded) / 2)
+
+
+def _probability(x: Array, labels: Array, candidates: Array) -> Array:
+    """The probability of label 1 at each candidate, from labels 0, 1 and NaN; 1 as long as there is no 0."""
+    import numpy as np
+
+    finished = np.isfinite(labels)
+    known = labels[finished]
+    if known.all():
+        return np.ones(len(candidates))
+    base = (known.sum() + 1) / (len(known) + 2)
     model = GaussianProcess(noise=0.1, fixed_scales=True)
-    model.fit(observations.x[finished], labels - base)
+    model.fit(x[finished], known - base)
     mean, _ = model.predict(candidates)
-    return np.asarray(np.log(np.clip(mean + base, MIN_CERTAINTY, MAX_CERTAINTY)))
+    return np.clip(mean + base, MIN_CERTAINTY, MAX_CERTAINTY)
+
+
+def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
+    """The probability of a violation below 0 at each candidate, from violations that may be NaN."""
+    import numpy as np
+
+    known = np.isfinite(violation)
+    scale = Standardization.of(violation[known])
+    model = GaussianProcess()
+    model.fit(x[known], scale.standardized(violation[known]))
+    return np.clip(_chances_below(-scale.mean / scale.unit, model, candidates), MIN_CERTAINTY, MAX_CERTAINTY)
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:

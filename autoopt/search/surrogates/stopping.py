@@ -1,9 +1,9 @@
-"""The end of a search: enough candidates, none better for a while, and little chance that another one is."""
+"""The end of a search: enough candidates, and none better for a while."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from autoopt.search.losses import feasible
@@ -14,11 +14,13 @@ GAIN: Final = 0.01
 """Relative improvement that is not worth a longer search."""
 MIN_CANDIDATES: Final = 12
 """Distinct candidates before a search may stop."""
-WITHOUT_GAIN: Final = 8
+WITHOUT_GAIN: Final = 12
 """The latest distinct candidates, none of which may have improved the best one by `GAIN`."""
-MAX_CHANCE: Final = 0.5
-"""Chance that any other point is better by `GAIN`, as if they were independent, which makes it too high. Searches that
-stop at this value were right in nine of ten replays of the tables that it was chosen on; see benchmarks/search."""
+LONG_WITHOUT_GAIN: Final = 18
+"""The same for a search whose model still promises more."""
+LIKELY: Final = 0.8
+"""Chance of a gain up to which the model promises little. Its chances are too high: of the replays that ended at this
+value, nine of ten had nothing better left by `GAIN`; see benchmarks/search."""
 STOPPED: Final = f"stopped early: at most {GAIN:.0%} more to gain, 90 % sure (--search stop_early=false)"
 
 
@@ -27,11 +29,14 @@ def gain_in_losses(single: Single) -> float:
     return -math.log(1 - GAIN) * single.unit
 
 
-def is_settled(asked: Sequence[Trial], single: Single, initial: int) -> bool:
+def is_settled(asked: Sequence[Trial], single: Single, initial: int, chance: Callable[[], float]) -> bool:
     """Tell if enough distinct candidates were tried, and the latest ones improved nothing.
 
-    `asked` are the trials in the order asked, to which the first losses of `single` belong; `initial` is the number of
-    points that the search begins with.
+    Args:
+        asked: The trials in the order asked, to which the first losses of `single` belong.
+        single: Their losses.
+        initial: The number of points that the search begins with.
+        chance: Computes the model's chance that any other point improves the best one by `GAIN`.
     """
     artifacts: set[str] = set()
     candidates = 0
@@ -48,8 +53,11 @@ def is_settled(asked: Sequence[Trial], single: Single, initial: int) -> bool:
             if loss < best - gain_in_losses(single):
                 without_gain = 0
             best = loss
-    enough = max(MIN_CANDIDATES, initial)
-    return candidates >= enough and without_gain >= WITHOUT_GAIN and math.isfinite(best)
+    if candidates < max(MIN_CANDIDATES, initial) or math.isinf(best):
+        return False
+    if without_gain >= LONG_WITHOUT_GAIN:
+        return True
+    return without_gain >= WITHOUT_GAIN and chance() <= LIKELY
 
 
 def chance_of_any(chances: Iterable[float]) -> float:
