@@ -91,7 +91,7 @@ class Run(RunResult):
         with _open(self.home, self.db_url) as store:
             page = run_report(store, store.runs.get(self.run), self)
         try:
-            Path(file).write_text(page, encoding="utf-8")
+            Path(file).write_text(page, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise InputError(f"cannot write the report ({error.strerror})", where=str(file)) from error
         return Path(file)

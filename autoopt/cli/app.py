@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, Final, NamedTuple, TextIO
 
 import typer
@@ -179,6 +180,8 @@ COMMANDS: Final[dict[str, Command]] = {
 GLOBAL_FLAGS: Final = ("--verbose", "--debug", "--no-color")
 """Flags accepted before and after the name of the command."""
 EXIT_INPUT, EXIT_SYSTEM, EXIT_PIPE = 2, 3, 141
+MAX_PATH_CHARS: Final = 4096
+"""Linux takes no longer paths."""
 UsageError: Any = typer.BadParameter.__base__
 """The parser's base error, which typer does not export."""
 
@@ -189,6 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 success, 1 the result falls short (see the command), 2 wrong input, 3 failure of the system or a bug.
     """
     _open_closed_streams()
+    _escape_unknown_characters()
     code = _run(list(argv if argv is not None else sys.argv[1:]) or ["--help"])
     if not _accepts(sys.stderr):
         _silence(sys.stderr)
@@ -214,6 +218,8 @@ def _run(arguments: list[str]) -> int:
         text, code = _usage_text(error), EXIT_INPUT
     except OSError as error:
         text, code = _system_error_text(error), EXIT_SYSTEM
+        if error.errno == errno.ENAMETOOLONG:
+            code = EXIT_INPUT
     except Exception as error:
         if os.environ.get("AUTOOPT_DEBUG"):
             raise
@@ -234,7 +240,7 @@ def _usage_text(error: Any) -> str:  # noqa: ANN401  the parser's base error, se
 def _system_error_text(error: OSError) -> str:
     text = error.strerror or str(error)
     if error.filename:
-        return f"{error.filename}: {text}"
+        return f"{str(error.filename)[:MAX_PATH_CHARS]}: {text}"
     if error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
         _silence(sys.stdout)
         return f"cannot write the output: {text}"
@@ -329,6 +335,13 @@ def _open_closed_streams() -> None:
                 os.close(null)
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _escape_unknown_characters() -> None:
+    """Escape characters that an encoding lacks: file names need not be UTF-8, and terminals may be ASCII."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _accepts(stream: TextIO) -> bool:

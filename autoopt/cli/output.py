@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -20,8 +21,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 def print_json(value: object, stream: TextIO | None = None) -> None:
     """Write one JSON document; numbers that JSON cannot express become null."""
-    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
-    (stream or sys.stdout).write(text + "\n")
+    stream = stream or sys.stdout
+    write = partial(json.dumps, _finite(value), indent=2, allow_nan=False)
+    text = write(ensure_ascii=False)
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = write(ensure_ascii=True)
+    stream.write(text + "\n")
 
 
 def _finite(value: object) -> object:

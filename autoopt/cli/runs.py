@@ -109,7 +109,7 @@ def report(
             document = {"run": record.id}
             page = run_report(store, record, result_of(record))
     try:
-        out.write_text(page, encoding="utf-8")
+        out.write_text(page, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise InputError(f"cannot write the report ({error.strerror})", where=str(out)) from error
     print_result({**document, "path": str(out.absolute())}, f"wrote {out}", as_json)

@@ -83,6 +83,8 @@ class DataConfig:
         if not 0 < self.sample_ratio <= 1:
             reason = f"must be above 0 and at most 1, not {self.sample_ratio:g}"
             raise InputError(reason, where="data.sample_ratio")
+        if self.path is not None and not self.path:
+            raise InputError("is empty", where="data.path")
         sources = [self.path, self.load_dataset, self.data_name]
         if sources == [None, None, None]:
             raise InputError("needs one of path, load_dataset, data_name", where="data")

@@ -43,7 +43,8 @@ def digest_path(path: Path) -> str:
     total = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         if file.is_file():
-            total.update(f"{file.relative_to(path).as_posix()}\0{_digest_file(file)}\n".encode())
+            line = f"{file.relative_to(path).as_posix()}\0{_digest_file(file)}\n"
+            total.update(line.encode(errors="surrogateescape"))  # names need not be UTF-8
     return total.hexdigest()
 
 

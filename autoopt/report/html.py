@@ -36,7 +36,7 @@ def page(title: str, parts: Sequence[str]) -> str:
 def write_page(path: Path, text: str) -> None:
     """Write a file atomically."""
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
+    new.write_text(text, encoding="utf-8", errors="backslashreplace")
     new.replace(path)
 
 

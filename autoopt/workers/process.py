@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -38,6 +39,8 @@ DEATH_SECONDS = 30.0
 """Time for a worker that is ending to end: the kernel takes seconds to free many gigabytes."""
 NEARLY_FULL = 0.8
 """Share of the memory limit from which a death counts as one for lack of memory: native code rarely checks."""
+NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""Errors of the system at the start of a process: no more descriptors, processes or memory."""
 READ_BYTES = 1 << 20
 _CHILD = Path(__file__).with_name("child.py")
 logger = logging.getLogger(__name__)
@@ -131,7 +134,7 @@ class WorkerProcess:
 
     Raises:
         InputError: there is no such interpreter.
-        SystemFailure: there is no place for temporary files.
+        SystemFailure: there is no place for temporary files, or the system has no room for another process.
     """
 
     def __init__(self, python: str, env: Mapping[str, str]) -> None:
@@ -151,7 +154,10 @@ class WorkerProcess:
             self._process = _start([python, "-P", str(_CHILD), str(os.getpid())], env)
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
-            raise InputError(f"cannot start {python}: {error.strerror}", remedy="name a Python interpreter") from error
+            message = f"cannot start {python}: {error.strerror}"
+            if error.errno in NO_RESOURCES:
+                raise SystemFailure(message) from error
+            raise InputError(message, remedy="name a Python interpreter") from error
         assert self._process.stdin
         assert self._process.stdout
         assert self._process.stderr

@@ -3,11 +3,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from builders import mlp, write
 
 from autoopt.cli import app
 from autoopt.errors import SystemFailure
@@ -68,6 +70,26 @@ def test_a_system_failure_and_a_bug_have_exit_code_3_and_a_bug_asks_for_a_report
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert "please report" in err
     assert "\x1b" not in err
+
+
+def test_a_path_that_is_too_long_is_wrong_input(call: Callable[..., Any], tmp_path: Path) -> None:
+    write(mlp(), tmp_path)
+    code, out, err = call("plan", str(tmp_path / "model.onnx"), "--data", "x" * 300_000)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith("xx: File name too long\n")
+    assert len(err) < 5000
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(
+    filled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = TextIOWrapper(BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    model = write(mlp(), tmp_path / "ö\udcff")  # the second one is a byte that is not UTF-8
+    assert app.main(["plan", str(model)]) == 0
+    assert app.main(["report", "--out", str(tmp_path / "ö\udcff.html")]) == 0
+    stream.seek(0)
+    assert "\\u2514" in stream.read()  # a line of the tree
 
 
 def test_autoopt_debug_shows_the_traceback(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

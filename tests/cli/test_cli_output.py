@@ -16,6 +16,15 @@ def test_numbers_that_json_cannot_express_become_null() -> None:
     assert json.loads(stream.getvalue()) == {"a": [None, None, 1.5], "b": {"c": [1, 2]}}
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_json_is_json_in_any_encoding(encoding: str) -> None:
+    for text in ("ö", "модель", "\udce9"):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        print_json({"name": text}, stream)
+        stream.seek(0)
+        assert json.loads(stream.read()) == {"name": text}
+
+
 def in_a_process(body: str) -> subprocess.CompletedProcess[str]:
     code = "import os\nfrom autoopt.cli.output import document_stream\n" + textwrap.dedent(body)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 
 import builders
@@ -38,6 +39,13 @@ def test_an_npy_file_is_the_only_input(tmp_path):
     data = open_data({"path": str(tmp_path / "d.npy"), "load_dataset": load})
     assert list(data.columns) == ["d"]
     np.testing.assert_array_equal(data.labels, Y)
+
+
+def test_a_file_that_is_no_array_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
+        archive.writestr("notes.txt", "hello")
+    with pytest.raises(InputError, match=r"d\.npz: holds a file that is no array: 'notes.txt'"):
+        open_data(str(tmp_path / "d.npz"))
 
 
 def test_pickles_are_never_opened(tmp_path):

@@ -47,6 +47,7 @@ def test_a_path_is_short_for_a_config():
     [
         ({"pth": "x"}, "pth"),
         ({}, "needs one of"),
+        ("", "path: is empty"),
         ({"path": "x", "data_name": "y"}, "excludes"),
         ({"path": "x", "sample_ratio": 0}, "sample_ratio"),
         ({"path": "x", "pre_process": {"kind": "y"}}, "pre_process"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from autoopt.data import DataConfig, digest
@@ -35,6 +37,14 @@ def test_the_digest_of_a_folder_covers_names_and_nested_files(tmp_path):
     (tmp_path / "d" / "deep" / "x").write_bytes(b"1")
     before = digest("d", tmp_path)
     (tmp_path / "d" / "deep" / "x").rename(tmp_path / "d" / "deep" / "y")
+    assert digest("d", tmp_path) != before
+
+
+def test_names_of_files_need_not_be_utf_8(tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / os.fsdecode(b"\xe9.png")).write_bytes(b"1")
+    before = digest("d", tmp_path)
+    (tmp_path / "d" / os.fsdecode(b"\xe9.png")).rename(tmp_path / "d" / os.fsdecode(b"\xe8.png"))
     assert digest("d", tmp_path) != before
 
 

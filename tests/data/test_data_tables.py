@@ -32,6 +32,12 @@ def test_whole_numbers_that_fit_no_integer_are_floats(tmp_path):
     assert open_data(str(tmp_path / "d.csv")).columns["input"].tolist() == [[1e30, 2.0]]
 
 
+def test_a_table_of_labels_alone_is_no_input(tmp_path):
+    (tmp_path / "d.csv").write_text("label\n1\n2\n")
+    with pytest.raises(InputError, match=r"d\.csv: has no columns besides the label"):
+        open_data(str(tmp_path / "d.csv"))
+
+
 def test_parquet_rows_are_items(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet

@@ -185,10 +185,20 @@ def test_a_lossy_or_doubtful_cast_is_noted(given: str, span: tuple[int, int] | N
     assert re.search(f"^data: the array for 'x' .*{note}|^$", "".join(notes))
 
 
-def test_text_is_no_number() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "content"),
+    [
+        ("<U1", "text"),
+        ("object", "text"),
+        ("[('a', '<f4')]", "records or raw bytes"),
+        ("|V8", "records or raw bytes"),
+    ],
+)
+def test_other_content_is_no_number(dtype: str, content: str) -> None:
     inspection = replace(EMPTY, inputs=(ValueSpec("x", "float32", ("n", 2)),))
-    with pytest.raises(InputError, match=r"x\.npz:1: data: array for input 'x' holds text, the model expects float32"):
-        check_data(DataDescription(5, {"x": Column("<U1", (5, 2))}), inspection, "x.npz")
+    reason = rf"x\.npz:1: data: array for input 'x' holds {content}, the model expects float32"
+    with pytest.raises(InputError, match=reason):
+        check_data(DataDescription(5, {"x": Column(dtype, (5, 2))}), inspection, "x.npz")
 
 
 @pytest.mark.parametrize(("span", "fits"), [((0, 99), True), ((-100, 0), True), ((0, 100), False), ((-101, 0), False)])

@@ -35,6 +35,9 @@ def load_npz(
             columns: dict[str, Array] = dict(file)
     except _READ_ERRORS as error:
         raise _unreadable(error, path) from error
+    for name, array in columns.items():
+        if not isinstance(array, np.ndarray):  # numpy returns the bytes of other files
+            raise InputError(f"holds a file that is no array: {name!r}", where=path)
     label = label_col or label_name
     if label == "labels" and label not in columns:
         label = _find_labels(columns, path, model)

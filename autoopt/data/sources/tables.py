@@ -93,6 +93,8 @@ def to_dataset(columns: Mapping[str, Array], path: str, label_col: str | None, i
 
 
 def _join(columns: Mapping[str, Array], names: list[str], path: str) -> Array:
+    if not names:
+        raise InputError("has no columns besides the label", where=path)
     check_columns(columns, names, path)
     arrays = [columns[name] for name in names]
     texts = [name for name in names if columns[name].dtype.kind == "O"]

@@ -21,6 +21,8 @@ NOT_NUMBERS = ("str", "sequence", "map", "optional")
 FLOATS = ("float16", "float32", "float64", "bfloat16")
 NUMBERS = (*FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 """Types of inputs that numbers are cast to."""
+RECORDS = ("[", "{", "|V")
+"""Starts of the names that numpy gives to types with fields, and to raw bytes."""
 BYTE = 255
 
 
@@ -157,9 +159,12 @@ def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:
     given, expected = column.dtype, spec.dtype
     if expected not in NUMBERS or given == expected:
         return ""
-    if given.startswith(("<U", "|S")):
+    if given.startswith(("<U", "|S")) or given == "object":
         message = f"array for input {one_line(spec.name)!r} holds text, the model expects {expected}"
         raise InputError(message, where=place, remedy="choose the columns with --inputs A,B,... or a pre_process")
+    if given.startswith(RECORDS):
+        message = f"array for input {one_line(spec.name)!r} holds records or raw bytes, the model expects {expected}"
+        raise InputError(message, where=place, remedy="give plain numbers, an array for each field")
     if given.startswith("complex"):
         return f"is complex: the imaginary parts are dropped, because the model expects {expected}"
     if given.startswith(("datetime", "timedelta")):

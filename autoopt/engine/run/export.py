@@ -333,7 +333,7 @@ def _write_json(target: Path, value: Mapping[str, object]) -> None:
 
 def _write_text(target: Path, text: str) -> None:
     with _replacing(target) as new:
-        new.write_text(text, encoding="utf-8")
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
