@@ -144,7 +144,7 @@ def _are_token_vectors(items: Sequence[object], masks: Sequence[np.ndarray]) -> 
     if not masks:
         return False
     for item, mask in zip(items, masks, strict=True):
-        shape = np.shape(item)  # type: ignore[arg-type]  # outputs that are not arrays have no shape of three axes
+        shape = np.asarray(item).shape
         if len(shape) != 3 or shape[:2] != (1, mask.size) or shape[2] < FEWEST_FEATURES:
             return False
     return True
