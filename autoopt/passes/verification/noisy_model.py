@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors, replace_items, walk_nodes
 from autoopt.passes.verification.fingerprint import allow_constants
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 MIN_OPSET: Final = 7
 """First operator set with the broadcasting that the noise needs."""
+SLICES: Final = 10
+"""First operator set that slices at computed positions."""
+ALLOWS_ZERO: Final = 14
+"""First operator set that can reshape to any empty shape."""
+STARTS: Final = 1 << 15
+"""Number of positions in a pool at which the numbers of an operator may start."""
 LARGEST_CONSTANT: Final = 1 << 16
 """Constants of more elements carry no noise of their own: the noise of what they are multiplied with is enough."""
 NOISE: Final[Mapping[str, float]] = {"float32": 1e-6, "float64": 2e-15, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -62,10 +68,26 @@ JUMPING_OPS: Final = frozenset(_JUMPING.split())
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Random numbers that many operators share, each a slice of them: an input of the noisy copy.
+
+    Drawing numbers for each operator takes ten times as long as the model itself.
+    """
+
+    name: str
+    low: float
+    high: float
+    is_double: bool
+    """True for float64, else float32."""
+
+
+@dataclass(frozen=True)
 class NoisyModel:
     """The noisy copy of a model."""
 
     model: ModelProto
+    pools: tuple[Pool, ...]
+    """Inputs of the copy beside those of the model: vectors, longer than the largest tensor by `STARTS`."""
     places: int
     """Number of places where noise enters."""
     jumps: bool
@@ -76,8 +98,8 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
     """Add noise to all values of `model` that depend on its inputs and are rounded.
 
     The results of each rounding operator are multiplied by 1 + r, and so are the terms of each operator that sums;
-    r is drawn anew at each run, uniformly from plus or minus the amplitude of the type. Values that depend on shapes
-    only carry no noise, so that no shape changes.
+    r comes from pools that are drawn anew for each run, uniformly from plus or minus the amplitude of the type. Values
+    that depend on shapes only carry no noise, so that no shape changes.
 
     Args:
         model: the model; unchanged afterwards.
@@ -94,10 +116,11 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
         return None
     copy = deepcopy(model)
     if opset is None:
-        copy.opset_import.append(helper.make_opsetid("", 13))
+        opset = ALLOWS_ZERO
+        copy.opset_import.append(helper.make_opsetid("", opset))
     varying = _values_from_inputs(model)
     constants = _small_constants(model)
-    writer = _NoiseWriter({**_given_types(model), **types}, varying | constants, _fractions(model, constants))
+    writer = _NoiseWriter({**_given_types(model), **types}, varying | constants, _fractions(model, constants), opset)
     nodes: list[NodeProto] = []
     jumps = False
     for node in copy.graph.node:
@@ -108,8 +131,9 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
         nodes += writer.noisy(node)
     replace_items(copy.graph.node, nodes)
     copy.graph.initializer.extend(writer.constants())
+    copy.graph.input.extend(writer.pool_inputs())
     allow_constants(copy)
-    return NoisyModel(copy, writer.places, jumps)
+    return NoisyModel(copy, tuple(writer.pools.values()), writer.places, jumps)
 
 
 @dataclass
@@ -122,9 +146,11 @@ class _NoiseWriter:
     """The values that carry noise as terms of a sum."""
     inexact: set[str]
     """The values that carry noise even as terms of a sum of two: constants with fractions, and all that was rounded."""
+    opset: int
     places: int = 0
-    _ones: dict[int, str] = field(default_factory=dict)
-    """Name of the constant 1 by element type."""
+    pools: dict[str, Pool] = field(default_factory=dict)
+    """Pools by name."""
+    _starts: list[int] = field(default_factory=list)
 
     def noisy(self, node: NodeProto) -> list[NodeProto]:
         """The node with noise on its terms and results, in the order of execution. Renames its terms and results."""
@@ -164,10 +190,19 @@ class _NoiseWriter:
     def constants(self) -> Iterator[TensorProto]:
         """The initializers that the noise uses."""
         import numpy as np
-        from onnx import helper, numpy_helper
+        from onnx import numpy_helper
 
-        for kind, name in self._ones.items():
-            yield numpy_helper.from_array(np.ones((), helper.tensor_dtype_to_np_dtype(kind)), name)
+        starts = np.random.default_rng(0).integers(0, STARTS, self.places)
+        for place, start in enumerate(starts):
+            yield numpy_helper.from_array(np.array([start], np.int64), f"start__{place}")
+
+    def pool_inputs(self) -> Iterator[ValueInfoProto]:
+        """The inputs that the noise uses."""
+        from onnx import TensorProto, helper
+
+        for pool in self.pools.values():
+            kind = TensorProto.DOUBLE if pool.is_double else TensorProto.FLOAT
+            yield helper.make_tensor_value_info(pool.name, kind, [f"length_of_{pool.name}"])
 
     def _is_exact(self, node: NodeProto) -> bool:
         if node.op_type == "Cast":
@@ -186,33 +221,61 @@ class _NoiseWriter:
         from onnx import helper
 
         amplitude = _amplitude_of(kind)
-        one = self._ones.setdefault(kind, f"one__{kind}")
-        factor, product = f"{target}__factor", target
+        product = target
         if is_unit:
             product = f"{target}__product"
-        nodes, draw = self._draw(source, f"{target}__draw", kind, -amplitude, amplitude)
-        nodes.append(helper.make_node("Add", [draw, one], [factor]))
+        nodes, factor = self._draw(source, f"{target}__factor", kind, 1 - amplitude, 1 + amplitude)
         nodes.append(helper.make_node("Mul", [source, factor], [product]))
         if is_unit:
             # Not below the value, because a logistic function never is negative.
-            added, draw = self._draw(source, f"{target}__offset", kind, 0.0, amplitude)
+            added, offset = self._draw(source, f"{target}__offset", kind, 0.0, amplitude)
             nodes += added
-            nodes.append(helper.make_node("Add", [product, draw], [target]))
+            nodes.append(helper.make_node("Add", [product, offset], [target]))
         return nodes
 
     def _draw(self, like: str, name: str, kind: int, low: float, high: float) -> tuple[list[NodeProto], str]:
-        """Nodes that draw random numbers in the shape of `like`, and the name of their result."""
+        """Nodes that yield random numbers in the shape of `like`, and the name of their result."""
         from onnx import TensorProto, helper
 
+        is_double = kind == TensorProto.DOUBLE
+        place = self.places
         self.places += 1
-        drawn = kind
-        if kind not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-            drawn = TensorProto.FLOAT  # the runtime draws no others
-        options: dict[str, Any] = {"dtype": drawn, "low": low, "high": high, "seed": float(self.places)}
-        node = helper.make_node("RandomUniformLike", [like], [name], **options)
-        if drawn == kind:
-            return [node], name
-        return [node, helper.make_node("Cast", [name], [f"{name}__cast"], to=kind)], f"{name}__cast"
+        if self.opset < SLICES:
+            nodes = [helper.make_node("RandomUniformLike", [like], [name], low=low, high=high, seed=float(place + 1))]
+            if not is_double:
+                nodes[0].attribute.append(helper.make_attribute("dtype", TensorProto.FLOAT))
+        else:
+            nodes = self._slice(like, name, self._pool(kind, low, high), place)
+        if kind in (TensorProto.FLOAT, TensorProto.DOUBLE):
+            return nodes, name
+        # The runtime draws no numbers of 16 bits, and numpy has no bfloat16.
+        return [*nodes, helper.make_node("Cast", [name], [f"{name}_cast"], to=kind)], f"{name}_cast"
+
+    def _pool(self, kind: int, low: float, high: float) -> str:
+        """The name of the pool of these numbers."""
+        from onnx import TensorProto
+
+        purpose = "factors"
+        if low == 0:
+            purpose = "offsets"
+        name = f"pool_{kind}_{purpose}__"
+        self.pools.setdefault(name, Pool(name, low, high, kind == TensorProto.DOUBLE))
+        return name
+
+    def _slice(self, like: str, name: str, pool: str, place: int) -> list[NodeProto]:
+        """Nodes that cut numbers in the shape of `like` from a pool."""
+        from onnx import helper
+
+        shape: dict[str, int] = {}
+        if self.opset >= ALLOWS_ZERO:
+            shape["allowzero"] = 1
+        return [
+            helper.make_node("Shape", [like], [f"{name}_shape"]),
+            helper.make_node("ReduceProd", [f"{name}_shape"], [f"{name}_size"], keepdims=1),
+            helper.make_node("Add", [f"{name}_size", f"start__{place}"], [f"{name}_end"]),
+            helper.make_node("Slice", [pool, f"start__{place}", f"{name}_end"], [f"{name}_slice"]),
+            helper.make_node("Reshape", [f"{name}_slice", f"{name}_shape"], [name], **shape),
+        ]
 
 
 def _amplitude_of(kind: int) -> float:

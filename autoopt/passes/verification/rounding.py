@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autoopt.model.tensors import tensors
-from autoopt.passes.verification.noisy_model import noisy_model
+from autoopt.passes.verification.noisy_model import Pool, noisy_model
 from autoopt.passes.verification.output_arrays import is_float, output_arrays
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ RUNS: Final = (2, 6, 20)
 last shows nearly all values that are within a rounding of a boundary: a run moves one with a chance of a half."""
 MAX_BYTES: Final = 1 << 30
 """Larger models are not measured: the noisy copy needs their memory three times."""
+POOL_SIZES: Final = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
+"""Numbers in a pool; the next size is used where a tensor has more elements."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class NoiseSource:
         self._model = model
         self._session: InferenceSession | None = None
         self._attempted = False
+        self._pools: tuple[Pool, ...] = ()
+        self._pool_size = 0
+        """Index in `POOL_SIZES`."""
+        self._runs = 0
         self.jumps = False
         """See `Spread`; known after the first run."""
 
@@ -52,13 +58,28 @@ class NoiseSource:
         if not self._attempted:
             self._attempted = True
             self._prepare()
-        if self._session is None:
-            return None
-        try:
-            return output_arrays(self._session.run(None, dict(feeds)))
-        except Exception:  # any exception type of the runtime
-            self._session = None
-            return None
+        self._runs += 1
+        while self._session is not None:
+            try:
+                return output_arrays(self._session.run(None, {**feeds, **self._draw_pools()}))
+            except Exception:  # any exception type of the runtime, and its refusal where a pool is too small
+                self._pool_size += 1
+                if not self._pools or self._pool_size == len(POOL_SIZES):
+                    self._session = None
+        return None
+
+    def _draw_pools(self) -> dict[str, np.ndarray]:
+        """Draw the numbers of this run."""
+        import numpy as np
+
+        generator = np.random.default_rng(self._runs)
+        numbers: dict[str, np.ndarray] = {}
+        for pool in self._pools:
+            drawn = generator.random(POOL_SIZES[self._pool_size], dtype=np.float64 if pool.is_double else np.float32)
+            drawn *= pool.high - pool.low
+            drawn += pool.low
+            numbers[pool.name] = drawn
+        return numbers
 
     def _prepare(self) -> None:
         if sum(len(tensor.raw_data) for tensor in tensors(self._model)) > MAX_BYTES:
@@ -68,7 +89,7 @@ class NoiseSource:
                 noisy = noisy_model(self._model, _computed_types(self._model, Path(folder, "types")))
                 if noisy is not None:
                     self._session = _open(noisy.model, Path(folder, "noisy"))
-                    self.jumps = noisy.jumps
+                    self._pools, self.jumps = noisy.pools, noisy.jumps
             except Exception:  # the runtime's own, where it rejects a copy
                 self._session = None
 
@@ -88,6 +109,11 @@ class SpreadMeter:
         self._feeds = feeds
         self._exact = output_arrays(outputs)
         self._runs: list[list[np.ndarray]] = []
+
+    @property
+    def is_used(self) -> bool:
+        """True after the first run with noise."""
+        return bool(self._runs)
 
     def spreads(self, runs: int) -> list[Spread] | None:
         """Return one item for each array of `output_arrays(outputs)`; None if noise cannot be added to the model.
@@ -154,7 +180,12 @@ def _computed_types(model: ModelProto, folder: Path) -> dict[str, int]:
 
 
 def _open(model: ModelProto, folder: Path) -> InferenceSession:
-    from autoopt.model import io
-    from autoopt.model.session import make_session
+    import onnxruntime
 
-    return make_session(io.save(model, folder), {"graph_optimization_level": "disable"})
+    from autoopt.model import io
+    from autoopt.model.session import make_options
+
+    options = make_options({"graph_optimization_level": "disable"})
+    # Planning the reuse of memory takes most of the time to open a session with thousands of nodes.
+    options.enable_mem_reuse = False
+    return onnxruntime.InferenceSession(io.save(model, folder), options, providers=["CPUExecutionProvider"])
