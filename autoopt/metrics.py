@@ -151,6 +151,13 @@ class Objective:
     weight: float = 1.0
 
 
+def default_objective(*, decodes: bool) -> Objective:
+    """The objective of a run that names none; `decodes`: for a decoder with a cache."""
+    if decodes:
+        return Objective(TOKEN_RATE, "maximize")
+    return Objective(MEDIAN_LATENCY, "minimize")
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A bound that a candidate must respect.

@@ -174,6 +174,7 @@ COMMANDS: Final[dict[str, Command]] = {
         ("autoopt schema dag -o dag.schema.json",),
     ),
     "store": Command("autoopt.cli.store", "app", "Verify, clean, measure, export and import the store."),
+    "knowledge": Command("autoopt.cli.knowledge", "app", "Share what runs taught about passes with other stores."),
     "doctor": Command("autoopt.cli.doctor", "doctor", "Check the installation and suggest fixes.", ("autoopt doctor",)),
 }
 """By name, in the order of the help page."""

@@ -144,9 +144,11 @@ def _learned(group: Sequence[_Match]) -> Learned:
     ratios = [match.example.ratio for match in group]
     gain = 1 / max(min(ratios), 1e-3) - 1
     expected = first.ratio if first.same_search else None
+    weight = min(MAX_WEIGHT, 1 + trust * first.similarity * gain)
     return Learned(
         chain=group[0].chain.passes,
-        weight=round(min(MAX_WEIGHT, 1 + trust * first.similarity * gain), 3),
+        # A file that 'autoopt init' wrote has such a weight already.
+        weight=round(max(1.0, weight / group[0].chain.weight), 3),
         points=tuple(points[:MAX_LEARNED]),
         evidence=_evidence([match.example for match in group]),
         expected=expected,

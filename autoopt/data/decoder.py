@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from autoopt.data.dataset import Array, Feed
+    from autoopt.model.inspection import Inspection
 
 TOKENS: Final = ("input_ids", "decoder_input_ids")
 """Names of inputs that hold the tokens of a text."""
@@ -110,15 +111,10 @@ def decoder_of(shapes: Mapping[str, Sequence[int | str | None] | None]) -> Decod
     return Decoder(tokens, mask, _first(POSITIONS, shapes), _first(BRANCHES, shapes), _first(LAST, shapes), cache)
 
 
-def generates_text(shapes: Mapping[str, Sequence[int | str | None] | None], outputs: Collection[str]) -> bool:
-    """True for a model that takes a cache and returns it.
-
-    Args:
-        shapes: Shapes of the inputs by name.
-        outputs: Names of the outputs.
-    """
-    decoder = decoder_of(shapes)
-    return decoder is not None and bool(decoder.outputs(outputs))
+def decodes(inspection: Inspection) -> bool:
+    """True for a model that takes a cache and returns it."""
+    decoder = decoder_of({spec.name: spec.shape for spec in inspection.inputs})
+    return decoder is not None and bool(decoder.outputs([spec.name for spec in inspection.outputs]))
 
 
 def _first(names: Iterable[str], shapes: Mapping[str, object]) -> str | None:

@@ -45,6 +45,7 @@ def main() -> None:
     stopping.add_argument("--out", type=Path, default=HERE / "results")
     beginning = commands.add_parser("first", help="replay searches with other first points, one model left out")
     beginning.add_argument("--seeds", type=int, default=50)
+    beginning.add_argument("--only", nargs="*", default=(), help="ways to begin, by name")
     beginning.add_argument("--out", type=Path, default=HERE / "results")
     commands.add_parser("cost", help="CPU time of one suggestion on 4,000 points")
     options = parser.parse_args()
@@ -150,7 +151,7 @@ def first(options: argparse.Namespace) -> None:
     options.out.mkdir(exist_ok=True)
     lines: list[str] = []
     for table in tables:
-        for beginning in transfer.BEGINNINGS:
+        for beginning in options.only or transfer.BEGINNINGS:
             starts: list[transfer.Start] = []
             control: list[transfer.Start] = []
             for seed in range(options.seeds):

@@ -1,10 +1,7 @@
 """First points of a search: drawn, an expert's, or learned from the other tables, with this one left out.
 
-Effects are learned: the log ratio of a candidate is taken as the sum of one effect for each of its passes and searched
-values. Each table gives its own by ridge regression, from as many points as a run has trials. On a model that was left
-out, their mean is expected, weighted by the similarity of the models; its variance is what the tables disagree by
-(random effects; R. DerSimonian, N. Laird: Meta-analysis in clinical trials, 1986). So are failures and broken
-constraints.
+The effects of passes and values are learned from as many points of each table as a run has trials, and pooled by the
+similarity of the models (`autoopt/search/surrogates/effects.py`); so are failures and broken constraints.
 """
 
 from __future__ import annotations
@@ -15,20 +12,21 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final, Literal, TypeAlias
-
-import numpy as np
+from typing import Final, Literal, TypeAlias, get_args
 
 from autoopt.dag.proposal.first_points import FIRST_VALUES, LEFT_OUT
 from autoopt.search import ChainSpace, SearchConfig, create_study
 from autoopt.search.samplers.initial_points import DIVERSE, diverse_chains, initial_points
+from autoopt.search.surrogates.effects import Effect, Factor, Scale, estimated_effects, pooled_effects
 from autoopt.space import Point
 from benchmarks.search.report import percentile
 from benchmarks.search.simulate import SHIPPED
 from benchmarks.search.table import OBJECTIVE, Row, Table
 
-Beginning: TypeAlias = Literal["drawn", "expert", "learned: drawn", "learned: best"]
-BEGINNINGS: Final[tuple[Beginning, ...]] = ("drawn", "expert", "learned: drawn", "learned: best")
+Beginning: TypeAlias = Literal[
+    "drawn", "expert", "expert: certain", "expert: weighed", "learned: drawn", "learned: best"
+]
+BEGINNINGS: Final[tuple[Beginning, ...]] = get_args(Beginning)
 SHOWN: Final = (3, 6)
 """Trials after which the regret is taken."""
 WORST: Final = 2.0
@@ -47,68 +45,45 @@ WEIGHTS: Final[Mapping[str, tuple[int, int, int]]] = {
 LEAST: Final = 0.1
 """Similarity of models that have nothing in common."""
 
-PASS_DEVIATION, VALUE_DEVIATION, FAILURE_DEVIATION = 0.3, 0.2, 0.3
-"""Deviation of the effect of a pass and of a value on the log ratio, and of either on the label of failures, before
-anything is known."""
-NOISE, FAILURE_NOISE = 0.05, 0.2
-"""Deviation of a log ratio and of such a label from the sum of its effects."""
-IGNORANCE: Final = 0.5
-"""Weight of having no idea, against that of a model that is just like the new one."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A normal distribution."""
-
-    mean: float
-    variance: float
+LOSS: Final = Scale()
+FAILURE: Final = Scale(of_pass=0.3, of_value=0.3, noise=0.2)
+"""Of the label 1 of a point that fails or breaks a constraint, against 0."""
+TRUST: Final[Mapping[str, float]] = {"expert: certain": 2.0, "expert: weighed": 0.0}
+"""Standard deviations by which an expected gain must differ from nothing before it weighs a chain."""
+LIKELY: Final = 0.5
+"""Expected label of a point that is likely to fail."""
+MOST: Final = 2.0
+"""The largest weight that effects give a chain."""
 
 
 @dataclass(frozen=True)
 class Effects:
     """Effects of passes and values, by token."""
 
-    loss: Mapping[str, Effect]
+    loss: Mapping[Factor, Effect]
     """On the log ratio."""
-    failure: Mapping[str, Effect]
+    failure: Mapping[Factor, Effect]
     """On the label 1 of a point that fails or breaks a constraint, against 0."""
 
 
-def tokens_of(chain: ChainSpace, point: Point) -> list[str]:
-    """The passes of a point and their searched values: `dynamic_quantization.per_channel=true`."""
-    tokens: list[str] = []
+def factors_of(chain: ChainSpace, point: Point) -> list[Factor]:
+    """The passes of a point and their searched values."""
+    factors: list[Factor] = []
     for node, name in chain.passes:
-        tokens.append(name)
-        tokens += [f"{name}.{key}={json.dumps(value)}" for key, value in point.get(node, {}).items()]
-    return list(dict.fromkeys(tokens))
-
-
-def deviation_of(token: str) -> float:
-    """Deviation of an effect on the log ratio before anything is known."""
-    return VALUE_DEVIATION if "=" in token else PASS_DEVIATION
+        factors.append(Factor(name))
+        factors += [Factor(name, key, json.dumps(value)) for key, value in point.get(node, {}).items()]
+    return list(dict.fromkeys(factors))
 
 
 def effects_on(table: Table, rng: Random) -> Effects:
     """The effects on one model, learned from as many random points as a run has trials."""
-    rows: list[tuple[list[str], Row]] = []
+    rows: list[tuple[list[Factor], Row]] = []
     for chain, outcomes in zip(table.chains, table.rows, strict=True):
-        rows += [(tokens_of(chain, point), row) for point, row in zip(chain.space.iterate(), outcomes, strict=True)]
+        rows += [(factors_of(chain, point), row) for point, row in zip(chain.space.iterate(), outcomes, strict=True)]
     rows = rng.sample(rows, SHIPPED)
-    measured = [(tokens, math.log(row.value)) for tokens, row in rows if row.feasible]
-    labels = [(tokens, float(not row.feasible)) for tokens, row in rows]
-    return Effects(_ridge(measured, NOISE, failures=False), _ridge(labels, FAILURE_NOISE, failures=True))
-
-
-def _ridge(rows: Sequence[tuple[list[str], float]], noise: float, *, failures: bool) -> dict[str, Effect]:
-    names = sorted({token for tokens, _ in rows for token in tokens})
-    columns = {token: column for column, token in enumerate(names)}
-    x = np.zeros((len(rows), len(names)))
-    for row, (tokens, _) in enumerate(rows):
-        x[row, [columns[token] for token in tokens]] = 1
-    prior = np.array([FAILURE_DEVIATION if failures else deviation_of(token) for token in names])
-    covariance = np.linalg.inv(x.T @ x / noise**2 + np.diag(prior**-2))
-    means = covariance @ x.T @ np.array([value for _, value in rows]) / noise**2
-    return {token: Effect(float(means[i]), float(covariance[i, i])) for i, token in enumerate(names)}
+    measured = [(factors, math.log(row.value)) for factors, row in rows if row.feasible]
+    labels = [(factors, float(not row.feasible)) for factors, row in rows]
+    return Effects(estimated_effects(measured, LOSS), estimated_effects(labels, FAILURE))
 
 
 def similarity(a: str, b: str) -> float:
@@ -124,21 +99,8 @@ def similarity(a: str, b: str) -> float:
 def expected(name: str, tables: Sequence[Table], rng: Random) -> Effects:
     """The effects to expect on a model, from the tables of the others."""
     sources = [(similarity(name, table.name), effects_on(table, rng)) for table in tables if table.name != name]
-    loss = _mean([(weight, effects.loss) for weight, effects in sources], failures=False)
-    return Effects(loss, _mean([(weight, effects.failure) for weight, effects in sources], failures=True))
-
-
-def _mean(sources: Sequence[tuple[float, Mapping[str, Effect]]], *, failures: bool) -> dict[str, Effect]:
-    effects: dict[str, Effect] = {}
-    for token in sorted({token for _, source in sources for token in source}):
-        prior = (FAILURE_DEVIATION if failures else deviation_of(token)) ** 2
-        known = [(weight, source[token]) for weight, source in sources if token in source]
-        weights = np.array([weight * prior / (prior + effect.variance) for weight, effect in known])
-        values = np.array([effect.mean for _, effect in known])
-        mean = float(weights @ values / (weights.sum() + 0.1 * IGNORANCE))
-        variance = (weights @ (values - mean) ** 2 + IGNORANCE * prior) / (weights.sum() + IGNORANCE)
-        effects[token] = Effect(mean, float(variance))
-    return effects
+    loss = pooled_effects([(weight, effects.loss) for weight, effects in sources], LOSS)
+    return Effects(loss, pooled_effects([(weight, effects.failure) for weight, effects in sources], FAILURE))
 
 
 class Scores:
@@ -146,23 +108,23 @@ class Scores:
 
     def __init__(self, effects: Effects, rng: Random | None) -> None:
         """Take the means of the effects, or with `rng` a draw of each (Thompson sampling)."""
-        self._loss = {token: _value(effect, rng) for token, effect in effects.loss.items()}
-        self._failure = {token: _value(effect, rng) for token, effect in effects.failure.items()}
+        self._loss = {factor: _value(effect, rng) for factor, effect in effects.loss.items()}
+        self._failure = {factor: _value(effect, rng) for factor, effect in effects.failure.items()}
 
     def best(self, chain: ChainSpace) -> tuple[float, Point]:
         """The best point of a chain with its score."""
         points = list(chain.space.iterate())
-        scores = [self._score(tokens_of(chain, point)) for point in points]
+        scores = [self._score(factors_of(chain, point)) for point in points]
         best = scores.index(min(scores))
         return scores[best], points[best]
 
-    def _score(self, tokens: Sequence[str]) -> float:
-        risk = sum(self._failure.get(token, 0.0) for token in tokens)
-        return sum(self._loss.get(token, 0.0) for token in tokens) + min(1.0, max(0.0, risk))
+    def _score(self, factors: Sequence[Factor]) -> float:
+        risk = sum(self._failure.get(factor, 0.0) for factor in factors)
+        return sum(self._loss.get(factor, 0.0) for factor in factors) + min(1.0, max(0.0, risk))
 
 
 def _value(effect: Effect, rng: Random | None) -> float:
-    return effect.mean if rng is None else rng.gauss(effect.mean, math.sqrt(effect.variance))
+    return effect.mean if rng is None else rng.gauss(effect.mean, effect.deviation)
 
 
 def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], seed: int) -> Table:
@@ -172,6 +134,8 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], 
     if beginning == "expert":
         return _with_priors(table, expert_points(table.chains))
     effects = expected(table.name, others, Random(f"effects:{seed}"))
+    if beginning in TRUST:
+        return _weighed(_with_priors(table, expert_points(table.chains)), effects, TRUST[beginning])
     if beginning == "learned: best":
         scores = Scores(effects, None)
         chains = sorted(table.chains, key=lambda chain: scores.best(chain)[0])
@@ -186,6 +150,25 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], 
 
 def _with_priors(table: Table, points: Mapping[str, Sequence[Point]]) -> Table:
     return replace(table, chains=tuple(replace(c, prior=tuple(points.get(c.id, ()))) for c in table.chains))
+
+
+def _weighed(table: Table, effects: Effects, trust: float) -> Table:
+    """The table with weights of the chains with prior points, above 1 where the effects promise a gain."""
+    chains: list[ChainSpace] = []
+    for chain in table.chains:
+        gain = max((promised_gain(factors_of(chain, point), effects, trust) for point in chain.prior), default=1.0)
+        chains.append(replace(chain, weight=gain))
+    return replace(table, chains=tuple(chains))
+
+
+def promised_gain(factors: Sequence[Factor], effects: Effects, trust: float) -> float:
+    """How many times faster a point is, less `trust` standard deviations; 1 to `MOST`, 1 if it is likely to fail."""
+    loss = sum(effects.loss[factor].mean for factor in factors if factor in effects.loss)
+    variance = sum(effects.loss[factor].variance for factor in factors if factor in effects.loss)
+    risk = sum(effects.failure[factor].mean for factor in factors if factor in effects.failure)
+    if risk > LIKELY:
+        return 1.0
+    return min(MOST, max(1.0, math.exp(-loss - trust * math.sqrt(variance))))
 
 
 def expert_points(chains: Sequence[ChainSpace]) -> dict[str, list[Point]]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from simulation import INSPECTION, Simulation, faster, unchanged, write_model
 
-from autoopt.engine.planning.examples import Case, Machine, examples, taught_plan
+from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.examples import Case, examples, taught_plan
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
 from autoopt.model.inspection import Inspection

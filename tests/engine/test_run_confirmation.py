@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from simulation import INSPECTION, SOURCE, Model, Simulation, faster
 
-from autoopt.engine.planning.examples import Case, Machine, taught_plan
+from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.examples import Case, taught_plan
 from autoopt.engine.run.session import search_inline
 from autoopt.metrics import Objective
 from autoopt.results import RunResult

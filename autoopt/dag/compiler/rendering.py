@@ -33,6 +33,7 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     if plan.decisions:
         lines += _proposal(plan, chains)
     else:
+        lines += _learned(plan)
         lines += _cuts(chains)
         lines += _pruned(plan, limit)
     lines += [f"warning: {text}" for text in plan.warnings]
@@ -105,12 +106,17 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def _learned(plan: Plan) -> Iterator[str]:
+    """What earlier runs taught."""
+    for preference in plan.learned:
+        yield f"learned: {preference.text}"
+
+
 def _proposal(plan: Plan, chains: Sequence[Chain]) -> Iterator[str]:
     """Decisions of a proposal; cuts and pruned chains by reason, because its graph is the same for most models."""
     for decision in plan.decisions:
         yield f"decided: {decision.what}: {decision.why}"
-    for preference in plan.learned:
-        yield f"learned: {preference.text}"
+    yield from _learned(plan)
     cuts: dict[str, None] = {}
     for chain in chains:
         for cut in chain.cuts:

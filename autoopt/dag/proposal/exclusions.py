@@ -11,7 +11,7 @@ from autoopt.dag.graph.priors import Prior, Scope
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.dag.proposal.precisions import CPU, provider_profile
 from autoopt.dag.proposal.templates import TEMPLATES, Template
-from autoopt.data.decoder import generates_text
+from autoopt.data.decoder import decodes
 from autoopt.model.inspection import Inspection
 from autoopt.space import Value
 from autoopt.spec.targets import TargetSpec
@@ -66,8 +66,7 @@ class ProposalInputs:
     @property
     def generates_text(self) -> bool:
         """True for a decoder with a cache."""
-        shapes = {spec.name: spec.shape for spec in self.inspection.inputs}
-        return generates_text(shapes, [spec.name for spec in self.inspection.outputs])
+        return decodes(self.inspection)
 
     def floats_fit(self, target: TargetSpec) -> bool:
         """True if the model in its own precision fits into the target's memory."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose
 from autoopt.dag.proposal.narrowing import narrowing_of
-from autoopt.data.decoder import generates_text
+from autoopt.data.decoder import decodes
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.data_check import check_data
 from autoopt.engine.inputs.request import RunRequest, without_secrets
@@ -21,7 +21,8 @@ from autoopt.engine.inputs.sources import (
     digest_script,
     execution_providers,
 )
-from autoopt.engine.planning.examples import Case, Machine, taught_plan
+from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.examples import Case, taught_plan
 from autoopt.engine.planning.goal import GoalRequest, make_goal
 from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 from autoopt.engine.planning.spec_checks import check_supported
@@ -172,7 +173,7 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         sources = replace(sources, data=replace(sources.data, calibration=data_source(GENERATED, resources.store.home)))
     spec, plan, custom = _plan(request, spec, sources, facts, resources)
     goal_request = request.goal.apply(GoalRequest.of(spec, custom), facts.evaluation)
-    goal_request = replace(goal_request, unverified=unverified, generates=_generates(sources.inspection))
+    goal_request = replace(goal_request, unverified=unverified, generates=decodes(sources.inspection))
     goal, goal_notes = make_goal(goal_request, facts.evaluation)
     search = spec.search.config().overridden(request.search)
     plan = taught_plan(resources.store, plan, _case(spec, sources, goal, search))
@@ -257,12 +258,6 @@ def _read_sources(request: RunRequest, spec: DagSpec, resources: Resources, mode
         check_allowed(spec.script_path)
         script = fetch(spec.script_path, cache)
     return _Sources(candidate, inspection, data, script, target.accelerator(flags), runtime)
-
-
-def _generates(inspection: Inspection) -> bool:
-    """True for a decoder that takes a cache and returns it."""
-    shapes = {spec.name: spec.shape for spec in inspection.inputs}
-    return generates_text(shapes, [spec.name for spec in inspection.outputs])
 
 
 def _plan(

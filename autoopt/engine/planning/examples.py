@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from autoopt.dag.compiler.plan import Plan
 from autoopt.dag.warm_start import MIN_SIMILARITY, Example, same_graph, similarity, warm_started
-from autoopt.engine.work.environment import cpu, library_version
-from autoopt.json_codec import JsonValue, to_json
+from autoopt.engine.planning.best_candidate import (
+    BestCandidate,
+    Machine,
+    RunGoal,
+    best_candidate,
+    goal_of,
+    limits_of,
+)
+from autoopt.engine.planning.imported_knowledge import imported_lessons
+from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
-from autoopt.outcome import Outcome
 from autoopt.spec.search import SearchConfig
-from autoopt.store import RunRecord, Store, TrialRecord
+from autoopt.store import RunRecord, Store
 from autoopt.target import ALL_THREADS, Target
 
 COMPARED_CHAINS: Final = 100
 """Chains by whose ids two plans are compared; the record of a run lists no more."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The CPU and the runtime that measure."""
-
-    cpu: str
-    runtime: str
-    """Version of onnxruntime."""
-
-    @staticmethod
-    def of(runtime: Mapping[str, Any]) -> Machine:
-        """The machine of a host; of this interpreter if `runtime` is empty."""
-        model = (runtime.get("cpu") or cpu())["model"]
-        return Machine(str(model), str(runtime.get("onnxruntime") or library_version("onnxruntime")))
 
 
 @dataclass(frozen=True)
@@ -60,40 +52,55 @@ def taught_plan(store: Store | None, plan: Plan, case: Case) -> Plan:
 
 
 def examples(store: Store, plan: Plan, case: Case) -> list[Example]:
-    """The best candidates of finished runs with the same goal on the same kind of target, the newest of each model."""
+    """The best candidates of finished runs with the same goal on the same kind of target, the newest of each model.
+
+    Those of this store come first, then those of imported knowledge.
+    """
     models = {model.artifact: model for model in store.models.all() if model.inspection}
     taught: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
         model = models.get(run.model)
-        if model is None or run.model in taught or not run.teaches or not _is_same_goal(run, case):
+        goal = goal_of(run)
+        if model is None or run.model in taught or not run.teaches or goal is None or not _is_same_goal(goal, case):
             continue
         inspection = Inspection.from_json(model.inspection)
         alike = similarity(case.inspection, inspection)
         is_same_search = same_graph(case.inspection, inspection) and _is_same_search(run, plan, case)
         if alike < MIN_SIMILARITY and not is_same_search:
             continue
+        best = best_candidate(store, run)
         name = run.name.partition(" · ")[0] or model.name
-        example = _example(store, run, Example(name, alike, frozenset(), same_search=is_same_search), case)
+        example = _example(best, Example(name, alike, frozenset(), same_search=is_same_search), case)
         if example is not None:
             taught[run.model] = example
-    return list(taught.values())
+    return [*taught.values(), *_imported_examples(store, case)]
 
 
-def _is_same_goal(run: RunRecord, case: Case) -> bool:
+def _imported_examples(store: Store, case: Case) -> Iterator[Example]:
+    """Those of imported knowledge; its models have no names."""
+    for lesson in imported_lessons(store):
+        facts = lesson.goal
+        goal = RunGoal(facts.metric, facts.device, facts.execution_provider, facts.threads, facts.limits)
+        alike = similarity(case.inspection, lesson.model.inspection)
+        if lesson.best is None or alike < MIN_SIMILARITY or not _is_same_goal(goal, case):
+            continue
+        machine = Machine(lesson.machine.cpu or "", lesson.machine.runtime or "")
+        values = {name: dict(params) for name, params in lesson.best.values.items()}
+        best = BestCandidate(frozenset(lesson.best.passes), values, lesson.best.ratios, (machine,), goal)
+        example = _example(best, Example(f"{lesson.name} (imported)", alike, frozenset()), case)
+        if example is not None:
+            yield example
+
+
+def _is_same_goal(goal: RunGoal, case: Case) -> bool:
     """True if a run had the same first objective on the same device and execution provider.
 
     All measurements of a warm session count as one objective, because every run measures all of them.
     """
-    objectives = run.settings.get("objectives")
-    target = run.settings.get("target")
-    if not objectives or not target:
+    is_latency = goal.metric in STEADY_STATE and case.objective.metric in STEADY_STATE
+    if goal.metric != case.objective.metric and not is_latency:
         return False
-    metric = objectives[0]["metric"]
-    is_latency = metric in STEADY_STATE and case.objective.metric in STEADY_STATE
-    if metric != case.objective.metric and not is_latency:
-        return False
-    place = (case.target.device, case.target.execution_provider)
-    return (target.get("device", "cpu"), target.get("execution_provider")) == place
+    return (goal.device, goal.execution_provider) == (case.target.device, case.target.execution_provider)
 
 
 def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
@@ -107,30 +114,18 @@ def _is_same_search(run: RunRecord, plan: Plan, case: Case) -> bool:
     return ids == [chain.id for chain in plan.chains(COMPARED_CHAINS)]
 
 
-def _example(store: Store, run: RunRecord, example: Example, case: Case) -> Example | None:
-    """Complete an example by the best model of its run; None if that is the source, or was not measured in a trial."""
-    best: Mapping[str, Any] = (run.result or {}).get("best") or {}
-    ratio = _ratio(best, case.objective)
-    trial = _trial_of(store, run, best)
-    if ratio is None or ratio >= 1 or trial is None:
+def _example(best: BestCandidate | None, example: Example, case: Case) -> Example | None:
+    """Complete an example by the best candidate of its run; None if there is none, or it gained nothing here."""
+    ratio = None
+    if best is not None:
+        ratio = _ratio(best.ratios, case.objective)
+    if best is None or ratio is None or ratio >= 1:
         return None
-    nodes: Mapping[str, str] = run.plan.get("nodes", {})
-    passes: set[str] = set()
-    for record in store.results.pass_runs(trial.pass_runs).values():
-        if record.outcome is Outcome.OK and record.pass_name in nodes.values():
-            passes.add(record.pass_name)
-    values = {}
-    for node, params in trial.point.items():
-        if node in nodes:
-            values[nodes[node]] = dict(params)
-    if not passes:
-        return None
-    elsewhere = _elsewhere(store, run, trial, case)
-    return Example(
-        model=example.model,
-        similarity=example.similarity,
-        passes=frozenset(passes),
-        values=values,
+    elsewhere = _elsewhere(best, case)
+    return replace(
+        example,
+        passes=best.passes,
+        values=best.values,
         ratio=ratio,
         metric=case.objective.metric,
         elsewhere=elsewhere,
@@ -138,43 +133,27 @@ def _example(store: Store, run: RunRecord, example: Example, case: Case) -> Exam
     )
 
 
-def _ratio(best: Mapping[str, Any], objective: Objective) -> float | None:
+def _ratio(ratios: Mapping[str, float], objective: Objective) -> float | None:
     """The best model's ratio in an objective, a gain below 1; None if it was not measured."""
-    estimate = (best.get("ratios") or {}).get(objective.metric)
-    if estimate is None or estimate["value"] <= 0:
+    ratio = ratios.get(objective.metric)
+    if ratio is None or ratio <= 0:
         return None
-    ratio = float(estimate["value"])
     if objective.goal == "maximize":
         return 1 / ratio
     return ratio
 
 
-def _trial_of(store: Store, run: RunRecord, best: Mapping[str, Any]) -> TrialRecord | None:
-    """The trial that measured the best model of a run; None for the source, or if the trial is gone."""
-    options: Mapping[str, JsonValue] = best.get("session_options") or {}
-    for trial in store.trials.all(run.id):
-        candidate = trial.candidate
-        if candidate is None or trial.outcome is not Outcome.OK or trial.violation > 0:
-            continue
-        is_same = candidate.artifact == best.get("artifact") and dict(candidate.session_options) == dict(options)
-        if is_same and dict(trial.point) == best.get("point", {}):
-            return trial
-    return None
-
-
-def _elsewhere(store: Store, run: RunRecord, trial: TrialRecord, case: Case) -> str:
-    """Name what differs between the measurement of a trial and this case; empty if nothing does."""
+def _elsewhere(best: BestCandidate, case: Case) -> str:
+    """Name what differs between the measurement of a candidate and this case; empty if nothing does."""
     differences: list[str] = []
-    for record in store.results.evaluations(trial.evaluations).values():
-        recorded = {**record.environment, **(record.environment.get("measured by") or {})}
-        model = str((record.environment.get("cpu") or {}).get("model", ""))
-        version = str(recorded.get("onnxruntime") or (recorded.get("libraries") or {}).get("onnxruntime", ""))
-        if model != case.machine.cpu:
-            differences.append(model or "an unknown CPU")
-        if version != case.machine.runtime:
-            differences.append(f"onnxruntime {version or 'of an unknown version'}")
-    threads = (run.settings.get("target") or {}).get("threads", 1)
+    for machine in best.machines:
+        if machine.cpu != case.machine.cpu:
+            differences.append(machine.cpu or "an unknown CPU")
+        if machine.runtime != case.machine.runtime:
+            differences.append(f"onnxruntime {machine.runtime or 'of an unknown version'}")
+    threads = best.goal.threads
     if threads != case.target.threads:
-        count = "all threads" if threads == ALL_THREADS else f"threads: {threads}"
-        differences.append(count)
+        differences.append("all threads" if threads == ALL_THREADS else f"threads: {threads}")
+    if case.search is not None and best.goal.limits != limits_of(to_json(tuple(case.constraints))):
+        differences.append("other constraints")
     return ", ".join(dict.fromkeys(differences))

@@ -15,10 +15,10 @@ from autoopt.metrics import (
     FIRST_TOKEN,
     MEDIAN_LATENCY,
     PER_INFERENCE,
-    TOKEN_RATE,
     Constraint,
     Metric,
     Objective,
+    default_objective,
     get_metric,
 )
 from autoopt.spec import DagSpec
@@ -120,11 +120,9 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     notes: list[str] = []
     extra = list(request.extra_metrics)
     if not objectives and request.generates:
-        objectives = [Objective(TOKEN_RATE, "maximize")]
         extra.append(FIRST_TOKEN)
         notes.append("a decoder with a cache: maximizing tokens per second; --minimize latency is for prompts alone")
-    elif not objectives:
-        objectives = [Objective(MEDIAN_LATENCY, "minimize")]
+    objectives = objectives or [default_objective(decodes=request.generates)]
     if _needs_quality_constraint(request):
         default = DEFAULT_QUALITY[default_quality]
         constraints.append(default)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos, propose
+from autoopt.data.decoder import decodes
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, ask_worker
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
-from autoopt.metrics import MEDIAN_LATENCY, Constraint, Objective
+from autoopt.metrics import Constraint, Objective, default_objective, known_metric
 from autoopt.model.files import is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
@@ -26,7 +27,7 @@ from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.file_model import Written
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.threads import with_thread_search
-from autoopt.target import DEFAULT_EP, Accelerator
+from autoopt.target import DEFAULT_EP, Accelerator, Target
 
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
@@ -57,7 +58,7 @@ def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
         data: Evaluation data.
         calibration: Calibration data.
         proposal_options: Options of the proposal for a bare model.
-        goal: Goal of the run, by which earlier runs are compared with a bare model's.
+        goal: Goal of the run, by which earlier runs are compared with it.
         data_root: Folder that relative paths of data start from.
 
     Raises:
@@ -88,7 +89,10 @@ def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
                 providers = probe.execution_providers(accelerator.execution_provider)
     sources = (data, calibration, spec.data.calibration, spec.data.evaluation)
     has_calibration = any(source is not None for source in sources)
-    return compile_plan(spec, infos, Facts(accelerator, inspection, providers, has_calibration=has_calibration))
+    plan = compile_plan(spec, infos, Facts(accelerator, inspection, providers, has_calibration=has_calibration))
+    if inspection is None or target.where.type != "local":
+        return plan
+    return _taught(plan, inspection, target.target(), _dag_objective(spec, goal, inspection))
 
 
 def make_plans(  # noqa: PLR0913  the options of `autoopt plan`
@@ -156,10 +160,9 @@ def make_proposal(
 
     Arguments and errors as for `make_plan`. Writes nothing.
     """
-    # These modules are needed only here, and import pydantic's and the store's records.
-    from autoopt.engine.planning.examples import Case, Machine, taught_plan
+    # Planning a DAG without a model imports none of these.
     from autoopt.engine.planning.goal import GoalOptions, GoalRequest
-    from autoopt.engine.planning.proposal import existing_store, machine_options, proposal_inputs
+    from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 
     proposal_options = machine_options(proposal_options or ProposalOptions())
     target = proposal_options.target()
@@ -179,11 +182,30 @@ def make_proposal(
         _narrowing(inspection, configs.values(), descriptions.values()),
     )
     proposal = propose(proposal_options, inputs, infos, Facts(accelerator, inspection, providers))
-    objectives = [*request.objectives, Objective(MEDIAN_LATENCY, "minimize")]
-    case = Case(inspection, objectives[0], target.target(), Machine.of({}), request.constraints or ())
+    objectives = request.objectives or (default_objective(decodes=inputs.generates_text),)
+    plan = _taught(proposal.plan(infos, anywhere=anywhere), inspection, target.target(), objectives[0])
+    return Draft(proposal, plan, objectives, request.constraints)
+
+
+def _dag_objective(spec: DagSpec, goal: GoalOptions | None, inspection: Inspection) -> Objective:
+    """The first objective of a run of a DAG."""
+    from autoopt.engine.planning.goal import GoalOptions, GoalRequest
+
+    minimize = GoalOptions(minimize=goal.minimize if goal else None)
+    objectives = minimize.apply(GoalRequest.of(spec, {}), None).objectives
+    return next(iter(objectives), default_objective(decodes=decodes(inspection)))
+
+
+def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objective) -> Plan:
+    """The plan with what finished runs measured on similar models, as a run on this machine would take it."""
+    from autoopt.engine.planning.best_candidate import Machine
+    from autoopt.engine.planning.examples import Case, taught_plan
+    from autoopt.engine.planning.proposal import existing_store
+
+    if known_metric(objective.metric) is None:
+        return plan  # only a run knows the direction of a script's metric
     with existing_store() as store:
-        plan = taught_plan(store, proposal.plan(infos, anywhere=anywhere), case)
-    return Draft(proposal, plan, request.objectives, request.constraints)
+        return taught_plan(store, plan, Case(inspection, objective, target, Machine.of({})))
 
 
 def _narrowing(

@@ -1,0 +1,164 @@
+"""`autoopt knowledge`: what finished runs taught about passes, for other stores."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autoopt.cli.output import AsJson, example_text, print_json, print_result
+from autoopt.cli.store_access import existing_store
+
+if TYPE_CHECKING:
+    from autoopt.engine.planning.lessons import OwnLesson
+    from autoopt.engine.tools.knowledge import KnownEffect, KnownEffects
+    from autoopt.report.table import Table
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A .json file.")]
+
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
+
+
+@app.command("export", epilog=example_text("autoopt knowledge export knowledge.json"))
+def export_(file: File, as_json: AsJson = False) -> None:
+    """Export what the finished runs of this store measured: effects of passes, facts about models and machines.
+
+    The file holds no models, data, paths or names.
+    """
+    from autoopt.engine.tools.knowledge import export_knowledge
+    from autoopt.report.formatting import plural
+
+    with existing_store() as store:
+        exported = export_knowledge(store, file)
+    text = f"wrote {file}: lessons of {plural(exported.lessons, 'run')}"
+    if exported.left_out:
+        text += f"; no room for {exported.left_out} older ones"
+    document = {"path": str(file.absolute()), "lessons": exported.lessons, "left_out": exported.left_out}
+    print_result(document, text, as_json)
+
+
+@app.command("import", epilog=example_text("autoopt knowledge import knowledge.json"))
+def import_(file: File, as_json: AsJson = False) -> None:
+    """Import knowledge. Plans and runs use it like that of the store's own runs, and mark it as imported."""
+    from autoopt.engine.tools.knowledge import import_knowledge
+    from autoopt.report.formatting import plural
+    from autoopt.settings import settings
+    from autoopt.store import open_store
+
+    current = settings()
+    with open_store(current.db_url, current.home) as store:
+        knowledge, is_new = import_knowledge(store, file)
+    text = f"imported {plural(len(knowledge.lessons), 'lesson')}"
+    if not is_new:
+        text = "the store has this knowledge already"
+    document = {"digest": knowledge.digest, "lessons": len(knowledge.lessons), "new": is_new}
+    print_result(document, text, as_json)
+
+
+@app.command("remove", epilog=example_text("autoopt knowledge remove knowledge.json"))
+def remove_(
+    name: Annotated[str, typer.Argument(metavar="FILE", help="Name or digest of an imported file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Remove imported knowledge."""
+    from autoopt.engine.tools.knowledge import remove_imported
+    from autoopt.report.formatting import plural
+
+    with existing_store() as store:
+        item = remove_imported(store, name)
+    document = {"digest": item.knowledge.digest, "file": item.file}
+    print_result(document, f"removed {item.file}: {plural(len(item.knowledge.lessons), 'lesson')}", as_json)
+
+
+@app.command("show", epilog=example_text("autoopt knowledge show", "autoopt knowledge show model.onnx"))
+def show_(
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="An ONNX model [default: all lessons].")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what was learned from each run, or what that tells about a model on the CPU."""
+    from autoopt.engine.planning.imported_knowledge import imported_knowledge
+    from autoopt.engine.planning.lessons import all_lessons
+    from autoopt.report.formatting import plural
+    from autoopt.report.table import write_table
+
+    if model is not None:
+        _show_effects(model, as_json)
+        return
+    with existing_store() as store:
+        lessons = list(all_lessons(store))
+        imported = imported_knowledge(store)
+    if as_json:
+        files = [{"file": item.file, "digest": item.knowledge.digest} for item in imported]
+        rows = [{"name": own.model, **own.lesson.model_dump(mode="json")} for own in lessons]
+        print_json({"imported": files, "lessons": rows})
+        return
+    for item in imported:
+        count = plural(len(item.knowledge.lessons), "lesson")
+        typer.echo(f"imported {item.file}: {count}, digest {item.knowledge.digest[:12]}")
+    if lessons:
+        write_table(_lessons_table(lessons), sys.stdout)
+    else:
+        typer.echo("nothing was learned yet; finished runs and 'autoopt knowledge import' teach")
+
+
+def _show_effects(model: str, as_json: bool) -> None:
+    from autoopt.engine.planning.plan import Probe
+    from autoopt.engine.tools.knowledge import known_effects
+    from autoopt.report.table import write_table
+    from autoopt.target import Target
+
+    with existing_store() as store, Probe() as probe:
+        known = known_effects(store, probe.inspect(Path(model)), Target())
+    if as_json:
+        from autoopt.json_codec import to_json
+
+        lessons = [own.lesson.id for own in known.used]
+        print_json({"lessons": lessons, "left_out": known.left_out, "effects": to_json(known.effects)})
+        return
+    typer.echo(_sources_text(known))
+    if known.effects:
+        write_table(_effects_table(known.effects), sys.stdout)
+
+
+def _sources_text(known: KnownEffects) -> str:
+    left_out = f"left out as less similar or for other targets: {known.left_out}"
+    if not known.used:
+        return f"nothing is known about similar models; {left_out}"
+    return f"from {', '.join(own.model for own in known.used)}; {left_out}"
+
+
+def _lessons_table(lessons: list[OwnLesson]) -> Table:
+    from autoopt.report.table import Table
+
+    rows: list[tuple[str, ...]] = []
+    for own in lessons:
+        lesson = own.lesson
+        best = "source"
+        if lesson.best is not None:
+            ratio = lesson.best.ratios.get(lesson.goal.metric)
+            best = ", ".join(lesson.best.passes)
+            if ratio is not None:
+                best += f": {ratio:.2f} of {lesson.goal.metric}"
+        machine = ", ".join(filter(None, (lesson.machine.cpu, lesson.machine.runtime)))
+        rows.append((own.model, lesson.goal.metric, str(lesson.trials), machine, best))
+    return Table(("model", "objective", "trials", "CPU and runtime", "best"), tuple(rows), right=frozenset((2,)))
+
+
+def _effects_table(effects: tuple[KnownEffect, ...]) -> Table:
+    from autoopt.report.table import Table
+
+    rows: list[tuple[str, ...]] = []
+    for effect in effects:
+        ratio, quality = "-", "-"
+        if effect.ratio is not None:
+            ratio = f"{effect.ratio[0]:.2f} ({effect.ratio[1]:.2f} to {effect.ratio[2]:.2f})"
+        if effect.quality is not None:
+            quality = f"{effect.quality[0]:+.3f} ({effect.quality[1]:+.3f} to {effect.quality[2]:+.3f})"
+        setting = f"{effect.parameter}={effect.value}" if effect.parameter else ""
+        rows.append(
+            (effect.pass_name, setting, ratio, quality, str(effect.models), str(effect.trials), str(effect.rejected))
+        )
+    columns = ("pass", "value", "factor on latency (95 %)", "change of quality", "models", "trials", "rejected")
+    return Table(columns, tuple(rows), right=frozenset((4, 5, 6)))

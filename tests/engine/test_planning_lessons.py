@@ -1,0 +1,237 @@
+"""Knowledge on its way from one store to another: what a run teaches, the file tells, and a plan makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import postgres
+import pytest
+from knowledge_cases import KNOWLEDGE, LESSON
+from simulation import INSPECTION, Model, Simulation, faster
+
+from autoopt.engine.planning.best_candidate import Machine
+from autoopt.engine.planning.examples import Case, examples, taught_plan
+from autoopt.engine.planning.imported_knowledge import add_knowledge, imported_knowledge, imported_lessons
+from autoopt.engine.planning.lessons import all_lessons, is_public, own_lessons
+from autoopt.engine.run.session import search_inline
+from autoopt.engine.tools.knowledge import export_knowledge, import_knowledge, known_effects, remove_imported
+from autoopt.errors import InputError
+from autoopt.metrics import Objective
+from autoopt.model.inspection import Inspection
+from autoopt.results.knowledge import Knowledge
+from autoopt.store import ModelRecord, Store, open_store
+from autoopt.store.memory import MemoryStore
+from autoopt.target import Target
+
+DAG: dict[str, Any] = {
+    "passes": {
+        "fold": "identity_elimination",
+        "quant": {"pass": "dynamic_quantization", "params": {"per_channel": {"search": [True, False]}}},
+    },
+    "chains": [["fold"], ["quant"], ["fold", "quant"]],
+}
+LATENCY = Objective("latency_p50", "minimize")
+HERE = Machine.of({})
+SECRET = Inspection.from_json({**INSPECTION.to_json(), "op_counts": {"Add": 1, "acme.secret::Kernel": 2}})
+
+
+def quantized(model: Model, params: Any) -> Model:
+    return {**model, "latency": model["latency"] * (0.5 if params["per_channel"] else 0.6), "accuracy": 0.895}
+
+
+def searched(folder: Path, store: Store | None = None) -> Simulation:
+    """A finished run of the model `bert`, whose best candidate has half the latency and less."""
+    simulation = Simulation(folder, dag=DAG, store=store)
+    simulation.pool.passes = {"identity_elimination": faster(0.9), "dynamic_quantization": quantized}
+    simulation.store.models.add(ModelRecord(simulation.candidate.artifact, "bert", SECRET.to_json()))
+    with simulation.session() as session:
+        session.execute(search_inline)
+    return simulation
+
+
+def case_of(simulation: Simulation) -> Case:
+    inputs = simulation.inputs()
+    return Case(SECRET, LATENCY, Target(), HERE, inputs.problem.goal.constraints, inputs.search)
+
+
+@pytest.fixture(scope="module")
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> Simulation:
+    return searched(tmp_path_factory.mktemp("simulation"))
+
+
+@pytest.fixture
+def file(simulation: Simulation, tmp_path: Path) -> Path:
+    file = tmp_path / "knowledge.json"
+    assert export_knowledge(simulation.store, file).lessons == 1
+    return file
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> MemoryStore:
+    return MemoryStore(tmp_path / "other")
+
+
+def test_a_lesson_has_the_effects_of_each_pass_and_value(simulation: Simulation) -> None:
+    (own,) = own_lessons(simulation.store)
+    effects = {(effect.pass_name, effect.value): effect for effect in own.lesson.effects}
+    fold, quant = effects["identity_elimination", None], effects["dynamic_quantization", None]
+    assert fold.latency is not None
+    assert quant.latency is not None
+    assert quant.quality is not None
+    assert fold.latency.mean == pytest.approx(math.log(0.9), abs=0.05)
+    by_value = {value: effects["dynamic_quantization", value].latency for value in (True, False)}
+    assert by_value[True] is not None
+    assert by_value[False] is not None
+    assert by_value[True].mean < by_value[False].mean
+    assert quant.quality.mean == pytest.approx(-0.005, abs=0.003)
+    assert own.lesson.best is not None
+    assert set(own.lesson.best.passes) == {"identity_elimination", "dynamic_quantization"}
+    assert own.lesson.best.ratios["latency_p50"] == pytest.approx(0.45, rel=0.05)
+
+
+def test_the_file_names_no_model_operator_path_or_host(simulation: Simulation, file: Path) -> None:
+    text = file.read_text()
+    secrets = ["bert", "source", "secret", "acme", platform.node(), str(simulation.folder)]
+    secrets += [run.id for run in simulation.store.runs.all()]
+    secrets += [model.artifact for model in simulation.store.models.all()]
+    assert [secret for secret in secrets if secret in text] == []
+    assert json.loads(text)["lessons"][0]["model"]["op_counts"] == {"Add": 1, "custom": 2}
+
+
+def test_values_that_may_name_something_of_the_model_are_not_told() -> None:
+    assert is_public("dynamic_quantization", True)
+    assert is_public("dynamic_quantization", "QUInt8")
+    assert is_public("dynamic_quantization", ["MatMul", "LSTM"])
+    assert not is_public("dynamic_quantization", ["/encoder/secret/MatMul"])
+    assert not is_public("dynamic_quantization", "/home/ann/data")
+    assert not is_public("dynamic_quantization", {"path": "x"})
+
+
+def test_imported_knowledge_teaches_a_plan_as_own_runs_do_and_says_so(
+    simulation: Simulation, file: Path, other: MemoryStore
+) -> None:
+    knowledge, is_new = import_knowledge(other, file)
+    assert is_new
+    case = case_of(simulation)
+    custom = replace(case, inspection=knowledge.lessons[0].model.inspection)
+    (own,), (imported,) = examples(simulation.store, simulation.plan, case), examples(other, simulation.plan, custom)
+    assert (imported.passes, imported.elsewhere) == (own.passes, "")
+    assert imported.ratio == pytest.approx(own.ratio, abs=1e-5)
+    assert imported.values["dynamic_quantization"] == {"per_channel": True}
+    (taught,), (expected,) = (
+        taught_plan(store, simulation.plan, each).learned for store, each in ((other, custom), (simulation.store, case))
+    )
+    assert (taught.chain, taught.weight, taught.points) == (expected.chain, expected.weight, expected.points)
+    name = f"model {knowledge.lessons[0].id[:6]} (imported) (similarity 1.00)"
+    assert taught.evidence.endswith(name)
+
+
+def test_a_store_does_not_learn_twice_from_its_own_runs(simulation: Simulation, file: Path, tmp_path: Path) -> None:
+    store = searched(tmp_path / "again").store
+    export_knowledge(store, file)
+    assert import_knowledge(store, file)[1]
+    assert not import_knowledge(store, file)[1]
+    assert list(imported_lessons(store)) == []
+    assert len(list(all_lessons(store))) == 1
+
+
+def test_removed_knowledge_teaches_nothing_and_can_be_imported_again(other: MemoryStore, file: Path) -> None:
+    import_knowledge(other, file)
+    assert remove_imported(other, "knowledge.json").file == "knowledge.json"
+    assert imported_knowledge(other) == []
+    with pytest.raises(InputError, match="no such imported knowledge"):
+        remove_imported(other, "knowledge.json")
+    assert import_knowledge(other, file)[1]
+    assert len(imported_knowledge(other)) == 1
+
+
+@pytest.mark.parametrize(
+    ("goal", "differences"),
+    [
+        ({}, {"Fast CPU", "onnxruntime 1.22.0"}),
+        ({"threads": 0}, {"Fast CPU", "onnxruntime 1.22.0", "all threads"}),
+        ({"limits": {}}, {"Fast CPU", "onnxruntime 1.22.0", "other constraints"}),
+    ],
+)
+def test_what_differs_is_named(
+    goal: dict[str, Any], differences: set[str], simulation: Simulation, other: MemoryStore
+) -> None:
+    lesson = LESSON.model_copy(update={"goal": LESSON.goal.model_copy(update=goal)})
+    add_knowledge(other, Knowledge.of((lesson,), "1.0"), "k.json")
+    (example,) = examples(other, simulation.plan, replace(case_of(simulation), inspection=INSPECTION))
+    assert set(example.elsewhere.split(", ")) == differences
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [{"metric": "size"}, {"device": "gpu"}, {"execution_provider": "QNNExecutionProvider"}],
+)
+def test_knowledge_of_another_goal_or_target_teaches_nothing(
+    goal: dict[str, Any], simulation: Simulation, other: MemoryStore
+) -> None:
+    lesson = LESSON.model_copy(update={"goal": LESSON.goal.model_copy(update=goal)})
+    add_knowledge(other, Knowledge.of((lesson,), "1.0"), "k.json")
+    assert examples(other, simulation.plan, replace(case_of(simulation), inspection=INSPECTION)) == []
+
+
+def test_known_effects_are_those_of_similar_models(other: MemoryStore) -> None:
+    add_knowledge(other, KNOWLEDGE, "k.json")
+    known = known_effects(other, INSPECTION, Target())
+    first = known.effects[0]
+    assert (first.pass_name, first.parameter, first.models, first.trials, first.rejected) == (
+        "dynamic_quantization",
+        None,
+        1,
+        8,
+        1,
+    )
+    assert first.ratio is not None
+    assert first.quality is not None
+    assert first.ratio[1] < first.ratio[0] < first.ratio[2]
+    assert first.quality[0] < 0
+    distant = replace(INSPECTION, op_counts={"Conv": 3})
+    assert (known_effects(other, distant, Target()).effects, known_effects(other, distant, Target()).left_out) == (
+        (),
+        1,
+    )
+
+
+def test_a_store_without_runs_and_a_wrong_name_are_refused(other: MemoryStore, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no finished run"):
+        export_knowledge(other, tmp_path / "k.json")
+    for function in (export_knowledge, import_knowledge):
+        with pytest.raises(InputError, match=r"ends in \.json"):
+            function(other, tmp_path / "k.txt")
+    with pytest.raises(InputError, match="must be a file in a folder that exists"):
+        export_knowledge(other, tmp_path / "none" / "k.json")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.service)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/shared/autoopt.db"
+        return
+    with postgres.empty_schema() as address:
+        yield address
+
+
+def test_machines_that_share_a_database_learn_from_each_other(url: str, tmp_path: Path) -> None:
+    home = tmp_path / "shared"
+    with open_store(url, home) as first:
+        simulation = searched(tmp_path / "first", first)
+        add_knowledge(first, KNOWLEDGE, "k.json")
+    with open_store(url, home) as second:
+        (own, imported) = all_lessons(second)
+        assert own.model == "source.onnx"
+        assert imported.lesson == LESSON
+        (example,) = examples(second, simulation.plan, case_of(simulation))
+        assert example.ratio == pytest.approx(0.45, rel=0.05)
+        assert export_knowledge(second, tmp_path / "k.json").lessons == 1
+        assert remove_imported(second, KNOWLEDGE.digest[:8]).file == "k.json"
+        assert len(list(all_lessons(second))) == 1
