@@ -97,7 +97,10 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
     as_json: AsJson = False,
 ) -> None:
-    """Write a run as one HTML page: result, plots, lineage and all trials; or a zoo over its nights."""
+    """Write a run as one HTML page: result, plots, lineage and all trials; or a zoo over its nights.
+
+    On the machine that measured the run, the page also shows the time of each kind of operator before and after.
+    """
     from autoopt.engine.tools.run_report import run_report
 
     with existing_store() as store:
@@ -107,7 +110,7 @@ def report(
         else:
             record = store.runs.get(run)
             document = {"run": record.id}
-            page = run_report(store, record, result_of(record))
+            page = run_report(store, record, result_of(record), profile=True)
     try:
         out.write_text(page, encoding="utf-8", errors="backslashreplace")
     except OSError as error:

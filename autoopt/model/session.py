@@ -273,8 +273,12 @@ def make_session(
     session_options: JsonObject | None = None,
     execution_provider: str = "CPUExecutionProvider",
     threads: int = 1,
+    *,
+    profile_prefix: str = "",
 ) -> InferenceSession:
     """Open a session of the model file at `path` on exactly that EP, with the CPU for the nodes that the EP leaves.
+
+    With `profile_prefix`, the runtime's profiler writes a file whose path begins so.
 
     Raises:
         InputError: unknown options, or an EP that the installed runtime lacks or silently replaced.
@@ -284,6 +288,9 @@ def make_session(
 
     check_installed(execution_provider)
     options = make_options(session_options, threads, execution_provider)
+    if profile_prefix:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile_prefix
     config = from_json(SessionConfig, session_options or {})
     session = ort.InferenceSession(
         str(path),

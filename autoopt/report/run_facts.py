@@ -8,6 +8,7 @@ from typing import Any
 
 from autoopt.metrics import Estimate
 from autoopt.results import Trial
+from autoopt.results.operator_times import OperatorTimes
 
 
 @dataclass(frozen=True)
@@ -58,5 +59,7 @@ class RunFacts:
     """The models of the lineage, by digest."""
     measurements: Sequence[Measurement] = ()
     """All measurements of the best model, oldest first."""
+    operator_times: OperatorTimes | None = None
+    """The times of the operators of source and best model; None if they were not profiled."""
     target_trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     """For a run over several targets, the trials of each by its name."""

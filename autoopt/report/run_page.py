@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from autoopt.metrics import Objective, headline_metrics, is_ratio_metric
+from autoopt.metrics import MEDIAN_LATENCY, Objective, headline_metrics, is_ratio_metric
 from autoopt.report.change import quality_text, ratio_change
 from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
 from autoopt.report.effects import Effect, chain_levels, effects
@@ -29,8 +29,11 @@ from autoopt.report.run_facts import ModelFacts, RunFacts
 from autoopt.report.table import Table
 from autoopt.report.verdict import verdict
 from autoopt.results import ModelResult, RunResult, TargetResult, Trial, values_of
+from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
 MOST_TILES = 4
+MOST_OPERATORS = 8
+"""Rows of the table of operators."""
 PRINTED = 15
 """Number of trials on paper, as in `page.css`."""
 SECTIONS = {
@@ -211,10 +214,37 @@ def _evidence(result: RunResult, facts: RunFacts) -> str:
         return [figure_html(measurements_chart(facts.measurements, ratio), caption, 240)]
 
     tables = "\n".join(table_html(table) for table in measured_tables(best, outputs=True))
+    if facts.operator_times is not None:
+        tables += _operator_section(facts.operator_times)
     notes = ""
     if result.notes:
         notes = f"<details><summary>Notes of the run</summary>{paragraphs(result.notes, 'small')}</details>"
     return "\n".join(filter(None, (paragraphs(lines), charts(draw), tables, notes)))
+
+
+def _operator_section(times: OperatorTimes) -> str:
+    note = (
+        f"Profiled for this page on this machine, {plural(times.inferences, 'inference')} of each model in turns on "
+        "one item; the profiler itself takes time. Operators are those that the runtime executes after its own "
+        "fusions; one with a body (If, Loop, Scan) includes it."
+    )
+    return subsection("Where the time goes", table_html(operator_table(times)) + paragraphs([note], "small"))
+
+
+def operator_table(times: OperatorTimes) -> Table:
+    """The operators with the largest changes, and all others together."""
+    rows = [_operator_row(row.op_type, row) for row in times.rows[:MOST_OPERATORS]]
+    others = times.rows[MOST_OPERATORS:]
+    if others:
+        source, candidate = sum(row.source or 0.0 for row in others), sum(row.candidate or 0.0 for row in others)
+        rows.append(_operator_row(plural(len(others), "other"), OperatorTime("", source, candidate)))
+    columns = ("operator", "source", "best model", "change")
+    return Table(columns, tuple(rows), right=frozenset({1, 2, 3}))
+
+
+def _operator_row(name: str, time: OperatorTime) -> tuple[str, ...]:
+    cells = ["-" if value is None else metric_text(MEDIAN_LATENCY, value) for value in (time.source, time.candidate)]
+    return (name, *cells, f"{time.change:+.3g} ms")
 
 
 def _effects(trials: Sequence[Trial], objective: Objective) -> str:

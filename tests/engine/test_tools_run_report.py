@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from builders import mlp, write
 
-from autoopt.engine.tools.run_report import run_facts, run_report
+from autoopt.engine.tools.run_report import profiled_operators, run_facts, run_report
+from autoopt.engine.work.environment import environment
 from autoopt.metrics import Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -80,3 +82,20 @@ def test_all_good_measurements_of_the_best_model_are_shown(store: Store, tmp_pat
 def test_a_run_without_a_model_has_a_page(store: Store, tmp_path: Path) -> None:
     run = stored_run(store, artifact(store, tmp_path / "m"), dag="m.onnx")
     assert "No model meets the constraints." in run_report(store, run, RunResult(run.id, "finished"))
+
+
+def test_the_operators_are_profiled_only_where_the_run_was_measured(store: Store, tmp_path: Path) -> None:
+    model = write(mlp(), tmp_path / "mlp").parent
+    digest = store.artifacts.put(model)
+    store.models.add(ModelRecord(digest, "mlp"))
+    run = stored_run(store, digest)
+    best = ModelResult(artifact=digest, chain="session", session_options={"graph_optimization_level": "disable"})
+    result = RunResult(run.id, "finished", best=best)
+    assert profiled_operators(store, run, result) is None
+    for key, measured_in in (("here", environment()), ("elsewhere", {"cpu": {"model": "Other CPU"}})):
+        store.results.finish_evaluation(
+            EvaluationRecord(key, best.candidate, "latency", Outcome.OK, environment=measured_in)
+        )
+        times = profiled_operators(store, run, result)
+        assert (times is not None) is (key == "here")
+    assert profiled_operators(store, run, RunResult(run.id, "finished")) is None

@@ -12,6 +12,7 @@ from autoopt.report import html
 from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
 from autoopt.report.run_page import SECTIONS, html_report, operator_changes, trials_table
 from autoopt.results import RunResult, TargetResult, Trial
+from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
 STEP = {"pass": "<static>", "input": "b" * 64, "output": "a" * 64, "params": {"per_channel": True}, "seconds": 1.5}
 FACTS = RunFacts(
@@ -48,6 +49,16 @@ def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials
     ):
         assert expected in text
     assert text.count('role="img"') == 2 * 4, "two trade-offs, the best so far, measurements; wide and narrow"
+
+
+def test_the_time_of_each_operator_is_told_before_and_after(result: RunResult, trials: list[Trial]) -> None:
+    assert "Where the time goes" not in html_report(result, trials, FACTS)
+    rows = (OperatorTime("<Conv>", 5.0, 2.0), OperatorTime("QuantizeLinear", None, 0.4))
+    times = OperatorTimes(20, rows + tuple(OperatorTime(f"Op{i}", 0.1, 0.1) for i in range(8)))
+    text = html_report(result, trials, replace(FACTS, operator_times=times))
+    assert is_balanced(text)
+    for expected in ("&lt;Conv&gt;", "-3 ms", "+0.4 ms", "2 others", "20 inferences of each model"):
+        assert expected in text
 
 
 def test_without_the_extra_the_page_has_its_tables(

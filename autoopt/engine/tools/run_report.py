@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
 
+from autoopt.engine.planning.best_candidate import Machine
 from autoopt.engine.planning.plan import Probe
 from autoopt.engine.work.environment import environment
-from autoopt.errors import AutooptError
+from autoopt.errors import AutooptError, TimeUp
+from autoopt.json_codec import from_json
+from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.model.candidate import Candidate
 from autoopt.report.figures import first_objective, kind
 from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
 from autoopt.report.run_page import html_report
 from autoopt.results import RunResult
+from autoopt.results.operator_times import OperatorTimes
 from autoopt.store import RunRecord, Store
 from autoopt.store.finished import finished_trials
+from autoopt.target import Target
+from autoopt.workers import Gate, WorkerPool
 
 Json: TypeAlias = Mapping[str, Any]
+PROFILE: Final = "autoopt.measure.operators:operator_times"
+PROFILE_SECONDS: Final = 60.0
+GATE_SECONDS: Final = 10.0
+"""Longest wait until nothing else of autoopt uses the machine."""
 
 
-def run_report(store: Store, record: RunRecord, result: RunResult) -> str:
-    """Render the page of a finished run. A worker counts the nodes of the best model and of those on the way to it."""
-    return html_report(result, finished_trials(store, record.id), run_facts(store, record, result))
+def run_report(store: Store, record: RunRecord, result: RunResult, *, profile: bool = False) -> str:
+    """Render the page of a finished run. A worker counts the nodes of the best model and of those on the way to it.
+
+    With `profile`, it also profiles source and best model, if this is the machine that measured them.
+    """
+    facts = run_facts(store, record, result)
+    if profile:
+        facts = replace(facts, operator_times=profiled_operators(store, record, result))
+    return html_report(result, finished_trials(store, record.id), facts)
 
 
 def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
@@ -124,6 +144,34 @@ def _measurements(store: Store, result: RunResult) -> list[Measurement]:
             load = _section(details, "machine").get("load")
             measurements.append(Measurement(ratio, bool(details.get("disturbed") or details.get("busy")), load))
     return measurements
+
+
+def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> OperatorTimes | None:
+    """Profile the source and the best model; None if another machine measured them, or this one is busy for long."""
+    target = from_json(Target, _section(record.settings, "target"))
+    best = result.best
+    if best is None or best.is_source or target.python or not _measured_here(store, best.candidate):
+        return None
+    try:
+        request = MeasureRequest(
+            candidate=ModelFile(str(store.artifacts.path(best.artifact)), best.session_options),
+            source=ModelFile(str(store.artifacts.path(record.model))),
+            target=target,
+            settings=MeasurementSettings.parse(_section(record.settings, "measurement")),
+        )
+        with Gate().measuring(until=time.monotonic() + GATE_SECONDS), WorkerPool(size=1) as pool:
+            answer = pool.call(PROFILE, request.to_json(), PROFILE_SECONDS)
+    except (AutooptError, TimeUp):
+        return None
+    if answer.value is None:
+        return None
+    return from_json(OperatorTimes, answer.value)
+
+
+def _measured_here(store: Store, candidate: Candidate) -> bool:
+    """True if all latencies of a candidate were measured with this CPU and runtime."""
+    evaluations = [record for record in store.results.evaluations_of(candidate) if record.meter == "latency"]
+    return {Machine.that_measured(record) for record in evaluations} == {Machine.of({})}
 
 
 def _model_facts(store: Store, lineage: Json) -> dict[str, ModelFacts]:

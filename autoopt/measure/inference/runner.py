@@ -48,8 +48,8 @@ class ModelRunner:
     _fed_back: Feed = field(default_factory=dict)
 
     @staticmethod
-    def open(model: ModelFile, request: MeasureRequest) -> ModelRunner:
-        """Make a session of a model on the request's target.
+    def open(model: ModelFile, request: MeasureRequest, profile_prefix: str = "") -> ModelRunner:
+        """Make a session of a model on the request's target; `profile_prefix`: of the file that it is profiled into.
 
         Raises:
             InputError: `state` names an input or output that the model does not have, or two of different shapes.
@@ -57,7 +57,9 @@ class ModelRunner:
         """
         target, settings, config = request.target, request.settings, request.data
         options = _resting_between_turns(model.session_options)
-        session = make_session(model.path, options, target.execution_provider, target.threads)
+        session = make_session(
+            model.path, options, target.execution_provider, target.threads, profile_prefix=profile_prefix
+        )
         runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
         runner.state = settings.state or {}
         runner.reset_every = settings.reset_every
