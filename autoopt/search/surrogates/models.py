@@ -297,7 +297,8 @@ def _probability(x: Array, labels: Array, candidates: Array) -> Array:
     model = GaussianProcess(noise=0.1, fixed_scales=True)
     model.fit(x[finished], known - base)
     mean, _ = model.predict(candidates)
-    return np.clip(mean + base, MIN_CERTAINTY, MAX_CERTAINTY)
+    probability: Array = np.clip(mean + base, MIN_CERTAINTY, MAX_CERTAINTY)
+    return probability
 
 
 def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
