@@ -145,3 +145,13 @@ def test_threads_of_idle_sessions_rest_unless_the_candidate_says_otherwise(tmp_p
     options = {"config": config} if config else {}
     session = ModelRunner.open(ModelFile(path, options), request).session
     assert session.get_session_options().get_session_config_entry("session.intra_op.spin_duration_us") == expected
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(0, 1), (2, 2)])
+def test_a_session_that_nobody_times_leaves_the_cores_to_others(tmp_path, threads, expected):
+    path = str(io.save(one_node("Neg", ["n", 8]), tmp_path))
+    document = {"candidate": {"path": path}, "metrics": [], "target": {"threads": threads}}
+    runner = ModelRunner.open(ModelFile(path), MeasureRequest.from_json(document), timed=False)
+    options = runner.session.get_session_options()
+    assert options.intra_op_num_threads == expected
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

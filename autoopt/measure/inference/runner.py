@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -28,6 +29,10 @@ Measurements keep several sessions in one process and let them take turns. The r
 threads of the others occupy the cores: on two cores, a model on two threads took 0.74 ms in a session alone, 1.23 ms
 (its time on one thread) in turns with seven others, and 0.75 ms with this entry. Alone, it changes nothing.
 """
+NO_SPINNING = {"session.intra_op.allow_spinning": "0"}
+"""The same for sessions that nobody times: busy loops only take the cores from other workers."""
+SMALL_MODEL = 32 << 20
+"""Bytes of a model up to which threads save little: without a clock, such a model runs on one."""
 LARGEST_BATCH = 32
 BATCH_BYTES = 32 << 20
 """Batches of inputs larger than this would only cost memory."""
@@ -48,18 +53,25 @@ class ModelRunner:
     _fed_back: Feed = field(default_factory=dict)
 
     @staticmethod
-    def open(model: ModelFile, request: MeasureRequest, profile_prefix: str = "") -> ModelRunner:
-        """Make a session of a model on the request's target; `profile_prefix`: of the file that it is profiled into.
+    def open(model: ModelFile, request: MeasureRequest, *, timed: bool = True, profile_prefix: str = "") -> ModelRunner:
+        """Make a session of a model on the request's target.
+
+        Args:
+            model: The model with its session options.
+            request: The request.
+            timed: False if only the outputs matter; the session then leaves cores to other workers.
+            profile_prefix: Of the file that the session is profiled into.
 
         Raises:
             InputError: `state` names an input or output that the model does not have, or two of different shapes.
             Exception: whatever onnxruntime raises when it refuses the model.
         """
         target, settings, config = request.target, request.settings, request.data
-        options = _resting_between_turns(model.session_options)
-        session = make_session(
-            model.path, options, target.execution_provider, target.threads, profile_prefix=profile_prefix
-        )
+        options = _resting(model.session_options, SPINNING if timed else NO_SPINNING)
+        threads = target.threads
+        if not timed and not threads and _is_small(Path(model.path)):
+            threads = 1
+        session = make_session(model.path, options, target.execution_provider, threads, profile_prefix=profile_prefix)
         runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
         runner.state = settings.state or {}
         runner.reset_every = settings.reset_every
@@ -216,8 +228,13 @@ def plain(value: object) -> object:
     return np.array([list(row.values()) for row in value])
 
 
-def _resting_between_turns(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Session options with `SPINNING`, unless they say how long threads spin."""
+def _is_small(model: Path) -> bool:
+    """True for a small model; external data lie in the same folder."""
+    return sum(file.stat().st_size for file in model.parent.iterdir() if file.is_file()) <= SMALL_MODEL
+
+
+def _resting(options: Mapping[str, JsonValue], spinning: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Session options with this entry on how threads wait, unless they have their own."""
     entries = options.get("config") or {}
     assert isinstance(entries, Mapping), "the options have been checked"
-    return {**options, "config": {**SPINNING, **entries}}
+    return {**options, "config": {**spinning, **entries}}

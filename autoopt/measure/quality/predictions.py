@@ -51,7 +51,7 @@ def outputs_of(request: MeasureRequest, model: ModelFile, data: DataSet) -> list
 
 
 def _run(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[Item]:
-    return list(ModelRunner.open(model, request).items(data, batch_size=_batch_size(request)))
+    return list(ModelRunner.open(model, request, timed=False).items(data, batch_size=_batch_size(request)))
 
 
 def _batch_size(request: MeasureRequest) -> int:
@@ -98,7 +98,7 @@ def predictions_of(request: MeasureRequest, model: ModelFile, items: Sequence[It
     chosen = request.settings.task_output
     if chosen is None:
         return columns
-    names = ModelRunner.open(model, request).outputs
+    names = ModelRunner.open(model, request, timed=False).outputs
     if isinstance(chosen, str) and chosen in names:
         chosen = names.index(chosen)
     if isinstance(chosen, str) or not 0 <= chosen < len(columns):

@@ -184,7 +184,7 @@ def _better_scaling(request: MeasureRequest, data: DataSet, labels: Array, least
     axis = 1 if array.shape[1] in CHANNELS else 3
     factor, offset = _to_pixels(array, axis)
     pixels = array.astype(np.float64) * factor + offset
-    runner = ModelRunner.open(request.candidate, request)
+    runner = ModelRunner.open(request.candidate, request, timed=False)
     best_accuracy, best = 0.0, SCALINGS[0]
     for scaling in SCALINGS:
         if len(scaling.mean) > 1 and array.shape[axis] != len(scaling.mean):

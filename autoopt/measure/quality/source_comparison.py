@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from autoopt.measure.quality.agreement import PartAgreement, compare_parts, esti
 from autoopt.measure.quality.fidelity import as_array, compare_output
 from autoopt.measure.quality.output_kinds import Part, parts_of
 from autoopt.measure.quality.predictions import outputs_of, same_outputs, subset
-from autoopt.measure.request import MeasureReply, MeasureRequest
+from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.metrics import AGREEMENT, METRICS, Estimate
+from autoopt.model.candidate import digest_json
 
 ITEMS = 64
 MORE_ITEMS = ((1024, 1.0), (256, 12.0), (128, 12.0))
@@ -51,11 +53,10 @@ def measure(request: MeasureRequest) -> MeasureReply:
         source_items = outputs_of(request, request.source, subset(request, data, len(items)))
     if len(items[0]) != len(source_items[0]):
         raise InputError(f"the candidate has {len(items[0])} outputs, the source {len(source_items[0])}")
-    runner = ModelRunner.open(request.source, request)
-    names = list(runner.outputs)
-    shapes = [output.shape for output in runner.session.get_outputs()]
+    signature = _signature(request, request.source)
+    names, shapes = signature.names, signature.shapes
     source, candidate = _by_output(source_items), _by_output(items)
-    agreements = compare_parts(_parts(runner, source, subset(request, data, len(items))), candidate, source)
+    agreements = compare_parts(signature.parts(source, subset(request, data, len(items))), candidate, source)
     are_same = same_outputs(items, source_items)
     per_output: dict[str, dict[str, Estimate]] = {name: {} for name in names}
     metrics: dict[str, Estimate] = {}
@@ -105,12 +106,6 @@ def _by_output(items: Sequence[Item]) -> list[list[np.ndarray]]:
     return by_output
 
 
-def _parts(runner: ModelRunner, source: Sequence[Sequence[np.ndarray]], data: DataSet) -> list[Part]:
-    """Tell what the outputs of the source model on the data stand for."""
-    shapes = [output.shape for output in runner.session.get_outputs()]
-    return parts_of(source, runner.outputs, shapes, _states(runner), _attention_masks(data))
-
-
 def _attention_masks(data: DataSet) -> Sequence[np.ndarray]:
     """The attention mask of each item; none if the data have no such input."""
     if ATTENTION_MASK in data.uneven:
@@ -119,6 +114,35 @@ def _attention_masks(data: DataSet) -> Sequence[np.ndarray]:
     if column is None or column.ndim < 2:
         return ()
     return list(column)
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """The outputs of the source model."""
+
+    names: tuple[str, ...]
+    shapes: tuple[Sequence[Dimension], ...]
+    states: frozenset[int]
+    """Indices of the outputs that are recurrent state."""
+
+    def parts(self, source: Sequence[Sequence[np.ndarray]], data: DataSet) -> list[Part]:
+        """Tell what the outputs on the data stand for."""
+        return parts_of(source, self.names, self.shapes, self.states, _attention_masks(data))
+
+
+_signatures: dict[str, _Signature] = {}
+"""The signature of the last source model: opening a session of it for each candidate takes long if it is large."""
+
+
+def _signature(request: MeasureRequest, source: ModelFile) -> _Signature:
+    states = request.data.state if request.data else {}
+    key = digest_json([source.digest, request.settings.state, states])
+    if key not in _signatures:
+        runner = ModelRunner.open(source, request, timed=False)
+        shapes = tuple(output.shape for output in runner.session.get_outputs())
+        _signatures.clear()
+        _signatures[key] = _Signature(runner.outputs, shapes, frozenset(_states(runner)))
+    return _signatures[key]
 
 
 def _states(runner: ModelRunner) -> set[int]:

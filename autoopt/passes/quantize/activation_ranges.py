@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from autoopt.model import io
+from autoopt.model.session import make_session
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
@@ -174,14 +175,20 @@ class _Collector:
         from onnxruntime.quantization import CalibrationMethod
         from onnxruntime.quantization.calibrate import create_calibrator
 
-        return create_calibrator(
+        augmented = self._folder / "augmented.onnx"
+        large = is_large(self._model)
+        calibrator = create_calibrator(
             io.save(self._model, self._folder),
             self._statistics.op_types,
-            augmented_model_path=str(self._folder / "augmented.onnx"),
+            augmented_model_path=str(augmented),
             calibrate_method=CalibrationMethod[method],
-            use_external_data_format=is_large(self._model),
+            use_external_data_format=large,
             extra_options=dict(settings),
         )
+        if not large:
+            # The library's session takes all cores, and its threads wait in busy loops beside the other workers.
+            calibrator.infer_session = make_session(augmented, {"graph_optimization_level": "disable"})
+        return calibrator
 
 
 class _Counted:
