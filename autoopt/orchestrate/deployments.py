@@ -17,6 +17,7 @@ from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
+from autoopt.orchestrate.flow_runs.deployed_chains import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, zoo_files
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
 from autoopt.orchestrate.server.heartbeats import ensure_automations
@@ -36,8 +37,8 @@ POOLS: Final[Mapping[str, str]] = {
     MODELS: "Runs of models and sweeps: they choose the trials and wait for them",
     CHAINS: "Runs of chains: they execute the trials",
 }
-NAME = "autoopt"
-"""Name of the deployments of `optimize_model`, `tune_chain` and `nightly_sweep`."""
+OPTIMIZE_ANY, SWEEP_ANY = "optimize-model", "sweep-zoo"
+"""Names of the deployments of `optimize_model` and `nightly_sweep` for any model and any zoo."""
 NIGHT = "0 2 * * *"
 
 
@@ -58,7 +59,7 @@ class _Deployment:
 
     flow: Flow[..., Any]
     pool: str
-    name: str = NAME
+    name: str
     queue: str | None = None
     schedule: Schedule | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
@@ -77,7 +78,8 @@ class _Deployment:
 def deploy_all(queues: Sequence[str] = ()) -> list[str]:
     """Create or update the pools, the deployments and the automations for runs that die.
 
-    Parameters and schedules of a deployment that exists stay as they are.
+    Parameters and schedules of a deployment that exists stay as they are. Those that version 0.1.0 made under the name
+    `autoopt` stay too, so that its schedules and the scripts that name them go on.
 
     Args:
         queues: work queues to create in both pools, such as `cuda`, each with a deployment `optimize_model/cuda`. The
@@ -96,14 +98,29 @@ def deploy_all(queues: Sequence[str] = ()) -> list[str]:
     schedule = Cron(NIGHT, timezone="UTC", active=False)
     dags = {"dag": dag_files(Path.cwd())}
     zoos = {**dags, "zoo": zoo_files(Path.cwd())}
-    deployments = [_Deployment(optimize_model, MODELS, choices=dags), _Deployment(tune_chain, CHAINS)]
-    deployments += [_Deployment(optimize_model, MODELS, name=queue, queue=queue, choices=dags) for queue in queues]
-    night = _Deployment(nightly_sweep, MODELS, schedule=schedule, parameters={"zoo": "zoo.yaml"}, choices=zoos)
-    deployments.append(replace(night, one_at_a_time=True))
+    night = _Deployment(
+        nightly_sweep, MODELS, SWEEP_ANY, schedule=schedule, parameters={"zoo": "zoo.yaml"}, choices=zoos
+    )
+    deployments = [
+        _Deployment(optimize_model, MODELS, OPTIMIZE_ANY, choices=dags),
+        _Deployment(tune_chain, CHAINS, CHAIN_NAME),
+        replace(night, one_at_a_time=True),
+    ]
+    deployments += _of_earlier_version(deployments)
+    deployments += [_Deployment(optimize_model, MODELS, queue, queue, choices=dags) for queue in queues]
     for deployment in deployments:
         _deploy(deployment, keep_changes=True)
     ensure_automations()
     return [deployment.full_name for deployment in deployments]
+
+
+def _of_earlier_version(deployments: Sequence[_Deployment]) -> list[_Deployment]:
+    """The deployments that the server still has under the name that version 0.1.0 gave them."""
+    from prefect.client.orchestration import get_client
+
+    earlier = [replace(deployment, name=EARLIER_NAME) for deployment in deployments]
+    with get_client(sync_client=True) as client:
+        return [deployment for deployment in earlier if _read(client, deployment) is not None]
 
 
 def schedule_sweep(
@@ -126,8 +143,8 @@ def schedule_sweep(
     name = zoo.name
     if request.only:
         name += f"-{request.only}"
-    if name == NAME:
-        message = f"{NAME!r} is the name of the default deployment"
+    if name in (SWEEP_ANY, EARLIER_NAME):
+        message = f"{name!r} is the name of the default deployment"
         raise InputError(message, where=zoo.source.file, remedy="give the zoo another name")
     queues = []
     if queue is not None:
@@ -180,8 +197,9 @@ def check_queues(queues: Sequence[str]) -> None:
     Raises:
         InputError: one cannot.
     """
+    taken = (OPTIMIZE_ANY, EARLIER_NAME, "default")
     for queue in queues:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", queue) or queue in (NAME, "default"):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", queue) or queue in taken:
             remedy = "use a label of letters, digits, '.', '_' and '-', such as cuda"
             raise InputError(f"{queue!r} cannot be the name of a work queue", remedy=remedy)
 

@@ -70,7 +70,7 @@ def measure_run(folder: Path, workers: int, trials: int, seconds: float, places:
     model(folder / "model.onnx")
     parameters = {"dag": dag(folder, trials, seconds), "model": str(folder / "model.onnx"), "workers": workers}
     with serve(folder, places) as client:
-        deployment = client.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
+        deployment = client.get("/deployments/name/optimize_model/optimize-model").raise_for_status().json()["id"]
         response = client.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters})
         run: Row = response.raise_for_status().json()
         created = _time(run["created"])

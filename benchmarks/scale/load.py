@@ -94,7 +94,7 @@ def serve(folder: Path, database: str | None, places: int) -> Iterator[httpx.Cli
 
 def start_models(client: httpx.Client, folder: Path, models: int, trials: int) -> None:
     """Start a run for each of `models` models that differ in their parameter names only."""
-    deployment = client.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
+    deployment = client.get("/deployments/name/optimize_model/optimize-model").raise_for_status().json()["id"]
     for number in range(models):
         path = model(folder / f"model{number}.onnx")
         pipeline = {**dag(folder, trials, 0.1 + number * 1e-4), "name": f"sleepers{number}"}

@@ -19,7 +19,7 @@ def test_a_label_can_be_a_work_queue(queue: str) -> None:
     check_queues([queue])
 
 
-@pytest.mark.parametrize("queue", ["", "a b", "ä", "-x", "x" * 65, "a/b", "autoopt", "default"])
+@pytest.mark.parametrize("queue", ["", "a b", "ä", "-x", "x" * 65, "a/b", "autoopt", "optimize-model", "default"])
 def test_a_name_that_prefect_or_autoopt_uses_otherwise_is_refused(queue: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of a work queue; use a label"):
         check_queues(["cuda", queue])
@@ -76,9 +76,10 @@ def test_a_schedule_needs_a_permanent_server(zoo: Path) -> None:
     settings.cache_clear()
 
 
-def test_a_zoo_cannot_take_the_name_of_the_default_deployment(zoo: Path) -> None:
-    zoo.write_text("name: autoopt\nmodels: [m.onnx]\n")
-    with pytest.raises(InputError, match="'autoopt' is the name of the default deployment; give the zoo another name"):
+@pytest.mark.parametrize("name", ["sweep-zoo", "autoopt"])
+def test_a_zoo_cannot_take_the_name_of_the_default_deployment(zoo: Path, name: str) -> None:
+    zoo.write_text(f"name: {name}\nmodels: [m.onnx]\n")
+    with pytest.raises(InputError, match=f"'{name}' is the name of the default deployment; give the zoo another name"):
         schedule_sweep(SweepRequest(zoo=zoo), "0 2 * * *")
 
 

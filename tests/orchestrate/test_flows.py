@@ -15,7 +15,7 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 
 from autoopt.orchestrate import deployments
-from autoopt.orchestrate.flow_runs.chain_executor import CHAIN_DEPLOYMENT
+from autoopt.orchestrate.flow_runs.deployed_chains import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.hosts.work_pool import DOCKER_POOL, ENTRY_POINT
 
 ROOT = Path(__file__).parents[2]
@@ -58,12 +58,12 @@ def test_each_parameter_is_described_on_the_page_that_starts_a_run() -> None:
             assert field["description"], f"{deployment}: {name}"
 
 
-def test_deployments_keep_their_names_and_work_pools() -> None:
+def test_deployments_of_version_0_1_0_are_known_by_their_names_and_keep_their_work_pools() -> None:
     pools = {name: entry["pool"] for name, entry in RECORDED.items()}
     assert pools == {
-        f"optimize_model/{deployments.NAME}": deployments.MODELS,
-        CHAIN_DEPLOYMENT: deployments.CHAINS,
-        f"nightly_sweep/{deployments.NAME}": deployments.MODELS,
+        f"optimize_model/{EARLIER_NAME}": deployments.MODELS,
+        f"tune_chain/{EARLIER_NAME}": deployments.CHAINS,
+        f"nightly_sweep/{EARLIER_NAME}": deployments.MODELS,
         f"remote_call/{DOCKER_POOL}": DOCKER_POOL,
     }
     assert set(deployments.POOLS) == {deployments.MODELS, deployments.CHAINS}
@@ -73,9 +73,9 @@ def test_deployments_keep_their_names_and_work_pools() -> None:
 def test_the_entry_points_in_prefect_yaml_lead_to_the_same_flows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     entries = YAML(typ="safe").load((ROOT / "prefect.yaml").read_text())["deployments"]
-    assert len(entries) == 3
+    assert [entry["name"] for entry in entries] == [deployments.OPTIMIZE_ANY, CHAIN_NAME, deployments.SWEEP_ANY]
     for entry in entries:
         flow = load_flow_from_entrypoint(entry["entrypoint"])
-        recorded = RECORDED[f"{flow.name}/{entry['name']}"]
+        recorded = RECORDED[f"{flow.name}/{EARLIER_NAME}"]
         assert entry["entrypoint"].endswith(f":{flow.name}")
         assert (entry["work_pool"]["name"], entry["tags"]) == (recorded["pool"], recorded["tags"])

@@ -182,10 +182,10 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         for service in checks:
             start(service)
         eventually(lambda: all(map(healthy, checks)))
-        night = api.get("/deployments/name/nightly_sweep/autoopt").raise_for_status().json()
+        night = api.get("/deployments/name/nightly_sweep/sweep-zoo").raise_for_status().json()
         [schedule] = night["schedules"]
         api.patch(f"/deployments/{night['id']}/schedules/{schedule['id']}", json={"active": True}).raise_for_status()
-        known = api.get("/deployments/name/optimize_model/autoopt").raise_for_status().json()["id"]
+        known = api.get("/deployments/name/optimize_model/optimize-model").raise_for_status().json()["id"]
         given = {"parameters": {"dag": dag, "model": str(tmp_path / "mlp" / "model.onnx")}}
         run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
         ended = eventually(lambda: _ended(api, run), 180)

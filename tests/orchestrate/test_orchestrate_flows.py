@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -163,7 +164,8 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     assert json.loads(done.stdout)["models"][0]["status"] == "ok"
     assert "INFO" not in done.stderr  # Prefect's own words are for its pages
     flows = {row["name"]: row for row in server.find("flow_runs")}
-    assert flows["sweep z"]["parent_task_run_id"] is None
+    [night] = [row for name, row in flows.items() if re.fullmatch(r"z · \d{4}-\d\d-\d\d \d\d:\d\d", name)]
+    assert night["parent_task_run_id"] is None
     assert flows[f"{folder.name} · small"]["parent_task_run_id"] is not None
     artifacts = {row["key"]: row["data"] for row in server.find("artifacts")}
     assert artifacts["sweep-z"].startswith("**No regression in 1 model.**")
@@ -186,3 +188,42 @@ def test_many_trials_of_a_chain_are_rounds(server: Server, folder: Path) -> None
     assert done.returncode == 0, done.stderr
     rounds = {row["name"]: row["state_type"] for row in server.find("flow_runs") if "tidy -> quant" in row["name"]}
     assert rounds == {"tidy -> quant": "COMPLETED", "tidy -> quant · round 2": "COMPLETED"}
+
+
+EARLIER = """
+from autoopt.orchestrate import deployments
+from flows.nightly_sweep import nightly_sweep
+from prefect.schedules import Cron
+deployments._ensure_pools([])
+schedule = Cron("0 3 * * *", timezone="UTC", active=True)
+zoo = {"zoo": "mine.yaml"}
+earlier = deployments._Deployment(nightly_sweep, deployments.MODELS, "autoopt", schedule=schedule, parameters=zoo)
+deployments._deploy(earlier, keep_changes=False)
+"""
+
+
+def test_deployments_have_names_of_their_own_and_those_of_version_0_1_0_stay(server: Server, folder: Path) -> None:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server.url}
+
+    def python(program: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    which = "from autoopt.orchestrate.flow_runs.deployed_chains import chain_deployment; print(chain_deployment())"
+    assert python(which) == "tune_chain/autoopt\n"
+    python(EARLIER)
+    names = python("from autoopt.orchestrate.deployments import deploy_all; print(*deploy_all())").split()
+    assert names == [
+        "optimize_model/optimize-model",
+        "tune_chain/tune-chain",
+        "nightly_sweep/sweep-zoo",
+        "nightly_sweep/autoopt",
+    ]
+    assert python(which) == "tune_chain/tune-chain\n"
+    earlier = httpx.get(f"{server.url}/deployments/name/nightly_sweep/autoopt").json()
+    assert earlier["parameters"] == {"zoo": "mine.yaml"}
+    assert [(one["schedule"]["cron"], one["active"]) for one in earlier["schedules"]] == [("0 3 * * *", True)]

@@ -78,7 +78,7 @@ def test_a_deployed_run_goes_on_while_the_server_is_restarted(
         with serving(tmp_path, PREFECT_API_URL=env["PREFECT_API_URL"]) as found:
             served = replace(found, url=f"http://127.0.0.1:{port}")
             asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
-            run = served.start("optimize_model/autoopt", **asked)
+            run = served.start("optimize_model/optimize-model", **asked)
             eventually(lambda: calls(tmp_path) == 1)
             first.close()
             log = tmp_path / "home" / "logs" / "autoopt-models.log"
@@ -103,7 +103,7 @@ def test_chains_that_wait_make_room_for_others(tmp_path: Path) -> None:
     (tmp_path / "dag.yaml").write_text(text.replace("[[slow]]", "[[a], [b]]"))
     with serving(tmp_path, "--limit", "1") as served:
         asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
-        run = served.start("optimize_model/autoopt", **asked)
+        run = served.start("optimize_model/optimize-model", **asked)
         served.completed(run)
         assert served.autoopt("best")["trials"]["ok"] == 2
         first, second = served.children_of(run)
@@ -119,7 +119,7 @@ def test_after_a_reboot_runs_end_as_crashed_and_retry_picks_up(tmp_path: Path) -
     (tmp_path / "hold2").touch()
     with serving(tmp_path) as served:
         asked = {"dag": str(tmp_path / "dag.yaml"), "model": str(tmp_path / "mlp/model.onnx"), "workers": 1}
-        run = served.start("optimize_model/autoopt", **asked)
+        run = served.start("optimize_model/optimize-model", **asked)
         eventually(lambda: calls(tmp_path) == 2)
         [chain] = served.children_of(run)
         heirs = belonging(tmp_path, "autoopt.orchestrate.server.process_reaper")  # would end the others in good order

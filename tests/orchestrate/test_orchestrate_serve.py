@@ -96,9 +96,9 @@ def test_it_says_what_it_started(served: Serving) -> None:
     said = "".join(served.said)
     for word in (
         served.url,
-        "optimize_model/autoopt",
-        "tune_chain/autoopt",
-        "nightly_sweep/autoopt",
+        "optimize_model/optimize-model",
+        "tune_chain/tune-chain",
+        "nightly_sweep/sweep-zoo",
         "worker for pool",
     ):
         assert word in said
@@ -121,7 +121,7 @@ Promise.allSettled([fetch(API, own), fetch(API, simple), fetch(API.replace(/[^/]
 
 
 def test_other_web_pages_reach_nothing(served: Serving) -> None:
-    deployment = served.get("deployments/name/optimize_model/autoopt")["id"]
+    deployment = served.get("deployments/name/optimize_model/optimize-model")["id"]
     api = f"{served.url}/api/deployments/{deployment}/create_flow_run"
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
     for origin, allowed in (
@@ -149,7 +149,7 @@ def test_the_api_runs_no_script_that_the_operator_did_not_name(served: Serving, 
     requested: list[str] = []
     with web_page("open('ran', 'w')", requested) as url:
         runs = [
-            served.start("optimize_model/autoopt", dag={**asked, "user_script": script}, model=model)
+            served.start("optimize_model/optimize-model", dag={**asked, "user_script": script}, model=model)
             for script in (str(tmp_path / "evil.py"), f"{url}/evil.py")
         ]
         for run in runs:
@@ -164,7 +164,7 @@ def test_start_watch_fail_and_retry_in_a_browser(served: Serving) -> None:
     (served.folder / "broken").touch()
     asked = {"dag": dag(served, "[[tidy, weak]]"), "model": str(served.folder / "cnn/model.onnx")}
     with browsing(served.url, served.folder / "shots", served.password) as browser:
-        browser.run_form(served.get("deployments/name/optimize_model/autoopt")["id"], asked)
+        browser.run_form(served.get("deployments/name/optimize_model/optimize-model")["id"], asked)
         browser.wait_for("source model; overrides")
         browser.shot("start")
         browser.press("Submit")
@@ -216,8 +216,8 @@ def test_a_serve_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
         found.process.wait()
         eventually(lambda: not [process for process in belonging(tmp_path) if alive(process)])
     with serving(tmp_path, PREFECT_SERVER_API_AUTH_STRING="me:canary") as found:  # where it was before
-        assert found.get("deployments/name/tune_chain/autoopt")
-        assert httpx.get(f"{found.url}/api/deployments/name/tune_chain/autoopt").status_code == 401
+        assert found.get("deployments/name/tune_chain/tune-chain")
+        assert httpx.get(f"{found.url}/api/deployments/name/tune_chain/tune-chain").status_code == 401
         eventually(lambda: found.get("work_pools/autoopt-chains")["status"] == "READY")  # its worker is let in
 
         second = [sys.executable, "-m", "autoopt", "serve", "--port", str(free_port())]
@@ -246,7 +246,7 @@ def trials(served: Serving) -> tuple[TrialRecord, ...]:
 def test_cancel_ends_the_workers_and_leaves_the_store_right(served: Serving) -> None:
     (served.folder / "slow").touch()
     run = served.start(
-        "optimize_model/autoopt", dag=dag(served, "[[slow]]"), model=str(served.folder / "cnn/model.onnx")
+        "optimize_model/optimize-model", dag=dag(served, "[[slow]]"), model=str(served.folder / "cnn/model.onnx")
     )
     eventually(lambda: "1" in calls(served))
     workers = belonging(served.folder, "workers/child.py")
@@ -268,7 +268,7 @@ def test_a_chain_that_is_killed_is_started_again(served: Serving) -> None:
     (served.folder / "slow").touch()
     before = len(calls(served))
     run = served.start(
-        "optimize_model/autoopt", dag=dag(served, "[[tidy, slow]]"), model=str(served.folder / "mlp/model.onnx")
+        "optimize_model/optimize-model", dag=dag(served, "[[tidy, slow]]"), model=str(served.folder / "mlp/model.onnx")
     )
     eventually(lambda: len(calls(served)) > before)
     (served.folder / "slow").unlink()
@@ -328,7 +328,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
 
     run, other = (served.start(made["deployment"]) for _ in range(2))  # as late ones do, at once
 
-    default = served.get("deployments/name/nightly_sweep/autoopt")
+    default = served.get("deployments/name/nightly_sweep/sweep-zoo")
     written = YAML(typ="safe").load((Path(__file__).parents[2] / "prefect.yaml").read_text())["deployments"][-1]
     limit = {"limit": default["global_concurrency_limit"]["limit"]}
     limit["collision_strategy"] = default["concurrency_options"]["collision_strategy"]
@@ -343,7 +343,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     again = "from autoopt.orchestrate.deployments import deploy_all; deploy_all()"
     env = environment(folder, PREFECT_API_URL=f"{served.url}/api", PREFECT_API_AUTH_STRING=served.password)
     subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=60)
-    default = served.get("deployments/name/nightly_sweep/autoopt")
+    default = served.get("deployments/name/nightly_sweep/sweep-zoo")
     assert default["parameters"] == {"zoo": "mine.yaml"}
     assert [(s["schedule"]["cron"], s["active"]) for s in default["schedules"]] == [("0 2 * * *", True)]
 

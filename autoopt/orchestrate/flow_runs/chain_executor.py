@@ -27,6 +27,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.run.trial import completed_record
 from autoopt.engine.work.attempt import Work as CountedWork
 from autoopt.engine.work.context import RunContext
+from autoopt.orchestrate.flow_runs.deployed_chains import chain_deployment
 from autoopt.orchestrate.flow_runs.naming import chain_run_name, tags_of
 from autoopt.orchestrate.server.heartbeats import FINAL_STATES, WatchedFlowRun
 from autoopt.orchestrate.server.outages import Outage, client_retries, wait_out
@@ -34,7 +35,6 @@ from autoopt.outcome import Outcome
 from autoopt.results import RunResult, TrialResult
 from autoopt.store import TrialRecord
 
-CHAIN_DEPLOYMENT = "tune_chain/autoopt"
 POLL_SECONDS = 0.5
 CHECK_SECONDS = 3.0
 """Interval of checks of the chains' flow runs; a new trial causes one at once."""
@@ -73,6 +73,7 @@ class DeployedExecutor:
         self._tags = tags
         self._id = uuid4().hex
         self._queue: str | None = None
+        self._deployment = ""
         self._chains: dict[str, _Chain] = {}
         self._counted: set[str] = set()
         self._error: BaseException | None = None
@@ -85,6 +86,7 @@ class DeployedExecutor:
 
     def __enter__(self) -> DeployedExecutor:
         self._queue = wait_out(_own_queue)
+        self._deployment = wait_out(chain_deployment)
         self._thread.start()
         return self
 
@@ -194,7 +196,7 @@ class DeployedExecutor:
         round_ = chain.rounds + 1
         # Typed as a coroutine, but in a thread without an event loop it returns the flow run.
         created: Any = run_deployment(
-            CHAIN_DEPLOYMENT,
+            self._deployment,
             parameters={"run": self._ctx.run, "chain": key, "round": round_},
             flow_run_name=chain_run_name(chain.name, round_),
             tags=[*self._tags, f"chain:{key}"],

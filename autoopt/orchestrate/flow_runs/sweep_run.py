@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -28,7 +29,7 @@ from autoopt.orchestrate.flow_runs.model_run import search_and_show
 from autoopt.orchestrate.flow_runs.naming import (
     artifact_key,
     final_state,
-    flow_run_name,
+    night_name,
     session_run_name,
     tags_of,
     zoo_title,
@@ -58,7 +59,7 @@ def sweep_as_flow(request: SweepRequest) -> SweepResult:
         outcome.set_result(result)
         return _final_state(result, {})
 
-    name = flow_run_name(f"sweep {zoo_title(request.zoo)}")
+    name = night_name(request.zoo, request.only, datetime.now(UTC))
     run: Callable[..., object] = flow(name="sweep", flow_run_name=name, validate_parameters=False)(sweep)
     run(str(request.zoo), return_state=True)
     return outcome.result()
