@@ -71,6 +71,12 @@ COMMANDS: Final[dict[str, Command]] = {
         "Show the sweeps of a zoo over time.",
         ("autoopt nights production", "autoopt nights --compare 1f2e3d4c5b6a latest"),
     ),
+    "bisect": Command(
+        "autoopt.cli.bisect",
+        "bisect",
+        "Find out by measuring what made a model slower.",
+        ("autoopt bisect latest cnn", "autoopt bisect 1f2e3d4c5b6a cnn --minutes 10"),
+    ),
     "promote": Command(
         "autoopt.cli.releases",
         "promote",

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
+from autoopt.report.bisection import remarks, sentence
 from autoopt.report.figures import chain_text, figure, figure_title, is_quality
 from autoopt.report.formatting import metric_text, plural, ratio_text, short
 from autoopt.report.table import Table, markdown, write_lines, write_table
@@ -96,6 +97,7 @@ def summary(result: SweepResult) -> list[str]:
         lines.append(f"regressions: {', '.join(result.regressions)}")
     if result.improvements:
         lines.append(f"improvements: {', '.join(result.improvements)}")
+    lines += causes(result.models)
     if result.environment_changes:
         lines.append(f"possible cause, the environment changed: {'; '.join(result.environment_changes)}")
     lines += _lines_on_models(result.models)
@@ -108,19 +110,28 @@ def summary(result: SweepResult) -> list[str]:
     return lines
 
 
+def causes(entries: Sequence[SweepEntry]) -> list[str]:
+    """The measured causes of changes, a sentence each, with remarks."""
+    lines = []
+    for entry in entries:
+        if entry.bisection is not None:
+            lines += [sentence(entry.bisection), *remarks(entry.bisection)]
+    return lines
+
+
 def _lines_on_models(entries: Sequence[SweepEntry]) -> list[str]:
     """The models with other inputs than before, then the caveats of the best models."""
-    causes: list[str] = []
+    lines: list[str] = []
     models_by_caveats: dict[str, list[str]] = {}
     released = [f"{entry.name} {entry.compared.release}" for entry in entries if entry.compared.release]
     if released:
-        causes.append(f"compared with what is released: {', '.join(released)}")
+        lines.append(f"compared with what is released: {', '.join(released)}")
     for entry in entries:
         if entry.compared.other_inputs:
-            causes.append(f"possible cause, {entry.name} has other inputs: {'; '.join(entry.compared.other_inputs)}")
+            lines.append(f"possible cause, {entry.name} has other inputs: {'; '.join(entry.compared.other_inputs)}")
         if entry.best is not None and entry.best.flags:
             models_by_caveats.setdefault("; ".join(entry.best.flags), []).append(entry.name)
-    return causes + [f"* {', '.join(names)}: {one_line(caveats)}" for caveats, names in models_by_caveats.items()]
+    return lines + [f"* {', '.join(names)}: {one_line(caveats)}" for caveats, names in models_by_caveats.items()]
 
 
 def sweep_markdown(result: SweepResult, pages: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -151,9 +162,9 @@ def message(result: SweepResult) -> str:
     lines += [_regression_line(entry) for entry in regressed[:MOST_LINES]]
     if len(regressed) > MOST_LINES:
         lines.append(f"... and {len(regressed) - MOST_LINES} more.")
-    causes = result.environment_changes
-    if regressed and causes:
-        lines.append(f"Changed since: {'; '.join(causes[:MOST_LINES])}.")
+    changes = result.environment_changes
+    if regressed and changes:
+        lines.append(f"Changed since: {'; '.join(changes[:MOST_LINES])}.")
     return "\n".join(lines)
 
 
@@ -165,6 +176,8 @@ def _regression_line(entry: SweepEntry) -> str:
     change = changes[0]
     before, after = _change_text(change, change.before), _change_text(change, change.after)
     line = f"{entry.name}: {change.metric} of the {change.what} {before} -> {after}."
+    if entry.bisection is not None:
+        return f"{line} {sentence(entry.bisection)}"
     if entry.compared.other_inputs:
         line += f" Its inputs changed: {'; '.join(entry.compared.other_inputs)}."
     return line

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autoopt.metrics import Estimate
+from autoopt.report.bisection import remarks, sentence, tables
 from autoopt.report.drawing import BEST, TEXT, require_altair
 from autoopt.report.formatting import ratio_text, short
 from autoopt.report.html import charts, code, figure, page, paragraphs, section, table_html, text_html
@@ -65,6 +66,7 @@ def sweep_html(result: SweepResult, facts: SweepFacts | None = None) -> str:
         paragraphs([line for line in summary(result) if line != verdict]),
         section("Models", models),
         section("Changes beyond the noise", _changes(result)),
+        section("Causes, measured", _causes(result)),
         section("Models and chains", heat_map(facts.chains)),
         section("Over the nights", _histories(result, facts)),
         section("Runs without a page here", _runs(result.models, facts)),
@@ -80,6 +82,16 @@ def _changes(result: SweepResult) -> str:
     table = changes_table(result)
     links = {entry.name: f"#{_row_id(entry)}" for entry in result.models}
     return table_html(Table(table.columns, table.rows), links=links)
+
+
+def _causes(result: SweepResult) -> str:
+    """The sentence and the tables of each bisection."""
+    parts = []
+    for entry in result.models:
+        if entry.bisection is not None:
+            lines = [sentence(entry.bisection), *remarks(entry.bisection)]
+            parts.append(paragraphs(lines) + "".join(map(table_html, tables(entry.bisection))))
+    return "\n".join(parts)
 
 
 def heat_map(chains: Mapping[str, Mapping[str, Estimate]]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from autoopt import json_codec
 from autoopt.metrics import Estimate
+from autoopt.results.bisection import Bisection
 from autoopt.results.model import ModelResult
 from autoopt.results.run import RunResult
 from autoopt.results.upgrades import SCHEMA, Json, upgraded
@@ -96,6 +97,8 @@ class SweepEntry:
     """Short digests of the run's inputs, by name."""
     seconds: float = 0.0
     compared: EntryComparison = field(default_factory=lambda: EntryComparison("new"))
+    bisection: Bisection | None = None
+    """The cause of a change, if it was measured."""
 
     @property
     def best(self) -> ModelResult | None:
@@ -123,6 +126,8 @@ class SweepEntry:
             document["inputs"] = dict(self.inputs)
         if self.last_best is not None:
             document["last_best"] = self.last_best.to_json()
+        if self.bisection is not None:
+            document["bisection"] = self.bisection.to_json()
         return document | {
             "schema": SCHEMA,
             "status": self.status,

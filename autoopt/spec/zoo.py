@@ -65,6 +65,13 @@ class ZooEntry:
     """The reason for which there is no model: the path does not exist, or a folder or glob has no models."""
 
 
+class BisectSpec(StrictModel):
+    """The bisection of regressions at the end of a nightly sweep."""
+
+    minutes: float = Field(gt=0)
+    """Maximum time for all models of a night together."""
+
+
 class ZooSpec(FileModel):
     """The models of a sweep, and what they share. `load_zoo` makes it."""
 
@@ -83,6 +90,9 @@ class ZooSpec(FileModel):
     notify: str | Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Addresses to which nightly sweeps of a server report failures: a webhook of Slack or Teams, another webhook, a
     mail address as `mailto://...`, or an environment variable with one as `$NAME`."""
+
+    bisect: BisectSpec | None = None
+    """Measures at the end of a nightly sweep what made models slower; see `autoopt bisect`."""
 
     @field_validator("notify")
     @classmethod

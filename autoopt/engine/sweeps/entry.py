@@ -76,7 +76,7 @@ class ModelRunner:
                 reason="; ".join(result.notes) if result.best is None else "",
                 result=replace(result, pareto=()),
                 environment=_environment(session.ctx),
-                inputs=_input_digests(session.ctx),
+                inputs=input_digests(session.ctx),
             )
             last_best = earlier[0].entry.best if earlier else None
             if self.request.nightly or _has_other_source(entry, earlier):
@@ -113,7 +113,7 @@ def _environment(ctx: RunContext) -> dict[str, object]:
     return {**environment(), "hosts": hosts} if hosts else dict(environment())
 
 
-def _input_digests(ctx: RunContext) -> dict[str, str]:
+def input_digests(ctx: RunContext) -> dict[str, str]:
     """Short digests of a run's inputs, by the name that users know."""
     objectives = [asdict(objective) for objective in ctx.problem.goal.objectives]
     constraints = [asdict(constraint) for constraint in ctx.problem.goal.constraints]

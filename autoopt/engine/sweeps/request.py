@@ -43,6 +43,8 @@ class SweepRequest:
     """Measures every source model and every last best model again."""
     accept: bool = False
     """Makes this sweep the new baseline, regressions included."""
+    bisect_minutes: float = 0.0
+    """Time for bisecting regressions; the zoo file sets it for nightly sweeps."""
     out: Path | None = None
     """Folder for the best models and the report."""
     data_root: str | Path | None = None

@@ -20,7 +20,9 @@ from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.run_pages import write_run_pages
 from autoopt.engine.sweeps.zoo import ZooItem, check_data, dag_of, items
 from autoopt.engine.work.environment import environment
-from autoopt.errors import InputError
+from autoopt.errors import AutooptError, InputError
+from autoopt.report.bisection import sentence
+from autoopt.report.figures import kind
 from autoopt.report.html import write_page
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry, differences
 from autoopt.report.sweep_page import SweepFacts, sweep_html
@@ -57,6 +59,8 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
         if record is None:
             asked = {"of": history.identity, **request.settings(), "flow_run": request.flow_run}
             record = store.sweeps.create(SweepRecord(id="", name=zoo.name, settings=asked))
+        if zoo.bisect is not None and request.nightly:
+            request = replace(request, bisect_minutes=zoo.bisect.minutes)
         return Sweep(request, store, history, record, search).run(models, dags)
 
 
@@ -70,6 +74,7 @@ class Sweep:
         self._id, self._name = record.id, record.name
         self._runner = ModelRunner(request, search, record.id)
         self._began = time.monotonic()
+        self._bisected_seconds = 0.0
 
     def run(self, models: list[ZooItem], dags: Mapping[str, DagSpec]) -> SweepResult:
         """Run all models, one after the other; those that the interrupted sweep had finished are not run again."""
@@ -101,6 +106,8 @@ class Sweep:
                 if entries:
                     self._write_pages(result, earlier)
             raise
+        if self._request.bisect_minutes:
+            entries = [self._with_cause(entry, earlier[entry.name]) for entry in entries]
         result = self._finish("finished", entries, all_models)
         self._write_pages(result, earlier)
         return result
@@ -133,6 +140,29 @@ class Sweep:
         self._store.events.add(event)
         return entry
 
+    def _with_cause(self, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
+        """Bisect a model that became slower, as far as the night's budget allows."""
+        # Imported here: it imports numpy, and most nights have no regression.
+        from autoopt.engine.sweeps.bisection.bisect import bisect_entry
+        from autoopt.engine.sweeps.bisection.variants import Budget
+
+        minutes = self._request.bisect_minutes - self._bisected_seconds / 60
+        if not _is_slower(entry) or entry.bisection is not None or minutes <= 0:
+            return entry
+        request = self._request
+        request.observer.on_phase(f"bisecting {entry.name}")
+        budget = Budget(minutes, request.home, request.db_url, request.observer)
+        began = time.monotonic()
+        try:
+            bisection = bisect_entry(self._store, self._id, entry, earlier[0], budget)
+        except AutooptError as error:
+            request.observer.on_note(f"{entry.name}: not bisected: {error}")
+            return entry
+        finally:
+            self._bisected_seconds += time.monotonic() - began
+        request.observer.on_note(sentence(bisection))
+        return replace(entry, bisection=bisection)
+
     def _result(self, entries: list[SweepEntry]) -> SweepResult:
         before = self._history.last_environment(self._id)
         changes: list[str] = differences(before, environment()) if before else []
@@ -150,6 +180,12 @@ class Sweep:
             environment_changes=tuple(dict.fromkeys(changes)),
             seconds=round(time.monotonic() - self._began, 3),
         )
+
+
+def _is_slower(entry: SweepEntry) -> bool:
+    """True if the verdict on a model is worse, and one of its latencies is."""
+    worse = [change.metric for change in entry.compared.changes if change.verdict == "worse"]
+    return entry.compared.verdict == "worse" and "latency" in map(kind, worse)
 
 
 def write_report(result: SweepResult, out: Path, facts: SweepFacts | None = None) -> None:

@@ -1,0 +1,123 @@
+"""The outcome of a bisection: a sentence, the combinations that were measured, and the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from autoopt.metrics import Estimate
+from autoopt.report.formatting import number_text, ratio_text, short
+from autoopt.report.table import Table, write_lines, write_table
+from autoopt.results.bisection import Bisection, OperatorTime, Variant
+
+MOST_OPERATORS: Final = 8
+SHARE: Final = 0.5
+"""Share of the whole change from which a type of operators is named as the place of the change."""
+
+
+def write_bisection(bisection: Bisection, stream: TextIO) -> None:
+    """Write the sentence, then the tables."""
+    write_lines([sentence(bisection), *remarks(bisection)], stream)
+    for table in tables(bisection):
+        write_table(table, stream)
+
+
+def sentence(bisection: Bisection) -> str:
+    """The cause: `onnxruntime 1.30.0 -> 1.31.1 makes cnn 1.40x slower (1.35 to 1.44); nothing else changed.`."""
+    total = bisection.total
+    model = bisection.model
+    if not bisection.factors:
+        return f"Nothing that autoopt records has changed for {model}: the machine or chance made the difference."
+    if total is None or total.ratio is None:
+        reason = "it was not measured"
+        if total is not None:
+            reason = total.reason
+        return f"{model} cannot be compared with the earlier night: {reason}."
+    if not _is_certain(total.ratio):
+        numbers = f"{total.ratio.value:.2f}x, {total.ratio.low:.2f} to {total.ratio.high:.2f}"
+        return f"Measured in turns, {model} is as fast as on the earlier night ({numbers}): no change made it slower."
+    if not bisection.cause:
+        return f"{model} is {_speed(total.ratio)}, but no single change and no pair of changes explains it."
+    causes = [factor.text for factor in bisection.factors if factor.name in bisection.cause]
+    verb = "makes"
+    if len(causes) > 1:
+        verb = "together make"
+    place = _place(bisection.operators)
+    return f"{' and '.join(causes)} {verb} {model} {_speed(total.ratio)}{place}; {_others(bisection)}."
+
+
+def _speed(ratio: Estimate) -> str:
+    """`1.40x slower (1.35 to 1.44)`."""
+    if ratio.value > 1:
+        return f"{ratio.value:.2f}x slower ({ratio.low:.2f} to {ratio.high:.2f})"
+    inverse = ratio.inverse()
+    return f"{inverse.value:.2f}x faster ({inverse.low:.2f} to {inverse.high:.2f})"
+
+
+def _place(operators: Sequence[OperatorTime]) -> str:
+    """The type of operators that most of the change lies in: `, above all its MatMulInteger (520 to 740 us)`."""
+    whole = sum(row.after - row.before for row in operators)
+    if not operators or not whole:
+        return ""
+    first = operators[0]
+    if (first.after - first.before) / whole < SHARE:
+        return ""
+    return f", above all its {first.op_type} ({number_text(first.before)} to {number_text(first.after)} us)"
+
+
+def _others(bisection: Bisection) -> str:
+    """The effect of the changes that are no cause."""
+    others = [v for v in bisection.variants[1:] if len(v.changed) == 1 and v.changed[0] not in bisection.cause]
+    effects = []
+    for variant in others:
+        if variant.ratio is None:
+            effects.append(f"{variant.changed[0]} could not be measured alone")
+        elif _is_certain(variant.ratio):
+            effects.append(f"{variant.changed[0]} alone makes it {_speed(variant.ratio)}")
+    if effects:
+        return ", ".join(effects)
+    if not others:
+        return "nothing else changed"
+    return "everything else changes nothing"
+
+
+def _is_certain(ratio: Estimate) -> bool:
+    return ratio.low > 1 or ratio.high < 1
+
+
+def remarks(bisection: Bisection) -> list[str]:
+    """Circumstances that the sentence leaves out."""
+    lines = []
+    if bisection.not_varied:
+        lines.append(f"also changed, and not varied: {'; '.join(bisection.not_varied)}")
+    if bisection.busy:
+        lines.append("the machine was busy or unsteady meanwhile: treat the ratios as approximate")
+    return lines
+
+
+def tables(bisection: Bisection) -> list[Table]:
+    """The combinations that were measured, and the operators of both nights' models."""
+    rows = tuple(_row(bisection, variant) for variant in bisection.variants)
+    title = f"{bisection.model}: sweep {short(bisection.before) or 'of the release'} -> {short(bisection.sweep)}"
+    variants = Table(("changed", "latency", "note"), rows, title=title, right=frozenset({1}))
+    if not bisection.operators:
+        return [variants]
+    cells = tuple(map(_operator_row, bisection.operators[:MOST_OPERATORS]))
+    columns = ("operators", "before, us", "after, us", "difference")
+    profile = Table(columns, cells, title="operators of one inference", right=frozenset({1, 2, 3}))
+    return [variants, profile]
+
+
+def _operator_row(row: OperatorTime) -> tuple[str, ...]:
+    return (row.op_type, *map(number_text, (row.before, row.after, row.after - row.before)))
+
+
+def _row(bisection: Bisection, variant: Variant) -> tuple[str, str, str]:
+    texts = {factor.name: factor.text for factor in bisection.factors}
+    changed = " and ".join(texts[name] for name in variant.changed) or "nothing"
+    if len(variant.changed) == len(bisection.factors) > 1:
+        changed = "everything"
+    ratio = "-"
+    if variant.ratio is not None:
+        ratio = ratio_text(variant.ratio)
+    return (changed, ratio, variant.reason)
