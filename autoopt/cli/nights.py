@@ -9,10 +9,18 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.store_access import existing_store
+from autoopt.errors import InputError
 
 
-def nights(
+def nights(  # noqa: PLR0913, PLR0917  options of the command
     zoo: Annotated[str | None, typer.Argument(help="Name of a zoo [default: the only one].")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Only this model, or those that match a pattern; may be repeated.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="TAG", help="Only the models with this tag.")] = None,
+    worse: Annotated[
+        bool, typer.Option("--worse", help="Only models that regressed, lastingly became worse, or are flaky.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of nights, the newest ones.")] = 60,
     compare: Annotated[
         tuple[str, str] | None,
@@ -25,23 +33,29 @@ def nights(
     'autoopt report --zoo NAME' writes the same as a page with plots.
     """
     from autoopt.engine.sweeps.nights import night_named, stored_nights, zoo_of
+    from autoopt.engine.sweeps.releases import release_marks
     from autoopt.json_codec import to_json
-    from autoopt.report.night_history import history_of
+    from autoopt.report.night_history import NightFilter, history_of
     from autoopt.report.nights import compare_nights, comparison_table, write_nights
     from autoopt.report.table import write_table
 
     with existing_store() as store:
         name = zoo_of(store, zoo)
         stored = stored_nights(store, name, limit)
+        releases = release_marks(store, name)
+    chosen = NightFilter(tuple(model or ()), only, worse)
     if compare is not None:
-        before, after = (night_named(stored, night) for night in compare)
+        before, after = (chosen.restricted(night_named(stored, night)) for night in compare)
         if as_json:
-            models = {model: comparison.to_json() for model, comparison in compare_nights(before, after).items()}
+            comparisons = compare_nights(before, after, worse=worse)
+            models = {name: comparison.to_json() for name, comparison in comparisons.items()}
             print_json({"before": before.sweep, "after": after.sweep, "models": models})
         else:
-            write_table(comparison_table(before, after), sys.stdout)
+            write_table(comparison_table(before, after, worse=worse), sys.stdout)
         return
-    history = history_of(name, stored)
+    history = history_of(name, stored, releases, chosen)
+    if not history.nights:
+        raise InputError("no night has such a model", where="--model, --only", remedy=f"see 'autoopt nights {name}'")
     if as_json:
         print_json(to_json(history))
     else:

@@ -120,10 +120,12 @@ def report(
 
 def _zoo_page(store: Store, zoo: str) -> str:
     from autoopt.engine.sweeps.nights import DEFAULT_NIGHTS, stored_nights, zoo_of
+    from autoopt.engine.sweeps.releases import release_marks
     from autoopt.report.night_history import history_of
     from autoopt.report.nights_page import nights_html
 
-    return nights_html(history_of(zoo, stored_nights(store, zoo_of(store, zoo), DEFAULT_NIGHTS)))
+    nights = stored_nights(store, zoo_of(store, zoo), DEFAULT_NIGHTS)
+    return nights_html(history_of(zoo, nights, release_marks(store, zoo)))
 
 
 def _next_step(result: RunResult) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from statistics import median
+from types import MappingProxyType
 from typing import Final
 
 from autoopt.metrics import Direction, Estimate, is_ratio_metric
+from autoopt.report.bisection import sentence
 from autoopt.report.change_points import change_points
 from autoopt.report.figures import first_objective, is_quality
 from autoopt.results import SweepEntry, SweepResult
-from autoopt.results.sweep import OK
+from autoopt.results.sweep import OK, REGRESSIONS
 
 RELEVANT: Final = 0.02
 """Smallest lasting change that is reported, as a share of the level."""
@@ -48,6 +51,8 @@ class Night:
     changes: tuple[str, ...]
     """Versions and other facts of the environment that changed since the night before."""
     accepted: bool = False
+    causes: tuple[str, ...] = ()
+    """Causes of changes that were measured, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,18 @@ class LastingChange:
 
 
 @dataclass(frozen=True)
+class ReleaseMark:
+    """A promotion or a rollback of a model."""
+
+    time: float
+    number: int
+    """Number of the release that is in use from then on."""
+    rolled_back: bool
+    by: str
+    """User and host."""
+
+
+@dataclass(frozen=True)
 class Course:
     """One model over the nights, oldest first."""
 
@@ -96,6 +113,16 @@ class Course:
     changes: tuple[LastingChange, ...] = ()
     flaky: str = ""
     """The reason why the model counts as flaky; empty if it does not."""
+    tags: tuple[str, ...] = ()
+    """Its tags on the newest night."""
+    releases: tuple[ReleaseMark, ...] = ()
+    """Its promotions and rollbacks, oldest first."""
+
+    @property
+    def is_worse(self) -> bool:
+        """True if it regressed on the last night, has a lasting change for the worse, or is flaky."""
+        regressed = self.nights[-1].verdict in REGRESSIONS
+        return regressed or bool(self.flaky) or any(change.worse for change in self.changes)
 
 
 @dataclass(frozen=True)
@@ -107,15 +134,56 @@ class History:
     models: tuple[Course, ...]
 
 
-def history_of(zoo: str, stored: Sequence[StoredNight]) -> History:
+@dataclass(frozen=True)
+class NightFilter:
+    """The models to look at."""
+
+    models: tuple[str, ...] = ()
+    """Names or patterns such as `bert*`; empty for all."""
+    tag: str | None = None
+    worse: bool = False
+    """Only models that became worse or are flaky."""
+
+    def selects(self, entry: SweepEntry) -> bool:
+        """True if name and tags of an entry fit."""
+        if self.tag is not None and self.tag not in entry.tags:
+            return False
+        return not self.models or any(fnmatchcase(entry.name, pattern) for pattern in self.models)
+
+    def restricted(self, result: SweepResult) -> SweepResult:
+        """The sweep with the models whose name and tags fit."""
+        entries = tuple(filter(self.selects, result.models))
+        names = {entry.name for entry in entries}
+        return replace(
+            result,
+            models=entries,
+            regressions=tuple(name for name in result.regressions if name in names),
+            improvements=tuple(name for name in result.improvements if name in names),
+        )
+
+
+def history_of(
+    zoo: str,
+    stored: Sequence[StoredNight],
+    releases: Mapping[str, Sequence[ReleaseMark]] = MappingProxyType({}),
+    only: NightFilter | None = None,
+) -> History:
     """Summarise the nights of a zoo.
 
     Args:
         zoo: its name.
         stored: its finished sweeps, oldest first.
+        releases: promotions and rollbacks by the model's name, oldest first.
+        only: the models to look at; nights without any of them are left out.
     """
+    if only is not None:
+        restricted = [replace(night, result=only.restricted(night.result)) for night in stored]
+        stored = [night for night in restricted if night.result.models]
     names = dict.fromkeys(entry.name for night in stored for entry in night.result.models)
-    return History(zoo, tuple(map(_night, stored)), tuple(_course(name, stored) for name in names))
+    courses = [_course(name, stored, releases.get(name, ())) for name in names]
+    if only is not None and only.worse:
+        courses = [course for course in courses if course.is_worse]
+    return History(zoo, tuple(map(_night, stored)), tuple(courses))
 
 
 def _night(stored: StoredNight) -> Night:
@@ -146,16 +214,26 @@ def _night(stored: StoredNight) -> Night:
         gain=gain,
         changes=result.environment_changes,
         accepted=result.accepted,
+        causes=tuple(sentence(entry.bisection) for entry in result.models if entry.bisection is not None),
     )
 
 
-def _course(name: str, stored: Sequence[StoredNight]) -> Course:
+def _course(name: str, stored: Sequence[StoredNight], releases: Sequence[ReleaseMark]) -> Course:
     found = [(night, entry) for night in stored for entry in night.result.models if entry.name == name]
     metric, goal, quality = _metrics([entry for _, entry in found])
     nights = [_model_night(night, entry, metric, quality) for night, entry in found]
     changes = [*_changes("gain", nights, goal), *_changes("source", nights, goal)]
     changes.sort(key=lambda change: change.time)
-    return Course(name, metric, quality, tuple(nights), tuple(changes), _flaky_reason(nights))
+    return Course(
+        model=name,
+        metric=metric,
+        quality_metric=quality,
+        nights=tuple(nights),
+        changes=tuple(changes),
+        flaky=_flaky_reason(nights),
+        tags=found[-1][1].tags,
+        releases=tuple(releases),
+    )
 
 
 def _metrics(entries: Sequence[SweepEntry]) -> tuple[str, Direction, str]:

@@ -17,6 +17,10 @@ def write_nights(history: History, stream: TextIO) -> None:
     write_table(nights_table(history), stream)
     write_table(courses_table(history), stream)
     write_lines(notable(history), stream)
+    for night in reversed(history.nights):
+        write_lines([f"{day_text(night.time)}: {cause}" for cause in night.causes], stream)
+    for course in history.models:
+        write_lines([f"{course.model}: {line}" for line in releases_of(course)], stream)
 
 
 def nights_table(history: History) -> Table:
@@ -59,8 +63,11 @@ def courses_table(history: History) -> Table:
             ratio = ratio_text(last.ratio)
         if last.source is not None and last.best is not None:
             values = f"{metric_text(course.metric, last.source)} -> {metric_text(course.metric, last.best)}"
-        rows.append((course.model, last.status, last.verdict, values, ratio, _ratio_range(course)))
-    columns = ("model", "last night", "since last good", "source -> best", "ratio", "ratios of all nights")
+        released = "-"
+        if course.releases:
+            released = str(course.releases[-1].number)
+        rows.append((course.model, last.status, last.verdict, values, ratio, _ratio_range(course), released))
+    columns = ("model", "last night", "since last good", "source -> best", "ratio", "ratios of all nights", "released")
     return Table(columns, tuple(rows))
 
 
@@ -69,6 +76,17 @@ def _ratio_range(course: Course) -> str:
     if not ratios:
         return "-"
     return f"{min(ratios):.3f}x to {max(ratios):.3f}x in {plural(len(ratios), 'night')}"
+
+
+def releases_of(course: Course) -> list[str]:
+    """The promotions and rollbacks of a model, a line each: `released 2 on 2026-11-22 10:00 (ann@forge)`."""
+    lines = []
+    for mark in course.releases:
+        step = "released"
+        if mark.rolled_back:
+            step = "rolled back to"
+        lines.append(f"{step} {mark.number} on {day_text(mark.time)} ({mark.by})")
+    return lines
 
 
 def notable(history: History) -> list[str]:
@@ -97,8 +115,11 @@ def change_text(course: Course, change: LastingChange) -> str:
     return f"{subject} {change.factor:.2f}x since {day_text(change.time)} (a lasting change, for the {direction})"
 
 
-def compare_nights(before: SweepResult, after: SweepResult) -> dict[str, EntryComparison]:
-    """Compare each model of one night with the same model of an earlier one, by the model's name."""
+def compare_nights(before: SweepResult, after: SweepResult, *, worse: bool = False) -> dict[str, EntryComparison]:
+    """Compare each model of one night with the same model of an earlier one, by the model's name.
+
+    With `worse`, only models that regressed between the two.
+    """
     earlier = {entry.name: entry for entry in before.models}
     comparisons = {}
     for entry in after.models:
@@ -106,14 +127,16 @@ def compare_nights(before: SweepResult, after: SweepResult) -> dict[str, EntryCo
         known = []
         if last is not None:
             known.append(EarlierEntry(before.sweep, last))
-        comparisons[entry.name] = compare_entry(entry, known)
+        comparison = compare_entry(entry, known)
+        if comparison.regressed or not worse:
+            comparisons[entry.name] = comparison
     return comparisons
 
 
-def comparison_table(before: SweepResult, after: SweepResult) -> Table:
-    """One row for each model of the later night, with what changed and the possible causes."""
+def comparison_table(before: SweepResult, after: SweepResult, *, worse: bool = False) -> Table:
+    """One row for each model of the later night, with what changed and the possible causes; `worse` as above."""
     rows = []
-    for name, comparison in compare_nights(before, after).items():
+    for name, comparison in compare_nights(before, after, worse=worse).items():
         moved = [f"{change.what} {change.metric} {change.verdict}" for change in comparison.changes]
         causes = [*comparison.causes, *comparison.other_inputs]
         rows.append((name, comparison.verdict, "; ".join(moved) or "-", "; ".join(causes) or "-"))

@@ -11,7 +11,7 @@ from autoopt.report.drawing import BEST, FRONT, TEXT, require_altair
 from autoopt.report.formatting import metric_text, plural, ratio_text, short
 from autoopt.report.html import charts, figure, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.night_history import Course, History, ModelNight, Night, relative_values
-from autoopt.report.nights import change_text, courses_table, day_text, nights_table, notable
+from autoopt.report.nights import change_text, courses_table, day_text, nights_table, notable, releases_of
 from autoopt.results.sweep import OK
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def nights_html(history: History) -> str:
         f'<p class="headline">{text_html(_headline(last))}</p>',
         paragraphs(_last_night(last)),
         section("Over the nights", paragraphs(notable(history))),
+        _controls(history),
         section("Models and nights", _heat_map(history)),
         section("Models", models),
         section("Plots", _plots(history.models)),
@@ -62,14 +63,39 @@ def _last_night(night: Night) -> list[str]:
         lines.append(f"The machine was busy or unsteady while {plural(night.busy, 'model')} were measured.")
     if night.improvements:
         lines.append(f"Better: {', '.join(night.improvements)}.")
+    lines += night.causes
     if night.changes:
         lines.append(f"Changed since the night before: {'; '.join(night.changes)}.")
     return lines
 
 
+def _controls(history: History) -> str:
+    """Fields that choose the models of map, table and plots, and two nights to compare."""
+    tags = sorted({tag for course in history.models for tag in course.tags})
+    nights = [(night.sweep, f"{day_text(night.time)} {short(night.sweep)}") for night in reversed(_shown(history))]
+    fields = [
+        '<input type="search" id="only-model" aria-label="Filter models" placeholder="Filter models">',
+        _choice("only-tag", "Tag", [("", "all tags"), *((tag, tag) for tag in tags)]),
+        '<label><input type="checkbox" id="only-worse"> worse or flaky only</label>',
+        _choice("night-before", "Compare", [("", "compare"), *nights]),
+        _choice("night-after", "with", [("", "with"), *nights]),
+    ]
+    return f'<p class="screen" id="choose-models">{" ".join(fields)}</p><div id="compared"></div>'
+
+
+def _choice(identity: str, label: str, options: Sequence[tuple[str, str]]) -> str:
+    parts = [f'<option value="{text_html(value)}">{text_html(text)}</option>' for value, text in options]
+    return f'<select id="{identity}" aria-label="{label}">{"".join(parts)}</select>'
+
+
+def _shown(history: History) -> Sequence[Night]:
+    """The nights of the heat map, oldest first."""
+    return history.nights[-MOST_COLUMNS:]
+
+
 def _heat_map(history: History) -> str:
     """A table of models and nights, coloured by the deviation of the ratio from the model's median."""
-    nights = history.nights[-MOST_COLUMNS:][::-1]  # the newest ones are in view
+    nights = _shown(history)[::-1]  # the newest ones are in view
     head = "".join(f'<th title="{day_text(night.time)}">{day_text(night.time)[5:10]}</th>' for night in nights)
     rows = []
     for course in history.models:
@@ -77,7 +103,10 @@ def _heat_map(history: History) -> str:
         entries = {night.sweep: night for night in course.nights}
         cells = [_heat_cell(entries.get(night.sweep), relative.get(night.sweep)) for night in nights]
         link = f'<a href="#plots-{text_html(course.model)}">{text_html(course.model)}</a>'
-        rows.append(f"<tr><th>{link}</th>{''.join(cells)}</tr>")
+        facts = f'data-model="{text_html(course.model)}" data-tags="{text_html(" ".join(course.tags))}"'
+        if course.is_worse:
+            facts += " data-worse"
+        rows.append(f"<tr {facts}><th>{link}</th>{''.join(cells)}</tr>")
     note = "Each night's ratio best / source, relative to the model's median: green is lower, red is higher."
     body = "\n".join(rows)
     return (
@@ -99,7 +128,10 @@ def _heat_cell(night: ModelNight | None, relative: float | None) -> str:
         colour = "--good"
     style = f"background: color-mix(in srgb, var({colour}) {strength * 60:.0f}%, transparent)"
     title = f"{ratio_text(night.ratio)}, {night.verdict}, run {night.run[:12]}"
-    return f'<td class="right" style="{style}" title="{text_html(title)}">{night.ratio.value:.2f}</td>'
+    bounds = (
+        f'data-low="{night.ratio.low:.6g}" data-high="{night.ratio.high:.6g}" data-night="{text_html(night.sweep)}"'
+    )
+    return f'<td class="right" style="{style}" title="{text_html(title)}" {bounds}>{night.ratio.value:.2f}</td>'
 
 
 def _plots(courses: Sequence[Course]) -> str:
@@ -116,16 +148,18 @@ def _model_plots(course: Course) -> str:
     lines = [change_text(course, change) for change in course.changes]
     if course.flaky:
         lines.append(f"Flaky: {course.flaky}.")
+    lines += releases_of(course)
     gains = [change.time for change in course.changes if change.what == "gain"]
+    releases = [mark.time for mark in course.releases]
     sources = [change.time for change in course.changes if change.what == "source"]
     figures = [
-        _figure(course, "ratio", f"{course.metric}: best / source", lambda night: night.ratio, gains),
+        _figure(course, "ratio", f"{course.metric}: best / source", lambda night: night.ratio, gains, releases),
         _figure(course, course.metric, f"{course.metric} of the source", lambda night: _exact(night.source), sources),
         _figure(course, "size", "size of the best model", lambda night: _exact(night.size), []),
         _figure(course, course.quality_metric, f"{course.quality_metric} of the best model", _quality, []),
     ]
-    anchor = f'<a id="plots-{text_html(course.model)}"></a>'
-    return anchor + subsection(course.model, paragraphs(lines) + "".join(figures))
+    body = subsection(course.model, paragraphs(lines) + "".join(figures))
+    return f'<div id="plots-{text_html(course.model)}">{body}</div>'
 
 
 def _quality(night: ModelNight) -> Estimate | None:
@@ -144,6 +178,7 @@ def _figure(
     caption: str,
     value_of: Callable[[ModelNight], Estimate | None],
     changes: Sequence[float],
+    releases: Sequence[float] = (),
 ) -> str:
     """The plot of one figure, with its caption; a line if it never changed, nothing if it was measured only once."""
     values = [(night.time, value) for night in course.nights if (value := value_of(night)) is not None]
@@ -155,15 +190,18 @@ def _figure(
         text = f"{last:.3f}x"
     if len({value.value for _, value in values}) == 1:
         return paragraphs([f"{caption}: {text} on all nights"], "small")
-    return figure(course_chart(values, changes), f"{caption}, {text} last night", HEIGHT)
+    return figure(course_chart(values, changes, releases), f"{caption}, {text} last night", HEIGHT)
 
 
-def course_chart(values: Sequence[tuple[float, Estimate]], changes: Sequence[float] = ()) -> alt.LayerChart:
-    """Chart one figure over the nights, with intervals and lasting changes.
+def course_chart(
+    values: Sequence[tuple[float, Estimate]], changes: Sequence[float] = (), releases: Sequence[float] = ()
+) -> alt.LayerChart:
+    """Chart one figure over the nights, with intervals, lasting changes (dashed) and releases (dotted).
 
     Args:
         values: Time in seconds since 1970 and figure of each night, oldest first.
         changes: Times of the nights that begin a new level.
+        releases: Times of promotions and rollbacks.
     """
     require_altair()
     import altair as alt
@@ -177,7 +215,8 @@ def course_chart(values: Sequence[tuple[float, Estimate]], changes: Sequence[flo
         base.mark_line(color=BEST).encode(y=y),
         base.mark_point(color=BEST, filled=True, size=30).encode(y=y),
     ]
-    if changes:
-        marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in changes]))
-        layers.append(marks.mark_rule(color=FRONT, strokeDash=[4, 3]).encode(x="night:T"))
+    for times, dashes in ((changes, [4, 3]), (releases, [1, 2])):
+        if times:
+            marks = alt.Chart(alt.Data(values=[{"night": 1000 * seconds} for seconds in times]))
+            layers.append(marks.mark_rule(color=FRONT, strokeDash=dashes).encode(x="night:T"))
     return alt.layer(*layers)

@@ -294,8 +294,16 @@ class EventStore(ABC):
     """Events: facts worth keeping that no result depends on."""
 
     @abstractmethod
-    def add(self, record: EventRecord) -> None:
-        """Add an event; the store sets its time."""
+    def add(self, record: EventRecord, once: str = "") -> bool:
+        """Add an event; the store sets its time.
+
+        Args:
+            record: The event.
+            once: A text that no two events have.
+
+        Returns:
+            False if an event with the same `once` exists; nothing is added then.
+        """
 
     @abstractmethod
     def all(

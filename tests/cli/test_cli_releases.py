@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autoopt.store import open_store
+from autoopt.engine.sweeps.release_turns import TURN_EVENT
+from autoopt.owner import this_process
+from autoopt.store import EventRecord, open_store
 from autoopt.store.maintenance.gc import collect
 
 Call = Callable[..., Any]
@@ -53,6 +57,51 @@ def test_what_was_released_before_is_released_again_at_the_same_places(
     digests = {entry["annotations"]["org.opencontainers.image.ref.name"]: entry["digest"] for entry in index}
     assert digests["current"] == digests["1"] != digests["2"]
     assert "rolled back by" in call("releases").out
+
+
+PROMOTE = """
+import sys
+from autoopt.cli.app import main
+print("ready", flush=True)
+sys.stdin.readline()
+sys.exit(main(["promote", *sys.argv[1:], "--zoo", "production", "--name", "cnn"]))
+"""
+
+
+def test_promotions_at_the_same_time_get_numbers_of_their_own(call: Call, filled: dict[str, Any]) -> None:
+    command = [sys.executable, "-c", PROMOTE, filled["run"], "0", "--to"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen([*command, place], **pipes) for place in ("live", "other")]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    ends = [(process.communicate(timeout=60)[1], process.returncode) for process in processes]
+    numbers = [row["number"] for row in json.loads(call("releases", "--json").out)]
+    assert sorted(numbers) == list(range(1, 1 + len(numbers)))
+    assert [code for _, code in ends].count(0) == len(numbers)
+    for said, code in ends:
+        assert not code or "is promoting or rolling back this model now; try again when that has ended" in said
+
+
+@pytest.mark.parametrize(("owner", "code"), [("living", 2), ("dead", 0)])
+def test_a_promotion_waits_for_no_process_that_has_died(
+    call: Call, filled: dict[str, Any], tmp_path: Path, owner: str, code: int
+) -> None:
+    process = this_process()
+    if owner == "dead":
+        gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+        process = "/".join((*process.split("/")[:3], gone.stdout.decode().strip(), "1"))
+    with open_store(None, tmp_path / ".autoopt") as store:
+        turn = EventRecord(
+            TURN_EVENT, subject="production/cnn", data={"number": 1, "owner": process, "by": "ann@forge"}
+        )
+        store.events.add(turn, once=f"{TURN_EVENT} 1 of production/cnn")
+    said = call("promote", filled["run"], *AS)
+    assert said.code == code
+    if code:
+        assert said.err.startswith("production/cnn: ann@forge is promoting or rolling back this model now; try again")
 
 
 @pytest.mark.parametrize(

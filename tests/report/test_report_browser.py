@@ -8,11 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nights_cases import nights_of
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
 
 from autoopt.metrics import Estimate
+from autoopt.report.night_history import history_of
+from autoopt.report.nights_page import nights_html
 from autoopt.report.run_page import html_report
 from autoopt.results import RunResult, Trial
 
@@ -81,3 +85,27 @@ def test_trials_are_sorted_and_filtered(shown: webdriver.Chrome) -> None:
     assert numbers() == ["3", "2", "1", "0"]
     shown.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("fold static ok")
     assert numbers() == ["2"]
+
+
+def test_models_of_a_zoo_are_filtered_and_two_nights_compared(chromium: webdriver.Chrome, tmp_path: Path) -> None:
+    page = tmp_path / "zoo.html"
+    page.write_text(nights_html(history_of("production", nights_of({"cnn": [0.5, 0.7], "rnn": [0.5, 0.5]}))))
+    chromium.get(page.as_uri())
+
+    def models() -> list[str]:
+        rows = chromium.find_elements(By.CSS_SELECTOR, "tr[data-model]")
+        return [row.get_attribute("data-model") or "" for row in rows if row.is_displayed()]
+
+    assert models() == ["cnn", "rnn"]
+    field = chromium.find_element(By.ID, "only-model")
+    field.send_keys("rn")
+    assert models() == ["rnn"]
+    assert not chromium.find_element(By.ID, "model-cnn").is_displayed()
+    field.clear()
+    field.send_keys(" ")
+    for name, night in (("night-before", "000000000000"), ("night-after", "000000000001")):
+        Select(chromium.find_element(By.ID, name)).select_by_value(night)
+    rows = chromium.find_elements(By.CSS_SELECTOR, "#compared tbody tr")
+    assert [row.text.split()[0] for row in rows] == ["cnn", "rnn"]
+    assert rows[0].text.endswith("higher")
+    assert rows[1].text.endswith("within the noise")

@@ -14,9 +14,11 @@ from itertools import pairwise
 
 from autoopt.engine.run.export import Package
 from autoopt.engine.sweeps.nights import newest_entries
+from autoopt.engine.sweeps.release_turns import release_turn
 from autoopt.engine.tools.exports.release_places import absolute, publish
 from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
+from autoopt.report.night_history import ReleaseMark
 from autoopt.report.releases import ReleaseRow
 from autoopt.results import SweepEntry
 from autoopt.results.release import Release
@@ -95,10 +97,17 @@ def promote(store: Store, promotion: Promotion) -> Release:
 
     Raises:
         InputError: there is no such model or run, it is released already, it failed or regressed in the newest sweep,
-            or a place cannot be written.
+            a place cannot be written, or another process is releasing this model.
     """
     release, run = _chosen(store, promotion)
     package = package_of(store, run, promotion.trial, promotion.target)
+    entry = _with_model(release.entry, package, promotion)
+    with release_turn(store, f"{release.zoo}/{entry.name}", _user()):
+        return _promoted(store, replace(release, entry=entry), package, promotion, run)
+
+
+def _promoted(store: Store, release: Release, package: Package, promotion: Promotion, run: RunRecord) -> Release:
+    """Publish the package and record it as the next release."""
     history = release_histories(store, release.zoo).get(release.entry.name, ReleaseHistory())
     before = history.current
     places = tuple(map(absolute, promotion.places))
@@ -108,7 +117,6 @@ def promote(store: Store, promotion: Promotion) -> Release:
             raise InputError("is released already", where=before.name)
     release = replace(
         release,
-        entry=_with_model(release.entry, package, promotion),
         number=len(history.promoted) + 1,
         trial=promotion.trial,
         target=promotion.target,
@@ -130,9 +138,15 @@ def roll_back(store: Store, name: str, zoo: str | None = None) -> tuple[Release,
         The release that was taken back, and the one that is in use now.
 
     Raises:
-        InputError: the model has no release, or no earlier one.
+        InputError: the model has no release, or no earlier one, or another process is releasing it.
     """
-    zoo, name, history = find_releases(store, name, zoo)
+    zoo, name, _ = find_releases(store, name, zoo)
+    with release_turn(store, f"{zoo}/{name}", _user()):
+        return _rolled_back(store, name, zoo)
+
+
+def _rolled_back(store: Store, name: str, zoo: str) -> tuple[Release, Release]:
+    history = release_histories(store, zoo)[name]
     current = history.current
     assert current is not None, "a history has a step"
     before = history.promoted.get(current.replaced)
@@ -191,6 +205,15 @@ def _rows_of(history: ReleaseHistory) -> Iterator[ReleaseRow]:
             taken_back[before.release.number] = step.by
     for number, release in sorted(history.promoted.items(), reverse=True):
         yield ReleaseRow(release, release == history.current, taken_back.get(number, ""))
+
+
+def release_marks(store: Store, zoo: str) -> dict[str, list[ReleaseMark]]:
+    """The promotions and rollbacks of a zoo by the model's name, oldest first."""
+    marks = {}
+    for name, history in release_histories(store, zoo).items():
+        steps = history.steps
+        marks[name] = [ReleaseMark(step.time, step.release.number, step.rolled_back, step.by) for step in steps]
+    return marks
 
 
 def _zoos(store: Store) -> list[str]:

@@ -42,6 +42,47 @@ function makeFilterable(table, input) {
   });
 }
 
+function chooseModels(controls) {
+  const field = (name) => document.getElementById(name);
+  const rows = [...document.querySelectorAll("tr[data-model]")];
+  const filter = () => {
+    const words = field("only-model").value.toLowerCase().split(/\s+/);
+    const tag = field("only-tag").value;
+    for (const row of rows) {
+      const { model, tags } = row.dataset;
+      const named = words.every((word) => model.toLowerCase().includes(word));
+      const fits = named && (!tag || tags.split(" ").includes(tag));
+      row.hidden = !fits || (field("only-worse").checked && !("worse" in row.dataset));
+      for (const part of [field(`model-${model}`), field(`plots-${model}`)]) if (part) part.hidden = row.hidden;
+    }
+    compareNights(rows, field("night-before").value, field("night-after").value, field("compared"));
+  };
+  for (const event of ["input", "change"]) controls.addEventListener(event, filter);
+}
+
+function compareNights(rows, before, after, place) {
+  place.replaceChildren();
+  if (!before || !after) return;
+  const table = document.createElement("table");
+  const add = (section, texts) => {
+    const row = section.insertRow();
+    for (const text of texts) row.insertCell().textContent = text;
+  };
+  add(table.createTHead(), ["model", "ratio before", "ratio after", "after / before", "verdict"]);
+  const body = table.createTBody();
+  for (const row of rows.filter((one) => !one.hidden)) {
+    const [first, second] = [before, after].map((night) => row.querySelector(`td[data-night="${night}"]`));
+    if (!first || !second) continue;
+    const [one, other] = [first, second].map((cell) => [Number(cell.dataset.low), Number(cell.dataset.high)]);
+    const factor = Math.sqrt((other[0] * other[1]) / (one[0] * one[1]));
+    let verdict = "within the noise";
+    if (other[0] > one[1]) verdict = "higher";
+    if (other[1] < one[0]) verdict = "lower";
+    add(body, [row.dataset.model, first.textContent, second.textContent, factor.toFixed(3), verdict]);
+  }
+  place.append(table);
+}
+
 function showTips() {
   const tip = document.createElement("div");
   tip.id = "tip";
@@ -59,6 +100,8 @@ function showTips() {
 
 document.querySelectorAll("table.sortable").forEach(makeSortable);
 document.querySelectorAll("input[type=search]").forEach((input) => {
-  makeFilterable(document.getElementById(input.getAttribute("aria-controls")), input);
+  const table = document.getElementById(input.getAttribute("aria-controls"));
+  if (table) makeFilterable(table, input);
 });
+document.querySelectorAll("#choose-models").forEach(chooseModels);
 showTips();
