@@ -56,18 +56,47 @@ def test_a_template_fits_its_pool(kind: str) -> None:
     assert named <= set(variables)
 
 
-def test_a_kubernetes_job_is_one_that_measures_alone() -> None:
+@pytest.fixture
+def job() -> dict[str, Any]:
+    """The job that Prefect's worker makes from the template for Kubernetes."""
     template = ours("kubernetes")
     values = {name: v.get("default") for name, v in template["variables"]["properties"].items() if "default" in v}
     made = apply_values(template["job_configuration"], {**values, "command": ["prefect", "flow-run", "execute"]})
-    job = made["job_manifest"]
+    manifest: dict[str, Any] = made["job_manifest"]
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    container["env"] = [
+        {"name": name, "value": value} for name, value in container["env"].items()
+    ]  # as the worker does
+    return manifest
+
+
+def test_a_kubernetes_job_fits_the_schema_of_the_api(job: dict[str, Any]) -> None:
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    kubernetes.validate(job, kubernetes.latest_version(), strict=True)
+    job["spec"]["template"]["spec"]["affinities"] = {}
+    with pytest.raises(kubernetes.ValidationError, match="affinities"):
+        kubernetes.validate(job, kubernetes.latest_version(), strict=True)
+
+
+def test_a_kubernetes_pod_keeps_to_the_baseline_of_pod_security(job: dict[str, Any]) -> None:
+    pod = job["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+    (container,) = pod["containers"]
+    assert not {"securityContext", "ports"} & set(container)
+
+
+def test_a_kubernetes_job_is_one_that_measures_alone(job: dict[str, Any]) -> None:
     assert (job["apiVersion"], job["kind"], job["spec"]["backoffLimit"]) == ("batch/v1", "Job", 0)
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["resources"]["requests"] == container["resources"]["limits"] == {"cpu": "2", "memory": "4Gi"}
     assert container["command"] + container["args"] == ["/usr/bin/env", "prefect", "flow-run", "execute"]
     mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounted == {"data": "/data", "gate": "/tmp"}
+    assert mounted == {"data": "/data"}
+    (rule,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["labelSelector"]["matchLabels"] == job["spec"]["template"]["metadata"]["labels"]
+    assert rule["topologyKey"] == "kubernetes.io/hostname"
     assert {volume["name"] for volume in pod["volumes"]} == set(mounted)
     assert pod["terminationGracePeriodSeconds"] <= 30
 
