@@ -42,7 +42,7 @@ def sentence(bisection: Bisection) -> str:
     verb = "makes"
     if len(causes) > 1:
         verb = "together make"
-    place = _place(bisection.operators)
+    place = _place(bisection.operators, slower=total.ratio.value > 1)
     return f"{' and '.join(causes)} {verb} {model} {_speed(total.ratio)}{place}; {_others(bisection)}."
 
 
@@ -54,10 +54,10 @@ def _speed(ratio: Estimate) -> str:
     return f"{inverse.value:.2f}x faster ({inverse.low:.2f} to {inverse.high:.2f})"
 
 
-def _place(operators: Sequence[OperatorTime]) -> str:
+def _place(operators: Sequence[OperatorTime], *, slower: bool) -> str:
     """The type of operators that most of the change lies in: `, above all its MatMulInteger (520 to 740 us)`."""
     whole = sum(row.after - row.before for row in operators)
-    if not operators or not whole:
+    if not operators or (whole > 0) != slower:
         return ""
     first = operators[0]
     if (first.after - first.before) / whole < SHARE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,9 @@ ROUNDS: Final = 3
 NARROW: Final = 0.02
 """Relative width of an interval that is narrow enough."""
 CALL_SECONDS: Final = 60.0
-PROFILED_RUNS: Final = 30
+PROFILES: Final = 3
+PROFILED_RUNS: Final = 20
+"""Profiles of each model, in turns, and inferences of each."""
 REFERENCE: Final = "reference"
 
 
@@ -126,20 +128,24 @@ class Stopwatch:
         return MeasureRequest(model.file, data=data, target=self.target, settings=self.settings)
 
     def profiles(self, before: VariantModel, after: VariantModel) -> tuple[OperatorTime, ...]:
-        """Profile two models one after the other; empty if one cannot be profiled, for example not on a CPU."""
+        """Profile two models in turns; empty if one cannot be profiled, for example not on a CPU."""
         if self.target.device != "cpu":
             return ()
-        times = []
-        with Gate(waiting=report_waiting).measuring():
-            for number, model in enumerate((before, after)):
-                times.append(self._operators(model, self.scratch / f"profile{number}"))
-        old, new = times
-        if not old or not new:
+        old: list[dict[str, float]] = []
+        new: list[dict[str, float]] = []
+        with ExitStack() as stack:
+            stack.enter_context(Gate(waiting=report_waiting).measuring())
+            hosts = [(model, stack.enter_context(_host(model))) for model in (before, after)]
+            for turn in range(PROFILES):
+                for profiles, (model, host) in zip((old, new), hosts, strict=True):
+                    profiles.append(self._operators(model, host, self.scratch / f"profile{turn}"))
+        if not all(old) or not all(new):
             return ()
-        rows = [OperatorTime(name, old.get(name, 0.0), new.get(name, 0.0)) for name in dict.fromkeys((*old, *new))]
+        names = dict.fromkeys((*old[0], *new[0]))
+        rows = [OperatorTime(name, _lowest(old, name), _lowest(new, name)) for name in names]
         return tuple(sorted(rows, key=lambda row: -abs(row.after - row.before)))
 
-    def _operators(self, model: VariantModel, folder: Path) -> dict[str, float]:
+    def _operators(self, model: VariantModel, host: PoolHost, folder: Path) -> dict[str, float]:
         """Microseconds of one inference by type of operator; empty if the profile failed."""
         options = dict(model.file.session_options)
         if self.target.threads != ALL_THREADS:
@@ -151,12 +157,16 @@ class Stopwatch:
             accelerator=Accelerator(),
             data=self.data,
         )
-        with _host(model) as host:
-            reply = host.run_pass(request, CallLimits(CALL_SECONDS)).reply
+        reply = host.run_pass(request, CallLimits(CALL_SECONDS)).reply
         if reply is None or not reply.steps[-1].outcome.good:
             return {}
         report: Any = reply.steps[-1].reports["profile"]  # what the pass `profile` documents
         return {row["op_type"]: row["us"] for row in report["operators"]}
+
+
+def _lowest(profiles: Sequence[Mapping[str, float]], name: str) -> float:
+    """The lowest time of an operator: other programs only add to it."""
+    return min(profile.get(name, 0.0) for profile in profiles)
 
 
 @contextmanager
