@@ -96,14 +96,21 @@ def voice_items(model: Path, seed: int, count: int) -> Arrays:
 
 def sentences() -> list[str]:
     """Sentences of the documentation of Python's standard library."""
+    return [sentence for sentence, _ in sentences_by_module()]
+
+
+def sentences_by_module() -> list[tuple[str, str]]:
+    """The sentences, each with the name of the module that it comes from first."""
     modules: list[ModuleType] = [argparse, ast, inspect, io, json, re, zipfile]
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for module in modules:
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
                 text = " ".join((ast.get_docstring(node) or "").split())
-                found.update(dict.fromkeys(part for part in re.split(r"(?<=\.) ", text) if len(part) > 20))
-    return list(found)
+                for sentence in re.split(r"(?<=\.) ", text):
+                    if len(sentence) > 20:
+                        found.setdefault(sentence, module.__name__)
+    return list(found.items())
 
 
 def text_items(model: Path, size: tuple[int, int], seed: int, count: int) -> Arrays:
