@@ -49,7 +49,8 @@ def cut_before_pooling(path: Path) -> onnx.ModelProto:
             needed.update(node.input)
     nodes.append(helper.make_node("Identity", [hidden], [OUTPUT], OUTPUT))
     output = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", length, WIDTH])
-    cut = helper.make_graph(nodes, graph.name, graph.input, [output], graph.initializer)
+    weights = [tensor for tensor in graph.initializer if tensor.name in needed]
+    cut = helper.make_graph(nodes, graph.name, graph.input, [output], weights)
     return helper.make_model(cut, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
