@@ -53,7 +53,7 @@ class SearchFields(StrictModel):
     min_expected_improvement: float | None = Field(default=None, ge=0, lt=1)
     """End once no point is expected to improve the objective by this fraction."""
     stop_early: bool = True
-    """End once 1 % more is unlikely to be gained, or the known best of a model with the same graph is confirmed."""
+    """End once 2 % more is unlikely to be gained, or the known best of a model with the same graph is confirmed."""
     choose: Choose = "priority"
     """Rule that chooses one best model when there are several objectives."""
 

@@ -293,7 +293,7 @@ def _probability(x: Array, labels: Array, candidates: Array) -> Array:
     known = labels[finished]
     if known.all():
         return np.ones(len(candidates))
-    base = (known.sum() + 1) / (len(known) + 2)
+    base = float(known.sum() + 1) / (len(known) + 2)
     model = GaussianProcess(noise=0.1, fixed_scales=True)
     model.fit(x[finished], known - base)
     mean, _ = model.predict(candidates)
@@ -309,7 +309,8 @@ def _probability_within(x: Array, violation: Array, candidates: Array) -> Array:
     scale = Standardization.of(violation[known])
     model = GaussianProcess()
     model.fit(x[known], scale.standardized(violation[known]))
-    return np.clip(_chances_below(-scale.mean / scale.unit, model, candidates), MIN_CERTAINTY, MAX_CERTAINTY)
+    chances = _chances_below(-scale.mean / scale.unit, model, candidates)
+    return np.clip(chances, MIN_CERTAINTY, MAX_CERTAINTY)
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:

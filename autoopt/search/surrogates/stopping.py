@@ -11,7 +11,9 @@ from autoopt.search.surrogates.scalarization import Single
 from autoopt.search.trial import Trial
 
 GAIN: Final = 0.01
-"""Relative improvement that is not worth a longer search."""
+"""Relative improvement that is worth a longer search."""
+LEFT: Final = 0.02
+"""Relative improvement that at most was left in about nine of ten replays that ended early; see benchmarks/search."""
 MIN_CANDIDATES: Final = 12
 """Distinct candidates before a search may stop."""
 WITHOUT_GAIN: Final = 12
@@ -19,9 +21,8 @@ WITHOUT_GAIN: Final = 12
 LONG_WITHOUT_GAIN: Final = 18
 """The same for a search whose model still promises more."""
 LIKELY: Final = 0.8
-"""Chance of a gain up to which the model promises little. Its chances are too high: of the replays that ended at this
-value, nine of ten had nothing better left by `GAIN`; see benchmarks/search."""
-STOPPED: Final = f"stopped early: at most {GAIN:.0%} more to gain, 90 % sure (--search stop_early=false)"
+"""Chance of a gain up to which the model promises little; its chances are too high."""
+STOPPED: Final = f"stopped early: at most {LEFT:.0%} more to gain, 90 % sure (--search stop_early=false)"
 
 
 def gain_in_losses(single: Single) -> float:
