@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autoopt.errors import InputError
 from autoopt.model.files import MODEL
-from autoopt.model.tensors import tensors, weight_bytes
+from autoopt.model.tensors import packed_bytes, tensors, weight_bytes
 from autoopt.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def load(path: str | os.PathLike[str]) -> ModelProto:
 
     model = parse(path)
     external = list(external_tensors(model))
+    for tensor in external:
+        _add_length(tensor)
     try:
         onnx.load_external_data_for_model(model, str(Path(path).parent))
     except (OSError, ValidationError, ValueError) as error:
@@ -71,6 +73,13 @@ def load(path: str | os.PathLike[str]) -> ModelProto:
         # Equal models must give equal bytes, wherever their weights were.
         tensor.ClearField("data_location")
     return model
+
+
+def _add_length(tensor: TensorProto) -> None:
+    """Add the length of external data if it is not given: onnx would read the file to its end for each tensor."""
+    size = packed_bytes(tensor)
+    if size is not None and all(entry.key != "length" for entry in tensor.external_data):
+        tensor.external_data.add(key="length", value=str(size))
 
 
 def external_tensors(model: ModelProto) -> Iterator[TensorProto]:

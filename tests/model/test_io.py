@@ -77,6 +77,17 @@ def test_a_model_whose_external_data_was_not_loaded_is_not_saved(tmp_path: Path)
         io.save(io.parse(path), tmp_path / "b")
 
 
+def test_external_data_without_a_length_has_that_of_its_shape(tmp_path: Path) -> None:
+    path = io.save(builders.mlp(width=512), tmp_path, external=True)
+    model = onnx.load(path, load_external_data=False)
+    for tensor in io.external_tensors(model):
+        kept = [entry for entry in tensor.external_data if entry.key != "length"]
+        del tensor.external_data[:]
+        tensor.external_data.extend(kept)
+    path.write_bytes(model.SerializeToString())
+    assert io.load(path) == builders.mlp(width=512)
+
+
 def test_missing_external_data_is_unreadable(tmp_path: Path) -> None:
     path = io.save(builders.mlp(width=512), tmp_path, external=True)
     (tmp_path / "model.onnx.data").unlink()
