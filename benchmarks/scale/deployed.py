@@ -28,7 +28,7 @@ from typing import Any
 import httpx
 
 from autoopt.orchestrate.server.access import PASSWORD_FILE
-from benchmarks.scale.sleepers import SCRIPT, dag, model
+from benchmarks.scale.sleepers import CHAINS, SCRIPT, dag, model
 
 Row = dict[str, Any]
 
@@ -120,6 +120,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--places", type=int)
     options = parser.parse_args()
+    if options.trials % CHAINS:
+        parser.error(f"--trials must be a multiple of {CHAINS}, the number of chains")
     places = f", {options.places} places" if options.places else ""
     print(f"deployed: {options.trials} trials of {options.seconds} s, 4 chains{places}", flush=True)
     with tempfile.TemporaryDirectory() as name:

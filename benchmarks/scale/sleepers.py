@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autoopt.api import execute
 from autoopt.engine.inputs.request import RunRequest
 
+CHAINS = 4
 SCRIPT = '''\
 import time
 
@@ -45,16 +46,15 @@ def model(path: Path) -> Path:
 
 def dag(folder: Path, trials: int, seconds: float) -> dict[str, Any]:
     """Return a DAG of four chains with one sleeping pass each; trials differ in a parameter without effect."""
-    chains = 4
-    numbers = {"search": list(range(trials // chains))}
+    numbers = {"search": list(range(trials // CHAINS))}
     return {
         "name": "sleepers",
         "user_script": str(folder / "sleepers_script.py"),
         "passes": {
             f"s{c}": {"pass": "sleeper", "params": {"seconds": seconds + c * 1e-6, "number": numbers}}
-            for c in range(chains)
+            for c in range(CHAINS)
         },
-        "chains": [[f"s{c}"] for c in range(chains)],
+        "chains": [[f"s{c}"] for c in range(CHAINS)],
         "constraints": [],
         "search": {"strategy": "per-chain", "sampler": "exhaustive", "trials": trials},
         "measurement": {"seconds": 0.2, "replicas": 2, "target_width": 1.0},
@@ -78,6 +78,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=1.0)
     options = parser.parse_args()
+    if options.trials % CHAINS:
+        parser.error(f"--trials must be a multiple of {CHAINS}, the number of chains")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sleepers_script.py").write_text(SCRIPT)
