@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -151,3 +152,20 @@ def test_missing_interpreter_is_the_users_input() -> None:
 
 def test_call_once() -> None:
     assert call_once("json:dumps", {"a": 1}).value == '{"a": 1}'
+
+
+def test_a_system_without_room_for_a_process_is_no_wrong_interpreter() -> None:
+    code = """
+import os, resource
+from autoopt.errors import SystemFailure
+from autoopt.workers import WorkerPool
+with WorkerPool(size=1) as pool:
+    few = len(os.listdir("/proc/self/fd")) + 3
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, few))
+    try:
+        pool.call("json:dumps", {})
+    except SystemFailure as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.endswith(f"cannot start {sys.executable}: Too many open files\n"), done.stderr
