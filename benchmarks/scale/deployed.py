@@ -52,7 +52,7 @@ def serve(folder: Path, places: int | None) -> Iterator[httpx.Client]:
                 break
         user, _, password = (folder / "home" / PASSWORD_FILE).read_text().strip().partition(":")
         api = f"http://127.0.0.1:{port}/api"
-        with httpx.Client(base_url=api, auth=(user, password), timeout=60) as client:
+        with httpx.Client(base_url=api, auth=(user, password), timeout=300) as client:
             yield client
     finally:
         process.send_signal(signal.SIGINT)
