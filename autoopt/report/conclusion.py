@@ -154,16 +154,18 @@ def _table(result: RunResult, rows: Sequence[Row], title: str = "") -> Table:
         right.append(len(names))
         names.append(TITLES.get(metric, metric.replace("_", " ")))
         columns.append(_values(metric, models))
-        if CHANGE not in names and not is_quality(metric):
+        if len(models) > 1 and CHANGE not in names and not is_quality(metric):
             names.append(CHANGE)
             columns.append([_change(metric, model) for model in models])
-    used = sum(max(map(len, (name, *cells))) + 2 for name, cells in zip(names, columns, strict=True))
-    columns.append([_passes(model, WIDTH - used) for model in models])
+    if len(models) > 1:
+        used = sum(max(map(len, (name, *cells))) + 2 for name, cells in zip(names, columns, strict=True))
+        names.append("passes")
+        columns.append([_passes(model, WIDTH - used) for model in models])
     strong = None
     if result.best is not None:
         strong = int(not result.best.is_source)  # the source model stands first
     cells = tuple(zip(*columns, strict=True))
-    return Table((*names, "passes"), cells, title=title, right=frozenset(right), strong=strong)
+    return Table(tuple(names), cells, title=title, right=frozenset(right), strong=strong)
 
 
 def _values(metric: str, models: Sequence[ModelResult]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from autoopt.errors import one_line
@@ -21,7 +21,7 @@ def steps_text(chain: str, point: Point, width: int = 0) -> str:
         chain: Readable name of the chain.
         point: The searched parameters of each node.
         width: Characters that the text may have; 0 for any number. A longer one loses passes at its beginning, because
-            chains differ at their ends, then the settings.
+            chains differ at their ends, then settings.
     """
     nodes = chain.split(ARROW)
     steps = []
@@ -29,14 +29,21 @@ def steps_text(chain: str, point: Point, width: int = 0) -> str:
         settings = _settings(point.get(node, {}))
         steps.append(f"{node}({', '.join(settings)})" if settings else node)
     text = one_line(ARROW.join(steps))
-    if not width or len(text) <= width:
-        return text
-    for parts in (steps, nodes):
-        for first in range(1, max(2, len(parts) - 1)):
-            text = one_line(f"… {ARROW.join(parts[first:])}")
-            if len(text) <= width:
-                return text
+    for parts in _shorter(nodes, steps):
+        if not width or len(text) <= width:
+            return text
+        text = one_line(ARROW.join(parts))
+        if len(parts) < len(nodes):
+            text = f"… {text}"
     return tail(text, width)
+
+
+def _shorter(nodes: Sequence[str], steps: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The last passes, fewer and fewer, down to two without their settings."""
+    for first in range(1, len(steps) - 1):
+        yield steps[first:]
+    yield [*nodes[-2:-1], steps[-1]]
+    yield nodes[-2:]
 
 
 def _settings(values: Mapping[str, object]) -> list[str]:
@@ -61,7 +68,9 @@ def _setting(name: str, value: object) -> str:
 
 
 def tail(text: str, width: int) -> str:
-    """The end of a text that fits, because chains differ at their ends."""
+    """The end of a text that fits, because chains differ at their ends; all of it for a width of 0."""
+    if not width:
+        return text
     width = max(width, 10)
     if len(text) <= width:
         return text

@@ -79,7 +79,7 @@ def test_rows_are_at_most_100_characters(data: dict[str, Any]) -> None:
     best = {**data["best"], "chain": chain}
     rows = shown(RunResult.from_json({**data, "best": best, "pareto": [best]}))[:3]
     assert max(map(len, rows)) <= 100
-    assert rows[2].endswith("  … simplify -> simplify -> simplify")
+    assert "  … simplify -> " in rows[2]
 
 
 def test_a_model_gets_a_row_only_if_it_is_noticeably_better_in_something(data: dict[str, Any]) -> None:
@@ -110,6 +110,7 @@ def test_the_lossy_model_of_a_run_without_data_is_marked_as_unverified(data: dic
 def test_without_a_gain_the_source_stands_alone(data: dict[str, Any]) -> None:
     result = RunResult.from_json({**data, "best": {**data["best"], "chain": "source"}, "pareto": []})
     assert labels(result) == ["source"]
+    assert shown(result)[0].split() == ["model", "latency", "size", "accuracy"]
     assert shown(result)[-1] == "Not faster: no candidate was measurably better, so your model stays."
 
 

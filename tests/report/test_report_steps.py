@@ -25,8 +25,11 @@ def test_a_long_text_loses_its_first_passes_then_the_settings() -> None:
     chain = "names -> fold -> static -> session"
     assert steps_text(chain, point, 52) == "… fold -> static(per_channel) -> session(threads=1)"
     assert steps_text(chain, point, 45) == "… static(per_channel) -> session(threads=1)"
-    assert steps_text(chain, point, 30) == "… fold -> static -> session"
+    assert steps_text(chain, point, 33) == "… static -> session(threads=1)"
+    assert steps_text(chain, point, 25) == "… static -> session"
     assert steps_text(chain, point, 14) == "…ic -> session"
+    assert steps_text("static", point, 19) == "static(per_channel)"
+    assert steps_text("static", point, 12) == "static"
 
 
 def test_of_a_long_chain_the_end_is_shown() -> None:

@@ -96,7 +96,7 @@ def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
     if search.trials is not None and search.trials < plan.point_count:
         limits.append(_counted(search.trials, "trial"))
     if search.minutes is not None:
-        limits.append(f"{search.minutes:g} minutes")
+        limits.append("1 minute" if search.minutes == 1 else f"{search.minutes:g} minutes")
     if limits:
         text += f", at most {' and '.join(limits)}"
     request.observer.on_phase(text)
