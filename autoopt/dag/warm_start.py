@@ -16,7 +16,8 @@ from autoopt.space import Value
 MIN_SIMILARITY: Final = 0.7
 """Models that are less similar are no examples."""
 MAX_LEARNED: Final = 3
-"""Chains that are preferred at most: where the examples mislead, they cost as many trials."""
+"""Chains that are preferred at most, and their first points together: where the examples mislead, they cost as many
+trials."""
 MAX_WEIGHT: Final = 2.0
 """The largest weight that an example gives."""
 TRUST_ELSEWHERE: Final = 0.5
@@ -92,7 +93,11 @@ def warm_started(plan: Plan, examples: Sequence[Example]) -> Plan:
         match = _closest(example, chains)
         if match is not None and (match.chain.id in matches or len(matches) < MAX_LEARNED):
             matches.setdefault(match.chain.id, []).append(match)
-    return plan.with_learned([_learned(group) for group in matches.values()])
+    room = MAX_LEARNED + 1 - len(matches)
+    learned: list[Learned] = []
+    for group in matches.values():
+        learned.append(_learned(group, 1 if learned else room))
+    return plan.with_learned(learned)
 
 
 def _precedence(example: Example) -> tuple[object, ...]:
@@ -133,8 +138,8 @@ def _tried_values(example: Example, chain: Chain) -> tuple[dict[str, dict[str, V
     return tried, untried
 
 
-def _learned(group: Sequence[_Match]) -> Learned:
-    """The preference that examples of one chain give together, the first of them the most similar."""
+def _learned(group: Sequence[_Match], most: int) -> Learned:
+    """The preference that examples of one chain give together, the most similar first, with at most `most` points."""
     first = group[0].example
     points: list[dict[str, dict[str, Value]]] = []
     for match in group:
@@ -149,7 +154,7 @@ def _learned(group: Sequence[_Match]) -> Learned:
         chain=group[0].chain.passes,
         # A file that 'autoopt init' wrote has such a weight already.
         weight=round(max(1.0, weight / group[0].chain.weight), 3),
-        points=tuple(points[:MAX_LEARNED]),
+        points=tuple(points[:most]),
         evidence=_evidence([match.example for match in group]),
         expected=expected,
     )

@@ -118,7 +118,7 @@ class GoalFacts(StrictModel):
 class Configuration(StrictModel):
     """The best candidate of a run: what changed the model, and what that gave."""
 
-    passes: Words
+    passes: Annotated[tuple[Word, ...], Field(strict=False, min_length=1, max_length=64)]
     values: Annotated[dict[Word, Annotated[dict[Word, Setting], Field(max_length=64)]], Field(max_length=64)]
     """Pass -> parameter -> value that was searched."""
     ratios: Annotated[dict[Word, Annotated[float, Field(gt=0, le=1e6)]], Field(max_length=64)]

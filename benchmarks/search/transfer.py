@@ -15,6 +15,7 @@ from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
 from autoopt.dag.proposal.first_points import FIRST_VALUES, LEFT_OUT
+from autoopt.dag.warm_start import MAX_LEARNED, MAX_WEIGHT
 from autoopt.search import ChainSpace, SearchConfig, create_study
 from autoopt.search.samplers.initial_points import DIVERSE, diverse_chains, initial_points
 from autoopt.search.surrogates.effects import Effect, Factor, Scale, estimated_effects, pooled_effects
@@ -24,7 +25,7 @@ from benchmarks.search.simulate import SHIPPED
 from benchmarks.search.table import OBJECTIVE, Row, Table
 
 Beginning: TypeAlias = Literal[
-    "drawn", "expert", "expert: certain", "expert: weighed", "learned: drawn", "learned: best"
+    "drawn", "expert", "expert: misled", "expert: certain", "expert: weighed", "learned: drawn", "learned: best"
 ]
 BEGINNINGS: Final[tuple[Beginning, ...]] = get_args(Beginning)
 SHOWN: Final = (3, 6)
@@ -133,6 +134,8 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], 
         return table
     if beginning == "expert":
         return _with_priors(table, expert_points(table.chains))
+    if beginning == "expert: misled":
+        return _misled(_with_priors(table, expert_points(table.chains)))
     effects = expected(table.name, others, Random(f"effects:{seed}"))
     if beginning in TRUST:
         return _weighed(_with_priors(table, expert_points(table.chains)), effects, TRUST[beginning])
@@ -146,6 +149,27 @@ def beginning_with(table: Table, beginning: Beginning, others: Sequence[Table], 
     for chain, _ in initial_points(table.chains, SHIPPED, seed):
         points[chain] = [Scores(effects, Random(f"{seed}:{chain}")).best(by_id[chain])[1]]
     return _with_priors(table, points)
+
+
+def _misled(table: Table) -> Table:
+    """The table with the preferences that earlier runs would give, at their worst: the worst chains at their worst."""
+    worst: dict[str, Point] = {}
+    best: dict[str, float] = {}
+    for chain, rows in zip(table.chains, table.rows, strict=True):
+        values = [(row.value, number) for number, row in enumerate(rows) if row.feasible]
+        if values:
+            worst[chain.id] = list(chain.space.iterate())[max(values)[1]]
+            best[chain.id] = min(values)[0]
+    wrong = sorted(best, key=lambda chain: -best[chain])[:MAX_LEARNED]
+    chains: list[ChainSpace] = []
+    for chain in table.chains:
+        if chain.id in wrong:
+            point = worst[chain.id]
+            others = [other for other in chain.prior if other != point]
+            chains.append(replace(chain, weight=MAX_WEIGHT, prior=(point, *others)))
+        else:
+            chains.append(chain)
+    return replace(table, chains=tuple(chains))
 
 
 def _with_priors(table: Table, points: Mapping[str, Sequence[Point]]) -> Table:

@@ -128,3 +128,21 @@ def test_at_most_three_chains_are_preferred_in_any_order_of_the_examples(plan: P
     assert len(expected) == MAX_LEARNED
     for order in (examples[::-1], examples[2:] + examples[:2]):
         assert [preference.chain for preference in learn(plan, *order).learned] == expected
+
+
+def test_all_preferences_together_have_at_most_three_first_points(plan: Plan) -> None:
+    static = [
+        replace(GOOD, model=f"m{i}", ratio=0.5 + i / 100, values={"static_quantization": values})
+        for i, values in enumerate(
+            (
+                {"per_channel": True},
+                {"per_channel": False},
+                {"calibrate_method": "MinMax"},
+                {"calibrate_method": "Entropy"},
+            )
+        )
+    ]
+    simplified = replace(GOOD, model="x", ratio=0.9, passes=frozenset(("simplify",)))
+    alone, together = learn(plan, *static).learned, learn(plan, *static, simplified).learned
+    assert [len(preference.points) for preference in alone] == [MAX_LEARNED]
+    assert [len(preference.points) for preference in together] == [MAX_LEARNED - 1, 0]

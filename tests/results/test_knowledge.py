@@ -56,6 +56,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a text for a number": (lambda lesson: lesson.update(trials="12"), "must be a whole number"),
     "a truth for a number": (lambda lesson: lesson.update(trials=True), "must be a whole number"),
     "a path": (lambda lesson: lesson["best"].update(passes=["../../etc/passwd"]), "passes"),
+    "a gain by nothing": (lambda lesson: lesson["best"].update(passes=[]), "must not be empty"),
     "a control character": (lambda lesson: lesson["machine"].update(cpu="\x1b[31m"), "U+001B"),
     "a long text": (lambda lesson: lesson["machine"].update(cpu="x" * 65), "at most 64 characters"),
     "an unknown field": (lambda lesson: lesson.update(host="forge"), "unknown field"),
