@@ -35,7 +35,10 @@ def sentence(bisection: Bisection) -> str:
         return f"{model} cannot be compared with the earlier night: {reason}."
     if not _is_certain(total.ratio):
         numbers = f"{total.ratio.value:.2f}x, {total.ratio.low:.2f} to {total.ratio.high:.2f}"
-        return f"Measured in turns, {model} is as fast as on the earlier night ({numbers}): no change made it slower."
+        text = f"Measured in turns, {model} is as fast as on the earlier night ({numbers})"
+        if bisection.source is not None and _is_certain(bisection.source):
+            return f"{text}, but its source is {_speed(bisection.source)}, which the ratio to it shows."
+        return f"{text}: no change made it slower."
     if not bisection.cause:
         return f"{model} is {_speed(total.ratio)}, but no single change and no pair of changes explains it."
     causes = [factor.text for factor in bisection.factors if factor.name in bisection.cause]

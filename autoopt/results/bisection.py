@@ -62,6 +62,9 @@ class Bisection:
     """The last night first, then single factors, then pairs."""
     cause: tuple[str, ...] = ()
     """Names of the factors that explain the change together; empty if none do."""
+    source: Estimate | None = None
+    """Median latency of the source relative to the earlier night's; measured only where the best model's did not
+    change, because a faster source also makes the ratio of the best model worse."""
     operators: tuple[OperatorTime, ...] = ()
     """Profiles of both nights' models, the type whose time changed most first."""
     busy: bool = False

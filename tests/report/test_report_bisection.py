@@ -9,6 +9,9 @@ import pytest
 
 from autoopt.metrics import Estimate
 from autoopt.report.bisection import remarks, sentence, tables, write_bisection
+from autoopt.report.sweep import message, sweep_markdown
+from autoopt.report.sweep_page import sweep_html
+from autoopt.results import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.bisection import Bisection, Factor, OperatorTime, Variant
 
 RUNTIME = Factor("onnxruntime", "1.30.0", "1.31.1")
@@ -68,6 +71,15 @@ def test_a_pair_is_named_together() -> None:
             "Measured in turns, cnn is as fast as on the earlier night (1.00x, 0.99 to 1.01)",
         ),
         (
+            replace(
+                FOUND,
+                cause=(),
+                variants=(Variant(("onnxruntime", "onnxslim"), SAME),),
+                source=Estimate(0.8, 0.75, 0.85),
+            ),
+            "Measured in turns, cnn is as fast as on the earlier night (1.00x, 0.99 to 1.01), but its source is 1.25x",
+        ),
+        (
             replace(FOUND, cause=(), variants=(Variant(("onnxruntime",), reason="does not run: too old"),)),
             "cnn cannot be compared with the earlier night: does not run: too old.",
         ),
@@ -86,6 +98,18 @@ def test_tables_list_combinations_and_operators() -> None:
     assert stream.getvalue().startswith(sentence(FOUND))
     assert "also changed, and not varied: cpu.model a -> b" in stream.getvalue()
     assert remarks(FOUND) == []
+
+
+def test_the_night_tells_the_cause_in_its_message_page_and_markdown() -> None:
+    change = MetricChange("best model", "latency_p50", Estimate.exact(0.3), SLOWER, True, "worse")
+    compared = EntryComparison("worse", sweep="1" * 12, changes=(change,))
+    entry = SweepEntry("cnn", "ok", compared=compared, bisection=FOUND)
+    night = SweepResult(sweep="2" * 12, name="production", models=(entry,), regressions=("cnn",))
+    night = SweepResult.from_json(night.to_json())
+    assert message(night).endswith(sentence(FOUND))
+    assert sentence(FOUND) in sweep_markdown(night)
+    page = sweep_html(night)
+    assert page.index("Causes, measured") < page.index("MatMulInteger</td>")
 
 
 def test_json_and_back() -> None:

@@ -19,6 +19,7 @@ from autoopt.metrics import Estimate
 from autoopt.report.sweep_comparison import EarlierEntry
 from autoopt.results import SweepEntry, SweepResult
 from autoopt.results.bisection import Bisection, Factor, OperatorTime, Variant
+from autoopt.results.model import SOURCE
 from autoopt.store import Store
 from autoopt.working_folder import STORE_WORK, working_folder
 
@@ -68,7 +69,11 @@ def bisect_entry(store: Store, sweep: str, entry: SweepEntry, earlier: EarlierEn
             until=began + 60 * budget.minutes,
         )
         budget.observer.on_phase(f"measuring {entry.name} of both nights in turns")
-        outcome = CauseSearch(variants, Stopwatch.of(before.run, scratch)).run(variants.until)
+        stopwatch = Stopwatch.of(before.run, scratch)
+        outcome = CauseSearch(variants, stopwatch).run(variants.until)
+        source = None
+        if outcome.is_unchanged:
+            source = _source_ratio(variants, stopwatch)
     return Bisection(
         model=entry.name,
         sweep=sweep,
@@ -77,10 +82,19 @@ def bisect_entry(store: Store, sweep: str, entry: SweepEntry, earlier: EarlierEn
         not_varied=variants.changes.not_varied,
         variants=outcome.variants,
         cause=outcome.cause,
+        source=source,
         operators=outcome.operators,
         busy=outcome.busy,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+def _source_ratio(variants: Variants, stopwatch: Stopwatch) -> Estimate | None:
+    """The latency of the source relative to the earlier night's; None if the two are the same."""
+    old, new = variants.source(variants.before), variants.source(variants.after)
+    if new.same_as(old):
+        return None
+    return stopwatch.compare(old, {SOURCE: new}, variants.until).ratios.get(SOURCE)
 
 
 def _entry_named(result: SweepResult, model: str) -> SweepEntry:
@@ -136,6 +150,12 @@ class Outcome:
     cause: tuple[str, ...] = ()
     operators: tuple[OperatorTime, ...] = ()
     busy: bool = False
+
+    @property
+    def is_unchanged(self) -> bool:
+        """True if the later night's model was measured and is as fast as the earlier one's."""
+        total = self.variants[0].ratio
+        return total is not None and not is_certain(total)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from autoopt.engine.sweeps.bisection.factors import (
     Changes,
 )
 from autoopt.engine.sweeps.entry import input_digests
+from autoopt.engine.work.environment import LIBRARIES
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts
 from autoopt.errors import AutooptError, InputError
 from autoopt.measure.request import ModelFile
@@ -141,7 +142,7 @@ class Variants:
         """Names of the factors, known ones apart from `CHOICE`, that may change the bytes of the best model."""
         used: set[str] = set()
         for step in self._steps:
-            used.update(registry().info(step.pass_name).libraries)
+            used.update(_libraries_of(step.pass_name))
         libraries = {factor.name for factor in self.changes.libraries if factor.name in used}
         return frozenset(libraries | {factor.name for factor in self.changes.inputs})
 
@@ -158,9 +159,20 @@ class Variants:
             NotMade: It cannot be made.
             SystemFailure: An environment cannot be made.
         """
+        return self._in_runtime(self._file(changed), changed)
+
+    def source(self, night: Night) -> VariantModel:
+        """The source of a night, in the runtime of that night."""
+        changed: frozenset[str] = frozenset()
+        if night is self.after:
+            changed = frozenset(factor.name for factor in self.factors)
+        return self._in_runtime(self._stored(Candidate(night.run.model)), changed)
+
+    def _in_runtime(self, file: ModelFile, changed: frozenset[str]) -> VariantModel:
+        """A model in the runtime of a combination."""
         libraries = self._libraries(changed)
         runtime = {name: libraries[name] for name in RUNTIME if name in libraries}
-        return VariantModel(self._file(changed), self.environments.python(runtime), runtime)
+        return VariantModel(file, self.environments.python(runtime), runtime)
 
     def _libraries(self, changed: frozenset[str]) -> dict[str, str]:
         """The versions of the changed libraries in a combination."""
@@ -241,6 +253,14 @@ class Variants:
                 night = self.after
             if digests[name] != night.entry.inputs[name]:
                 raise NotMade(f"the {name} of sweep {night.sweep} are gone")
+
+
+def _libraries_of(pass_name: str) -> Sequence[str]:
+    """The libraries that a pass uses; all for a pass of a user script, which is not known here."""
+    try:
+        return registry().info(pass_name).libraries
+    except InputError:
+        return LIBRARIES
 
 
 def mixed_dag(old: DagSpec, new: DagSpec, names: frozenset[str]) -> DagSpec:
