@@ -94,7 +94,10 @@ class Stopwatch:
                 rounds.append(self._round(models, len(rounds), until))
             except _Failed as failure:
                 if failure.name == REFERENCE:
-                    raise SystemFailure(f"the earlier night's model does not run here ({failure})") from None
+                    remedy = "its onnxruntime may need an earlier numpy or Python than it was recorded with"
+                    raise SystemFailure(
+                        f"the earlier night's model does not run here ({failure})", remedy=remedy
+                    ) from None
                 failures[failure.name] = str(failure)
                 del models[failure.name]
         ratios: Mapping[str, Estimate] = {}
