@@ -60,6 +60,8 @@ class RunOptions(TypedDict, total=False):
     search: Mapping[str, object]
     """Further fields of the DAG's `search` section."""
     calibration: Data
+    parts: Mapping[str, str]
+    """Several models that belong together, by name; `dag` is then one of them."""
     data_root: str | Path
     home: Path
     db_url: str

@@ -43,9 +43,9 @@ class Run(RunResult):
         return Run(**values, home=home, db_url=db_url)
 
     def completed_trials(self) -> list[Trial]:
-        """The finished trials by number; for a run over several targets, those of each target in turn."""
+        """The finished trials by number; for a run over several targets or models, those of each in turn."""
         with _open(self.home, self.db_url) as store:
-            runs = [target.result.run for target in self.targets] or [self.run]
+            runs = [each.run for each in self.part_results] or [self.run]
             return [trial for run in runs for trial in finished_trials(store, run)]
 
     def trials_frame(self) -> pd.DataFrame:

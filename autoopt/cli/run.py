@@ -65,7 +65,14 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on 
 
 
 def run(  # noqa: PLR0913, PLR0917  options of the command
-    dag: Annotated[str, typer.Argument(metavar="DAG", help="A dag.yaml or JSON file, or a bare model.onnx.")],
+    dag: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DAG",
+            help="A dag.yaml or JSON file, a bare model.onnx, a folder of models, or several models that belong "
+            "together: NAME=MODEL NAME=MODEL.",
+        ),
+    ],
     model: Annotated[str | None, typer.Option(help="The source model; overrides the DAG's.")] = None,
     data: Data = None,
     calibration: Calibration = None,
@@ -139,16 +146,18 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
-            progress.opening(f"reading {model or dag}")
+            progress.opening(f"reading {model or ' '.join(dag)}")
             work = Profile()
             # Imported only now, because it takes longer than the first line may.
             from autoopt.api import execute
             from autoopt.engine.inputs.request import RunRequest
             from autoopt.engine.planning.goal import GoalOptions
 
+            first, parts = _models(dag)
             request = RunRequest(
-                dag=dag,
+                dag=first,
                 model=model,
+                parts=parts,
                 data=reading.apply(data),
                 calibration=reading.apply(calibration) if calibration else None,
                 goal=GoalOptions(minimize, metric, max_drop),
@@ -170,6 +179,20 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
         if profile:
             _show_profile(work, out, sys.stderr if as_json else sys.stdout)
     return exit_code(bool(result.best))
+
+
+def _models(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The DAG or the model that the command names, and the models by name if there are several.
+
+    Raises:
+        InputError: several arguments are not all `NAME=MODEL`.
+    """
+    from autoopt.spec.model_parts import parse_parts
+
+    if len(arguments) == 1 and ("=" not in arguments[0] or Path(arguments[0]).exists()):
+        return arguments[0], {}
+    parts = parse_parts(arguments)
+    return next(iter(parts.values())), parts
 
 
 def _show_profile(work: Profile, out: Path, stream: TextIO) -> None:
@@ -264,6 +287,8 @@ def _show_result(result: RunResult, out: Path, shown_notes: Sequence[str] = ()) 
         if not result.best.is_source:
             steps.append(f"Try it: python {out / 'run.py'}")
     steps.append("Why: autoopt report")
+    if result.best and result.parts:
+        files = [f"wrote {out}/: {', '.join(part.name for part in result.parts)}, model_set.json, run.py"]
     names = [target.name for target in result.targets if target.result.best]
     files += [f"wrote {out / 'targets' / name}/: the best for {name}" for name in names]
     if is_verbose():

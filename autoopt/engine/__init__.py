@@ -1,7 +1,8 @@
 """The engine: takes a request to its result.
 
 `prepare.prepare` is the entry point: it resolves what the request names (`inputs`, `planning`) and opens a run for one
-target (`run`) or several (`targets`). `work` holds the two units of reuse, pass runs and evaluations, and what they
-need. `sweeps` runs the models of a zoo; `tools` are single operations beside runs. Its packages import downwards only:
-sweeps, tools > prepare > targets > run > inputs > planning > work. Read `run/session.py` first.
+target (`run`), for several (`targets`) or for several models that belong together (`model_sets`). `work` holds the two
+units of reuse, pass runs and evaluations, and what they need. `sweeps` runs the models of a zoo; `tools` are single
+operations beside runs. Its packages import downwards only: sweeps, tools > prepare > targets, model_sets > run >
+inputs > planning > work. Read `run/session.py` first.
 """

@@ -1,4 +1,4 @@
-"""Prepare a run, of one target or of several: everything up to the first measurement."""
+"""Prepare a run, of one target or model or of several: everything up to the first measurement."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
+from autoopt.engine.model_sets.preparation import prepare_model_set
+from autoopt.engine.model_sets.set_run import ModelSetRun
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.source_check import source_warnings
@@ -23,7 +25,7 @@ WARM = ["onnx", "onnxruntime", "autoopt.measure.latency.profiles", "autoopt.meas
 """Modules that workers import before the first call, so that its time limit does not include them."""
 
 
-def prepare(request: RunRequest) -> Session | Targets:
+def prepare(request: RunRequest) -> Session | Targets | ModelSetRun:
     """Read the request, resolve its inputs and open its run.
 
     Raises:
@@ -43,10 +45,14 @@ def prepare(request: RunRequest) -> Session | Targets:
         raise SystemFailure(str(error), remedy="wait for the other run, or allow more --minutes") from None
 
 
-def _opened(request: RunRequest, spec: DagSpec, began: float) -> Session | Targets:
+def _opened(request: RunRequest, spec: DagSpec, began: float) -> Session | Targets | ModelSetRun:
     with closed_on_error(request.open_resources(spec)) as resources:
         # One worker reads the model. The others are not needed if the store answers.
         _warm(resources, READING, workers=1)
+        parts = request.parts or spec.parts
+        if parts and request.model is None:
+            _warm(resources, WARM)
+            return prepare_model_set(request, spec, parts, resources, began)
         if len(spec.all_targets) > 1:
             _warm(resources, WARM)
             return prepare_targets(request, spec, resources, began)

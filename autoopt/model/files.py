@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autoopt.errors import InputError
 from autoopt.model.candidate import digest_json
+from autoopt.model.model_set import MODEL_SET
 
 MODEL = "model.onnx"
 ORT_MODEL = "model.ort"
@@ -22,12 +23,12 @@ def digest_file(path: str | os.PathLike[str]) -> str:
 
 
 def model_in(folder: str | os.PathLike[str]) -> Path:
-    """Find the model file of an artifact folder: `model.onnx`, or `model.ort` in ORT format.
+    """Find the model file of an artifact folder: `model.onnx`, `model.ort` in ORT format, or that of a model set.
 
     Raises:
-        InputError: there is neither.
+        InputError: there is none.
     """
-    for name in (MODEL, ORT_MODEL):
+    for name in (MODEL_SET, MODEL, ORT_MODEL):
         path = Path(folder, name)
         if path.is_file():
             return path

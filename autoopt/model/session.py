@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from autoopt.errors import InputError, did_you_mean
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
+from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession, PartObserver, RunPipeline
+from autoopt.script import load_script
 
 if TYPE_CHECKING:
     import numpy as np
@@ -275,10 +277,12 @@ def make_session(
     threads: int = 1,
     *,
     profile_prefix: str = "",
+    script: str | None = None,
 ) -> InferenceSession:
     """Open a session of the model file at `path` on exactly that EP, with the CPU for the nodes that the EP leaves.
 
-    With `profile_prefix`, the runtime's profiler writes a file whose path begins so.
+    With `profile_prefix`, the runtime's profiler writes a file whose path begins so. The session of a model set has the
+    same methods; `script` holds the pipeline of one that has a pipeline.
 
     Raises:
         InputError: unknown options, or an EP that the installed runtime lacks or silently replaced.
@@ -286,6 +290,9 @@ def make_session(
     """
     import onnxruntime as ort
 
+    if Path(path).name == MODEL_SET:
+        model_set = make_set_session(Path(path), session_options, execution_provider, threads, script=script)
+        return cast("InferenceSession", model_set)
     check_installed(execution_provider)
     options = make_options(session_options, threads, execution_provider)
     if profile_prefix:
@@ -300,6 +307,58 @@ def make_session(
     )
     check_no_fallback(session, execution_provider)
     return session
+
+
+def make_set_session(
+    path: Path,
+    session_options: JsonObject | None = None,
+    execution_provider: str = "CPUExecutionProvider",
+    threads: int = 1,
+    observe: PartObserver | None = None,
+    script: str | None = None,
+) -> ModelSetSession:
+    """Open the parts of a model set, each with its own session options and those given; see `make_session`.
+
+    Args:
+        path: The `model_set.json`.
+        session_options: Options for all parts. Where a part has the same, these count, except configuration entries.
+        execution_provider: The EP of all parts.
+        threads: Number of intra-op threads if no options say.
+        observe: Is told the inputs of each part that runs.
+        script: The file with the function of the set's pipeline.
+
+    Raises:
+        InputError: the script has no such function.
+    """
+    given = dict(session_options or {})
+
+    def open_part(file: Path, own: Mapping[str, JsonValue]) -> InferenceSession:
+        options = {**own, **given}
+        entries = [each.get("config", {}) for each in (given, own)]
+        config = {name: value for each in entries if isinstance(each, Mapping) for name, value in each.items()}
+        if config:
+            options["config"] = config
+        return make_session(file, options, execution_provider, threads)
+
+    description = ModelSet.read(path)
+    function = None
+    if description.pipeline is not None:
+        function = _pipeline(description.pipeline.function, script)
+    return ModelSetSession(path, open_part, observe, description, function)
+
+
+def _pipeline(name: str, script: str | None) -> RunPipeline:
+    """The function of a script that runs the parts of a set.
+
+    Raises:
+        InputError: there is none.
+    """
+    if script is None:
+        raise InputError(f"the models run in the pipeline {name!r} of a script", remedy="name the script")
+    function = getattr(load_script(script), name, None)
+    if not callable(function):
+        raise InputError(f"no function {name!r}", where=script, remedy="name one in pipeline:")
+    return cast("RunPipeline", function)
 
 
 def provider_list(execution_provider: str, options: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:

@@ -16,10 +16,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
+from autoopt.model import model_set
+from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
 from autoopt.model.session import (
     EXECUTION_MODES,
     OPTIMIZATION_LEVELS,
@@ -40,6 +42,14 @@ if TYPE_CHECKING:
 SESSION_FILE: Final = "session.json"
 RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
 """The program that exported packages hold as `run.py`."""
+SET_SCRIPTS: Final = {
+    "run.py": Path(__file__).with_name("run_set.py"),
+    "run_package.py": RUN_SCRIPT,
+    "model_set.py": Path(model_set.__file__),
+}
+"""The programs that the exported package of a model set holds, by their names there."""
+PIPELINE: Final = "pipeline.py"
+"""The user's script in the package of a set that has a pipeline."""
 _CPU: Final = "CPUExecutionProvider"
 _SESSION_OPTIONS: Final = (
     "graph_optimization_level",
@@ -115,7 +125,7 @@ def session_document(
 
 
 def load(folder: str | Path) -> InferenceSession:
-    """Open the model that a run exported to `folder`, with everything in its `session.json`.
+    """Open the model that a run exported to `folder`, with everything in its `session.json`; of a set, all models.
 
     Files of earlier versions, which have autoopt's names for a few options, are read too. The affinity is left to the
     caller, because it would bind the whole process: see `os.sched_setaffinity`.
@@ -128,6 +138,11 @@ def load(folder: str | Path) -> InferenceSession:
     import onnxruntime as ort
 
     folder = Path(folder)
+    if (folder / MODEL_SET).is_file():
+        if ModelSet.read(folder / MODEL_SET).pipeline is not None:
+            raise InputError("the models run in a script", where=str(folder), remedy="see run.py in it")
+        session = ModelSetSession(folder / MODEL_SET, lambda part, _: load(part.parent))
+        return cast("InferenceSession", session)
     file = folder / SESSION_FILE
     content = read_session(file)
     model = next((folder / name for name in ("model.onnx", "model.ort") if (folder / name).is_file()), None)

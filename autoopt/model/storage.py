@@ -9,15 +9,21 @@ from pathlib import Path
 
 from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
+from autoopt.model.model_set import MODEL_SET, ModelSet
 
 
 def size_of(model: str) -> dict[str, int]:
     """Measure `{"graph", "external"}` in bytes of the model at that path; each external file counts once.
 
+    Those of a model set are the sums over its parts.
+
     Raises:
         FileNotFoundError: the model or an external file is missing.
     """
     path = Path(model)
+    if path.name == MODEL_SET:
+        sizes = [size_of(str(part)) for part in _parts_of(path)]
+        return {name: sum(size[name] for size in sizes) for name in ("graph", "external")}
     external = {path.parent / location for location in _external_locations(path)}
     return {"graph": path.stat().st_size, "external": sum(file.stat().st_size for file in external)}
 
@@ -31,8 +37,15 @@ def content_digest(model: str) -> str:
 @lru_cache(maxsize=256)
 def _content_digest(model: str, size: int, modified: int) -> str:  # the last two tell versions of the file apart
     path = Path(model)
+    if path.name == MODEL_SET:
+        return digest_json([digest_file(path), *(content_digest(str(part)) for part in _parts_of(path))])
     external = [[name, digest_file(path.parent / name)] for name in sorted(_external_locations(path))]
     return digest_json([digest_file(path), *external])
+
+
+def _parts_of(path: Path) -> list[Path]:
+    """The model files of the parts of a set."""
+    return [path.parent / part.file for part in ModelSet.read(path).parts.values()]
 
 
 def _external_locations(path: Path) -> set[str]:

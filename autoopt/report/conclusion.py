@@ -15,7 +15,7 @@ from autoopt.report.change import quality_text, ratio_change
 from autoopt.report.figures import first_objective, is_better, is_quality
 from autoopt.report.formatting import clock_text, metric_text, plural, short
 from autoopt.report.measurement import measured_tables
-from autoopt.report.run import REUSED, answers, single_model, target_text, trials_line
+from autoopt.report.run import REUSED, answers, part_title, single_model, target_text, trials_line
 from autoopt.report.steps import steps_text
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.report.verdict import headlines
@@ -70,7 +70,10 @@ def write_conclusion(
 
 
 def short_tables(result: RunResult) -> list[Table]:
-    """A short table of the models, and the tables of what else the DAG asks to measure; for each target."""
+    """A short table of the models, and the tables of what else the DAG asks to measure; for each target or model."""
+    if result.parts:
+        parts = [_table(part.result, labelled(part.result), part_title(part)) for part in result.parts]
+        return [*parts, short_table(result)]
     if not result.targets:
         return [short_table(result), *measured_tables(result.best)]
     tables = []
@@ -194,7 +197,7 @@ def _passes(model: ModelResult, room: int) -> str:
 
 def _best_lines(result: RunResult) -> list[str]:
     """All passes of the best model, for which the table has no room."""
-    if result.best is None or result.best.is_source or result.targets:
+    if result.best is None or result.best.is_source or result.targets or result.parts:
         return []
     return [f"best: {steps_text(result.best.chain, result.best.point)}"]
 

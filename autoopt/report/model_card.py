@@ -34,6 +34,25 @@ session = ort.InferenceSession("MODEL", options, **measured["inference_session"]
 """
 
 
+SET_USE: Final = """\
+    pip install -r requirements.txt
+    python run.py
+
+`run.py` needs only onnxruntime and numpy. It runs the models together once, times them and the source models in turns,
+and says if the gain shows on your machine. `model_set.json` says how the models connect; `model_set.py` runs them:
+
+```python
+from pathlib import Path
+from model_set import ModelSet
+from run import open_part, open_set
+
+session = open_set(ModelSet.read(Path("model_set.json")), open_part)
+outputs = session.run(None, inputs)
+```
+
+The folder of each model is a package of its own.
+"""
+NO_INPUTS: Final = "The data could not be read when this package was written: name inputs with `--inputs FILE.npz`.\n"
 SPECIALIZE: Final = "specialize_inputs"
 """The pass after which a model accepts less than its source."""
 
@@ -74,6 +93,30 @@ def model_card(card: Card) -> str:
         _section("Limits", _limits_text(card)),
     ]
     return "\n".join(sections)
+
+
+def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool) -> str:
+    """Write the model card of a model set in Markdown.
+
+    Args:
+        result: The run.
+        model: The set.
+        has_inputs: True if the package holds the inputs of one inference.
+    """
+    title = f"{' + '.join(part.name for part in result.parts)}"
+    lines = [f"# {title}, optimised by autoopt", ""]
+    if model.is_source:
+        lines.append("The source models, unchanged: no others were measurably better together.")
+    else:
+        lines.append(f"Together: {', '.join(gains(result, model)) or 'see the tables'}.")
+    lines += ["", "| model | share of the time | made by | change, by itself |", "|---|---|---|---|"]
+    for part in result.parts:
+        change = "-" if part.model.is_source else ", ".join(gains(part.result, part.model))
+        lines.append(f"| [{part.name}]({part.name}/README.md) | {part.share:.0%} | `{part.model.chain}` | {change} |")
+    lines += ["", _section("Try it", SET_USE if has_inputs else f"{SET_USE}{NO_INPUTS}")]
+    limits = [f"- required: {constraint_text(constraint)}" for constraint in result.constraints]
+    limits += [f"- {one_line(flag)}" for flag in model.flags]
+    return "\n".join([*lines, _section("Limits", "\n".join(limits) + "\n")])
 
 
 def _title(card: Card) -> str:
@@ -128,7 +171,7 @@ def _try_text(card: Card) -> str:
         "turns, and says if the gain shows on your machine. `--source MODEL` names the source model if it has moved.\n"
     )
     if not card.has_inputs:
-        text += "The data could not be read when this package was written: name inputs with `--inputs FILE.npz`.\n"
+        text += NO_INPUTS
     elif card.generated_inputs:
         text += "`inputs.npz` holds generated inputs, because there was no data.\n"
     else:

@@ -14,7 +14,7 @@ from autoopt.report.formatting import counts_text, metric_text, plural, ratio_te
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.report.verdict import gains, verdict, verdict_lines
-from autoopt.results import ModelResult, RunResult, TargetResult
+from autoopt.results import ModelResult, PartResult, RunResult, TargetResult
 
 REUSED = "answered from the store: an identical run has finished, so nothing was executed"
 
@@ -46,13 +46,20 @@ def write_run(
 
 
 def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
-    """The tables of a run, for each of its targets if there are several."""
+    """The tables of a run, for each of its targets or models if there are several."""
+    if result.parts:
+        return [*(run_table(part.result, title=part_title(part)) for part in result.parts), run_table(result)]
     if not result.targets:
         return [run_table(result), *measured_tables(result.best, outputs=outputs)]
     tables = []
     for target in result.targets:
         tables += [target_table(result, target), *measured_tables(target.result.best, outputs=outputs)]
     return tables
+
+
+def part_title(part: PartResult) -> str:
+    """A part of a model set in words: `model encoder: 40 % of the time, run 1a2b3c`."""
+    return f"model {part.name}: {part.share:.0%} of the time, run {short(part.result.run)}"
 
 
 def target_table(result: RunResult, target: TargetResult) -> Table:
@@ -206,6 +213,7 @@ def time_line(result: RunResult) -> str:
 def caveats(result: RunResult) -> list[str]:
     """The caveats of all models, each once, with the models that it applies to."""
     parts = {f"target {target.name}: ": target.result for target in result.targets} or {"": result}
+    parts |= {f"model {part.name}: ": part.result for part in result.parts}
     models_by_flag: dict[str, list[str]] = {}
     lines: list[str] = []
     for prefix, part in parts.items():

@@ -61,5 +61,5 @@ class RunFacts:
     """All measurements of the best model, oldest first."""
     operator_times: OperatorTimes | None = None
     """The times of the operators of source and best model; None if they were not profiled."""
-    target_trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
-    """For a run over several targets, the trials of each by its name."""
+    part_trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    """For a run over several targets or models, the trials of each by the id of its run."""

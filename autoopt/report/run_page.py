@@ -28,7 +28,7 @@ from autoopt.report.run import caveats, run_table, single_verdict, target_table,
 from autoopt.report.run_facts import ModelFacts, RunFacts
 from autoopt.report.table import Table
 from autoopt.report.verdict import verdict
-from autoopt.results import ModelResult, RunResult, TargetResult, Trial, values_of
+from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial, values_of
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
 MOST_TILES = 4
@@ -54,7 +54,7 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
 
     Args:
         result: The run.
-        trials: Its trials by number; those of a run over several targets are in `facts.target_trials`.
+        trials: Its trials by number; those of a run over several targets are in `facts.part_trials`.
         facts: What else is known about the run.
     """
     facts = facts or RunFacts()
@@ -62,15 +62,19 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
     parts = [_head(title, result, facts)]
     if not result.targets:
         sections = _search_sections(result, trials, facts)
+        for number, part in enumerate(result.parts, start=1):
+            sections[f"part-{number}"] = _part(part, facts.part_trials.get(part.result.run, ()))
     else:
         sections = {"asked": _asked(result, facts)}
         for number, target in enumerate(result.targets, start=1):
-            sections[f"target-{number}"] = _target(result, target, facts.target_trials.get(target.name, ()))
+            sections[f"target-{number}"] = _target(result, target, facts.part_trials.get(target.result.run, ()))
     sections |= {"lineage": _lineage(facts), "use": _use(result, facts)}
     ordered = sorted(sections, key=_position)
     titles = {**SECTIONS}
     for number, target in enumerate(result.targets, start=1):
         titles[f"target-{number}"] = f"Target {target.name}"
+    for number, part in enumerate(result.parts, start=1):
+        titles[f"part-{number}"] = f"Model {part.name}"
     present = [name for name in ordered if sections[name]]
     links = " ".join(f'<a href="#{name}">{text_html(titles[name])}</a>' for name in present)
     parts.append(f"<nav>{links}</nav>")
@@ -386,6 +390,15 @@ def _use(result: RunResult, facts: RunFacts) -> str:
     commands = f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}"
     parts.append(subsection("Look it up in the store", code(commands)))
     return "\n".join([*parts, paragraphs([trials_line(result), time_line(result)], "muted small")])
+
+
+def _part(part: PartResult, trials: Sequence[Trial]) -> str:
+    """The sections of one model of a set below one heading."""
+    lead = f"{part.share:.0%} of the time of a whole inference. Chosen: {part.model.chain}. {verdict(part.result)}"
+    sections = _search_sections(part.result, trials, RunFacts())
+    parts = [paragraphs([lead]), sections.pop("found")]
+    parts += [subsection(SECTIONS[name], text) for name, text in sections.items() if text and name != "asked"]
+    return "\n".join(filter(None, parts))
 
 
 def _target(result: RunResult, target: TargetResult, trials: Sequence[Trial]) -> str:

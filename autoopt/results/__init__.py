@@ -5,7 +5,7 @@ Start with `run.py`: `RunResult` is the document that `autoopt run --json` print
 
 from autoopt.results.measurement import MeasurementSummary, ProfileResult, ThroughputResult
 from autoopt.results.model import SOURCE, Baseline, ModelResult, values_of
-from autoopt.results.run import BestSingleModel, RunResult, TargetResult, WorkCounts
+from autoopt.results.run import BestSingleModel, PartResult, RunResult, TargetResult, WorkCounts
 from autoopt.results.sweep import EntryComparison, MetricChange, SweepEntry, SweepResult
 from autoopt.results.trial import IntermediateResult, Trial, TrialResult
 
@@ -18,6 +18,7 @@ __all__ = [
     "MeasurementSummary",
     "MetricChange",
     "ModelResult",
+    "PartResult",
     "ProfileResult",
     "RunResult",
     "SweepEntry",

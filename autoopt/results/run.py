@@ -60,6 +60,9 @@ class RunResult:
     """For a run over several targets, the result for each. The other fields then refer to the first target, the
     counts cover all targets, and `best` is the best single model as measured on the first target."""
     best_single: BestSingleModel | None = None
+    parts: tuple[PartResult, ...] = ()
+    """For a run over several models that belong together, the result for each, in the order in which they run. `best`
+    and `baseline` are then the whole set; the counts cover all parts."""
 
     @property
     def is_interim(self) -> bool:
@@ -80,6 +83,11 @@ class RunResult:
                 keys.add(model.candidate.key)
                 models.append(model)
         return tuple(models)
+
+    @property
+    def part_results(self) -> tuple[RunResult, ...]:
+        """The results for each of several targets or models; empty for one."""
+        return (*(target.result for target in self.targets), *(part.result for part in self.parts))
 
     def to_json(self) -> dict[str, object]:
         """Convert to the document that `autoopt run --json` prints."""
@@ -106,6 +114,8 @@ class RunResult:
         if self.targets:
             document["targets"] = [target.to_json() for target in self.targets]
             document["best_single"] = None if self.best_single is None else self.best_single.to_json()
+        if self.parts:
+            document["parts"] = [part.to_json() for part in self.parts]
         return document
 
     @staticmethod
@@ -117,6 +127,7 @@ class RunResult:
         """
         document = dict(upgraded(data))
         document["targets"] = list(map(TargetResult.from_json, document.get("targets", ())))
+        document["parts"] = list(map(PartResult.from_json, document.get("parts", ())))
         if document.get("best_single"):
             document["best_single"] = BestSingleModel.from_json(document["best_single"])
         return json_codec.from_json(RunResult, document)
@@ -130,6 +141,7 @@ class RunResult:
             evaluations=WorkCounts(0, self.evaluations.executed + self.evaluations.reused),
             seconds={"total": round(seconds, 3)},
             targets=tuple(replace(t, result=t.result.as_reused(seconds)) for t in self.targets),
+            parts=tuple(replace(part, result=part.result.as_reused(seconds)) for part in self.parts),
         )
 
 
@@ -153,6 +165,28 @@ class TargetResult:
     def from_json(data: Json) -> TargetResult:
         target = data.get("target") or {}
         return TargetResult(data["name"], target, RunResult.from_json(data), data.get("best_made_on", ""))
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """The result for one of several models that belong together."""
+
+    name: str
+    share: float
+    """Share of the set's time that the part takes in the source set."""
+    result: RunResult
+    """The part's own search, `run` being its id."""
+    model: ModelResult
+    """The model that was chosen for the set, with the part's own figures; the source if none was."""
+
+    def to_json(self) -> dict[str, object]:
+        own = {"name": self.name, "share": self.share, "chosen": self.model.to_json()}
+        return {**own, **self.result.to_json()}
+
+    @staticmethod
+    def from_json(data: Json) -> PartResult:
+        model = json_codec.from_json(ModelResult, data["chosen"])
+        return PartResult(data["name"], data["share"], RunResult.from_json(data), model)
 
 
 @dataclass(frozen=True)

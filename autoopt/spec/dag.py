@@ -14,6 +14,7 @@ from autoopt.model.files import split_source
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written
 from autoopt.spec.graph import Chains, GraphKind, Stages, mentions, read_chains, read_edges, read_stages
+from autoopt.spec.model_parts import check_parts
 from autoopt.spec.nodes import PassNode
 from autoopt.spec.objectives import CHECKS_METRICS, ConstraintSpec, Objectives, ObjectiveSpec, check_metric
 from autoopt.spec.priors import PreferSpec, PriorSpec
@@ -56,8 +57,13 @@ class DagSpec(FileModel):
     """Several targets, instead of `target`."""
     host: HostSpec = HostSpec()
     """Host of the passes that name none of their own."""
-    model: str | None = None
-    """The source model: a path, relative to this file, or a URL; `--model` overrides it."""
+    model: str | dict[Name, str] | None = None
+    """The source model: a path, relative to this file, or a URL; several that belong together by name. `--model`
+    overrides it."""
+    connections: dict[str, str] = Field(default_factory=dict)
+    """Of several models: `part.input` -> `part.output`, where names alone do not tell."""
+    pipeline: str | None = None
+    """Of several models: the function of the user script that runs them, if other steps lie between them."""
     data: DataSpec = DataSpec()
     """Data for evaluation, calibration and latency."""
     user_script: str | None = None
@@ -114,6 +120,13 @@ class DagSpec(FileModel):
             raise FieldError("is empty", remedy="name at least one pass")
         return _READ_GRAPH[str(info.field_name)](value)
 
+    @field_validator("model")
+    @classmethod
+    def _check_parts(cls, value: str | dict[str, str] | None) -> str | dict[str, str] | None:
+        if isinstance(value, dict):
+            check_parts(value)
+        return value
+
     @field_validator("target", mode="before")
     @classmethod
     def _refuse_empty_target(cls, value: object) -> object:
@@ -138,10 +151,22 @@ class DagSpec(FileModel):
             reason = f"{' and '.join(kinds)} exclude each other"
             raise FieldError(reason, place=(kinds[1],), remedy="give exactly one of chains, stages, edges")
         self._check_targets()
+        self._check_set()
         if self.user_script is None:  # a script may define any metric
             self._check_metrics()
         self._check_mentions()
         return self
+
+    def _check_set(self) -> None:
+        for field in ("connections", "pipeline"):
+            if getattr(self, field) and not isinstance(self.model, dict):
+                raise FieldError("is for several models", place=(field,), remedy="name them in model")
+        if self.pipeline and self.user_script is None:
+            raise FieldError("is a function of the user script", place=("pipeline",), remedy="name it in user_script")
+        if self.pipeline and self.connections:
+            raise FieldError(
+                "pipeline says how the models connect", place=("connections",), remedy="remove one of them"
+            )
 
     @classmethod
     def context(cls, value: Mapping[str, object]) -> object:
@@ -228,8 +253,15 @@ class DagSpec(FileModel):
 
     @property
     def model_path(self) -> str | None:
-        """The model as an absolute path or a URL."""
-        return None if self.model is None else self.path(self.model)
+        """The model as an absolute path or a URL; None for several."""
+        return self.path(self.model) if isinstance(self.model, str) else None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The models of a set by name, as absolute paths; empty for one model."""
+        if not isinstance(self.model, dict):
+            return {}
+        return {name: self.path(path) for name, path in self.model.items()}
 
     @property
     def script_path(self) -> str | None:
@@ -249,9 +281,11 @@ class DagSpec(FileModel):
         files: list[tuple[Place, str, str]] = []
         if self.user_script:
             files.append((("user_script",), self.user_script, self.path(self.user_script)))
-        if model and self.model:
+        if model and isinstance(self.model, str):
             file = split_source(self.model)[0]
             files.append((("model",), file, self.path(file)))
+        if model and isinstance(self.model, dict):
+            files += [(("model", name), path, self.path(path)) for name, path in self.model.items()]
         if data:
             files += [(("data", *place), text, self.data_path(text)) for place, text in self.data.paths()]
         for place, text, path in files:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import builders
+import model_sets
 import numpy as np
 import pytest
 
+from autoopt.data import DataConfig
 from autoopt.errors import InputError
 from autoopt.measure.inference.batches import with_batch_size
 from autoopt.measure.inference.runner import ModelRunner
@@ -73,6 +75,20 @@ def test_on_several_threads_of_a_busy_machine_one_thread_counts_too(request_of_t
     both = TwoRatios.of(reply.details["tokens_per_second"])  # type: ignore[arg-type]  # JSON
     assert both is not None
     assert reply.ratios["tokens_per_second"].value == pytest.approx(both.combined().value, rel=0.01)
+
+
+def test_a_model_set_is_measured_by_its_prompt_and_its_tokens(request_of_two: MeasureRequest, tmp_path: Path) -> None:
+    description = model_sets.write_description(tmp_path, model_sets.write_set(tmp_path, merged=True))
+    texts, steps = model_sets.TEXTS, np.array([[7, 1, 8, 2]])
+    more = {"decoder_input_ids": texts[:, :1], "generated_ids": np.repeat(steps, len(texts), 0)}
+    data = DataConfig(path=str(model_sets.write_texts(tmp_path, **more)))
+    candidate = ModelFile(str(description), {"enable_mem_pattern": False})
+    models = {"candidate": candidate, "source": ModelFile(str(description))}
+    reply = meter.measure(replace(request_of_two, **models, metrics=("latency_p50", *GENERATION), data=data))
+    assert reply.metrics["time_to_first_token"].value < reply.metrics["latency_p50"].value
+    tokens_ms = 1e3 / reply.metrics["tokens_per_second"].value
+    assert tokens_ms < reply.metrics["latency_p50"].value
+    assert set(reply.ratios) == {"latency_p50", *GENERATION}
 
 
 def test_the_source_itself_has_ratios_of_one(request_of_two: MeasureRequest) -> None:

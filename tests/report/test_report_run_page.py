@@ -85,8 +85,9 @@ def test_without_a_best_model_the_page_says_so(result: RunResult, trials: list[T
 
 
 def test_several_targets_have_a_section_each(result: RunResult, trials: list[Trial]) -> None:
-    targets = tuple(TargetResult(name, {"threads": 1}, result, name) for name in ("one", "<two>"))
-    text = html_report(replace(result, targets=targets), (), RunFacts(target_trials={"one": trials}))
+    other = replace(result, run="other")
+    targets = (TargetResult("one", {"threads": 1}, result), TargetResult("<two>", {"threads": 1}, other))
+    text = html_report(replace(result, targets=targets), (), RunFacts(part_trials={result.run: trials}))
     assert is_balanced(text)
     assert '<h2 id="target-1">Target one</h2>' in text
     assert '<h2 id="target-2">Target &lt;two&gt;</h2>' in text

@@ -19,6 +19,7 @@ from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document
+from autoopt.spec.model_parts import models_in
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.spec.source import Source
 
@@ -33,6 +34,9 @@ class RunRequest:
     """Path of a dag.yaml, its content, a `DagSpec`, or the path of a bare model, for which a DAG is proposed."""
     model: str | Path | None = None
     """Overrides the DAG's model."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The models of a set by name, in the order in which they run; empty for one model or those of the DAG. Without a
+    DAG, `dag` is one of them."""
     data: object = None
     """Evaluation data, a path or a data configuration; overrides the DAG's."""
     calibration: object = None
@@ -77,6 +81,10 @@ class RunRequest:
         """
         if names_model(self.dag):
             return self
+        if isinstance(self.dag, str | Path) and Path(self.dag).is_dir():
+            models = models_in(Path(self.dag))
+            first = next(iter(models.values()))
+            return replace(self, dag=first, parts=models if len(models) > 1 else {})
         file = self.dag_file
         if isinstance(self.dag, str | Path):
             file = _absolute(self.dag)
@@ -105,7 +113,8 @@ class RunRequest:
         dag, model = request.dag, self.model
         if names_model(dag):
             document: object = _without_secret(_absolute(dag))
-            model = model or dag
+            if not self.parts:
+                model = model or dag
         else:
             document = _document_json(dag.document, cache)
             model = model or dag.model_path
@@ -114,6 +123,7 @@ class RunRequest:
             "dag": document,
             "dag_file": request.dag_file,
             "model": _without_secret(_absolute(model)),
+            "parts": {name: _without_secret(_absolute(path)) for name, path in self.parts.items()},
             "data": _data_json(self.data, cache),
             "calibration": _data_json(self.calibration, cache),
             "data_root": root_of_data(self.data_root),

@@ -23,9 +23,10 @@ from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import MODEL, ORT_MODEL, digest_file, files_in
 from autoopt.model.io import EXTERNAL_NAME
-from autoopt.model.session_file import RUN_SCRIPT, SESSION_FILE, session_document
+from autoopt.model.model_set import MODEL_SET, ModelSet
+from autoopt.model.session_file import PIPELINE, RUN_SCRIPT, SESSION_FILE, SET_SCRIPTS, session_document
 from autoopt.passes.request import PassStep
-from autoopt.report.model_card import Card, model_card
+from autoopt.report.model_card import Card, model_card, set_card
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import PassRunRecord, RunRecord, Store
 from autoopt.target import Accelerator, Target
@@ -120,6 +121,8 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
         InputError: the folder cannot be written.
     """
     file = store.artifacts.path(package.model.artifact)
+    if file.name == MODEL_SET:
+        return _export_set(store, package, out, pool)
     steps = steps_of(store, package)
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -155,6 +158,30 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
         )
         _write_text(out / "README.md", model_card(card))
     return out / file.name
+
+
+def _export_set(store: Store, package: Package, out: Path, pool: WorkerPool | None) -> Path:
+    """Write a model set: a package for each part, the description of the set, and a program that runs the whole."""
+    result, model = package.result, package.model
+    for part in result.parts:
+        run = store.runs.get(part.result.run)
+        own_package = replace(Package.of(run, part.result, part.model), scripts_may_run=package.scripts_may_run)
+        export(store, own_package, out / part.name, pool)
+    with _writing(out):
+        _store_inputs(store, package, out / INPUTS, pool)
+        for name, program in SET_SCRIPTS.items():
+            _write_text(out / name, program.read_text(encoding="utf-8"))
+        script = package.replay_environment.get("user_script")
+        if script is not None and ModelSet.read(store.artifacts.path(model.artifact)).pipeline is not None:
+            _write_text(out / PIPELINE, Path(str(script)).read_text(encoding="utf-8"))
+        description = store.artifacts.path(model.artifact).read_text(encoding="utf-8")
+        _write_text(out / MODEL_SET, description)
+        recorded = {"run": package.run.id, "chain": model.chain, "ratios": to_json(model.ratios)}
+        _write_json(out / "result.json", {**recorded, "metrics": dict(model.metrics)})
+        runtime = _runtime(_measuring_environment(store, package))
+        _write_text(out / "requirements.txt", _requirements(package.target, runtime))
+        _write_text(out / "README.md", set_card(result, model, has_inputs=(out / INPUTS).is_file()))
+    return out / MODEL_SET
 
 
 def export_to(store: Store, package: Package, out: Path) -> Path:
@@ -273,6 +300,7 @@ def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool |
     if package.run.imported or (data is not None and data.get("user_script") and not package.scripts_may_run):
         path.unlink(missing_ok=True)
         return {}
+    script = package.replay_environment.get("user_script") if package.scripts_may_run else None
     with _replacing(path) as new:
         try:
             request = MeasureRequest(
@@ -280,6 +308,7 @@ def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool |
                 data=None if data is None else DataConfig.parse(data),
                 target=replace(package.target, python=""),
                 settings=package.measurement,
+                user_script=None if script is None else str(script),
             )
             payload = {"request": request.to_json(), "path": str(new)}
             with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:

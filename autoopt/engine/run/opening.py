@@ -48,7 +48,7 @@ def open_session(
         inputs: Its resolved inputs.
         resources: The session does not close them.
         began: Start of the command on `time.monotonic`.
-        parent: The run over several targets that this run is a part of.
+        parent: The run over several targets or models that this run is a part of.
     """
     store = resources.store
     finished = None
@@ -229,7 +229,8 @@ def _record(request: RunRequest, inputs: ResolvedInputs, parent: RunRecord | Non
     )
     if parent is None:
         return record
-    return replace(record, name=f"{record.name} · {problem.target.name}", parent=parent.id)
+    name = f"{record.name} · {problem.target.name}" if "targets" in parent.settings else record.name
+    return replace(record, name=name, parent=parent.id)
 
 
 def _resume(store: Store, record: RunRecord, identity: str) -> RunRecord:

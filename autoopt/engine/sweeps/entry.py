@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from autoopt.engine.model_sets.set_run import ModelSetRun
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.session import Session
 from autoopt.engine.sweeps.nightly import measure_again
@@ -64,6 +65,7 @@ class ModelRunner:
 
     def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
         with prepare(self.request.run_request(self.sweep, item, spec)) as session:
+            assert not isinstance(session, ModelSetRun), "each model of a zoo has one path"
             try:
                 result = session.execute(self.search)
             except KeyboardInterrupt:

@@ -69,7 +69,7 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         lineage=lineage,
         models=_model_facts(store, lineage),
         measurements=_measurements(store, result),
-        target_trials={target.name: finished_trials(store, target.result.run) for target in result.targets},
+        part_trials={each.run: finished_trials(store, each.run) for each in result.part_results},
     )
 
 
@@ -150,7 +150,7 @@ def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> Op
     """Profile the source and the best model; None if another machine measured them, or this one is busy for long."""
     target = from_json(Target, _section(record.settings, "target"))
     best = result.best
-    if best is None or best.is_source or target.python or not _measured_here(store, best.candidate):
+    if best is None or best.is_source or result.parts or target.python or not _measured_here(store, best.candidate):
         return None
     try:
         request = MeasureRequest(

@@ -71,7 +71,14 @@ class ModelRunner:
         threads = target.threads
         if not timed and not threads and _is_small(Path(model.path)):
             threads = 1
-        session = make_session(model.path, options, target.execution_provider, threads, profile_prefix=profile_prefix)
+        session = make_session(
+            model.path,
+            options,
+            target.execution_provider,
+            threads,
+            profile_prefix=profile_prefix,
+            script=request.user_script,
+        )
         runner = ModelRunner(session, specs_of(session), tuple(output.name for output in session.get_outputs()))
         runner.state = settings.state or {}
         runner.reset_every = settings.reset_every

@@ -2,13 +2,16 @@
 
 A decoder with a cache runs in two ways: once over the whole prompt, which is the time to the first token, and then once
 for each further token, with the keys and values of all tokens before it. The two gain by different optimizations.
+The latency of a model set that generates is that of all its tokens, so both are measured beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,7 +31,10 @@ from autoopt.measure.latency.timing import Call
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import FIRST_TOKEN, GENERATION, MEDIAN_LATENCY, TOKEN_RATE, Estimate
+from autoopt.model.model_set import CONTINUATION, MODEL_SET, Decoding, ModelSetSession
 
+MakeCall: TypeAlias = Callable[[ModelRunner, Feed, int], Call]
+"""Makes what is timed from an open model, a prompt and the number of tokens after it."""
 STEP = "throughput"
 """The metric of steps that is the number of sequences, hence tokens, per second."""
 
@@ -58,6 +64,24 @@ class Steps:
         return outputs
 
 
+@dataclass
+class SetSteps:
+    """Steps of a model set after a prompt: each call generates one token; after the last one the prompt is back."""
+
+    prompt: Decoding
+    tokens: np.ndarray
+    """The tokens that follow (batch, count)."""
+    _number: int = 0
+    _grown: Decoding = field(init=False)
+
+    def __call__(self) -> object:
+        if self._number == 0:
+            self._grown = self.prompt.copy()
+        scores = self._grown.advance(self.tokens[:, self._number : self._number + 1])
+        self._number = (self._number + 1) % self.tokens.shape[1]
+        return scores
+
+
 def shared_time(request: MeasureRequest) -> MeasureRequest:
     """Leave half of the time to the steps if they are measured too.
 
@@ -85,12 +109,25 @@ def with_generation(
         busy: True if other programs were at work.
     """
     complete = list(replies)
+    measure = partial(_measure_steps, request, with_source=with_source, busy=busy)
     if FIRST_TOKEN in request.metrics:
-        complete = [_with_metric(reply, FIRST_TOKEN, reply, MEDIAN_LATENCY) for reply in complete]
+        prompts = measure(_first_token) if _is_set(request) else complete
+        for number, prompt in enumerate(prompts):
+            complete[number] = _with_metric(complete[number], FIRST_TOKEN, prompt, MEDIAN_LATENCY)
     if TOKEN_RATE in request.metrics:
-        for number, steps in enumerate(_measure_steps(request, with_source=with_source, busy=busy)):
+        for number, steps in enumerate(measure(_steps)):
             complete[number] = _with_metric(complete[number], TOKEN_RATE, steps, STEP)
     return complete
+
+
+def _is_set(request: MeasureRequest) -> bool:
+    return Path(request.candidate.path).name == MODEL_SET
+
+
+def _first_token(runner: ModelRunner, prompt: Feed, _: int) -> Call:
+    """Make the function that runs a model set over a prompt."""
+    assert isinstance(runner.session, ModelSetSession), "one model is measured by its latency"
+    return partial(runner.session.start, prompt)
 
 
 def _with_metric(reply: MeasureReply, name: str, other: MeasureReply, other_name: str) -> MeasureReply:
@@ -109,6 +146,8 @@ def _check_prompts(request: MeasureRequest) -> None:
     """Check that the model generates with a cache, and that its cache is empty at first."""
     data = evaluation_data(request)
     runner = ModelRunner.open(request.candidate, request)
+    if isinstance(runner.session, ModelSetSession) and runner.session.description.generation is not None:
+        return
     decoder = _decoder(runner)
     past = decoder.past_length(batch(runner, data, 0, request.settings.batch_size))
     if past:
@@ -129,20 +168,20 @@ def _decoder(runner: ModelRunner) -> Decoder:
     return decoder
 
 
-def _measure_steps(request: MeasureRequest, *, with_source: bool, busy: bool) -> list[MeasureReply]:
-    """Measure the steps of all models in turns, on one thread too where that helps; one reply for each."""
-    data = evaluation_data(request)
+def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool, busy: bool) -> list[MeasureReply]:
+    """Measure calls of all models in turns, on one thread too where that helps; one reply for each."""
+    subject_of = partial(_subject, request, evaluation_data(request), make)
     source = None
     if with_source and request.source is not None and not all(map(request.source.same_as, request.models)):
-        source = _subject(request, data, request.source)
+        source = subject_of(request.source)
     settings = replace(request.settings, incumbent_ratio=None)
     if source is not None:
         settings = replace(clock_settings(request, busy=busy), incumbent_ratio=None)
-    comparisons = [Comparison(_subject(request, data, model), source, seed=settings.seed) for model in request.models]
+    comparisons = [Comparison(subject_of(model), source, seed=settings.seed) for model in request.models]
     measurement = Measurement(comparisons, settings).run()
     thread_ratios: list[Estimate | None] = [None] * len(comparisons)
     if source is not None:
-        thread_ratios = ratios_on_one_thread(request, measurement, partial(_subject, request, data), busy=busy)
+        thread_ratios = ratios_on_one_thread(request, measurement, subject_of, busy=busy)
     replies = []
     for number, comparison in enumerate(comparisons):
         single = replace(request, candidate=request.models[number], rivals=(), metrics=(MEDIAN_LATENCY, STEP))
@@ -160,13 +199,20 @@ def _with_both_ratios(reply: MeasureReply) -> MeasureReply:
     return replace(reply, ratios={**reply.ratios, STEP: both.combined().inverse()}, details=details)
 
 
-def _subject(request: MeasureRequest, data: DataSet, model: ModelFile) -> Subject:
-    def make(number: int) -> Call:
+def _subject(request: MeasureRequest, data: DataSet, make: MakeCall, model: ModelFile) -> Subject:
+    def open_call(number: int) -> Call:
         runner = ModelRunner.open(model, request)
         prompt = batch(runner, data, number, request.settings.batch_size)
-        return steps_after(runner, prompt, request.settings.new_tokens)
+        return make(runner, prompt, request.settings.new_tokens)
 
-    return Subject(make)
+    return Subject(open_call)
+
+
+def _steps(runner: ModelRunner, prompt: Feed, count: int) -> Call:
+    """Run a prompt and prepare `count` steps after it; of a model set, as many as the data have tokens."""
+    if isinstance(runner.session, ModelSetSession):
+        return SetSteps(runner.session.start(prompt), prompt[CONTINUATION])
+    return steps_after(runner, prompt, count)
 
 
 def steps_after(runner: ModelRunner, prompt: Feed, count: int) -> Steps:

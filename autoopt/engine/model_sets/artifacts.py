@@ -1,0 +1,41 @@
+"""Model sets as artifacts: a folder for each part, and the description of the set."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from autoopt.engine.work.resources import Resources
+from autoopt.model.candidate import Candidate
+from autoopt.model.files import files_in
+from autoopt.model.model_set import MODEL_SET, ModelSet, Part
+
+
+def store_set(resources: Resources, description: ModelSet, candidates: Mapping[str, Candidate]) -> Candidate:
+    """Store a set of these candidates, by part.
+
+    Args:
+        resources: The store and a scratch folder on its file system.
+        description: How the parts connect.
+        candidates: The model of each part with its session options.
+    """
+    artifacts = resources.store.artifacts
+    folder = Path(tempfile.mkdtemp(dir=resources.scratch))
+    try:
+        parts = {}
+        for name in description.parts:
+            model = artifacts.path(candidates[name].artifact)
+            for relative, file in files_in(model.parent).items():
+                target = folder / name / relative
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+            parts[name] = Part(f"{name}/{model.name}", dict(candidates[name].session_options))
+        text = json.dumps(replace(description, parts=parts).to_json(), indent=2)
+        (folder / MODEL_SET).write_text(text + "\n", encoding="utf-8")
+        return Candidate(artifacts.put(folder, consume=True))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,126 @@
+"""Choose the models of a set by what the whole set does with them.
+
+The heaviest part chooses first: of its models, the best one with which the set meets its limits on quality, all others
+being as chosen so far. Then the whole set is measured beside the source set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from autoopt.engine.model_sets.artifacts import store_set
+from autoopt.engine.model_sets.part import SetPart
+from autoopt.engine.run.evidence import judge_again
+from autoopt.engine.run.measurement_summary import stored_summary
+from autoopt.engine.run.race import measure_repeatedly
+from autoopt.engine.run.select import source_model
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
+from autoopt.metrics import Estimate
+from autoopt.model.candidate import Candidate
+from autoopt.model.model_set import ModelSet
+from autoopt.outcome import Outcome
+from autoopt.results import SOURCE, ModelResult, values_of
+
+TIME_UP: Final = "the time was up before the models were measured together"
+
+
+@dataclass
+class SetChoice:
+    """The choice of the models of one set."""
+
+    ctx: RunContext
+    description: ModelSet
+    parts: Sequence[SetPart]
+    """All of them searched."""
+    baseline: Measurements
+    """The source set."""
+    chosen: dict[str, ModelResult] = field(default_factory=dict)
+    """By part; the source where a part is missing."""
+    notes: list[str] = field(default_factory=list)
+    undecided: str = ""
+    """The reason why the models were not judged together; empty if they were."""
+
+    def choose(self) -> ModelResult | None:
+        """Choose a model for each part and measure the set; return it, or the source set if it is not certainly worse.
+
+        None if neither meets the constraints.
+        """
+        for part in sorted(self.parts, key=lambda part: part.share, reverse=True):
+            self._choose_for(part)
+        if not self.chosen:
+            return self._source()
+        candidate = self._stored(self.chosen)
+        measurements = self._measured(candidate)
+        if measurements.outcome is Outcome.TIMEOUT:
+            self.undecided = TIME_UP
+        elif not measurements.outcome.good or measurements.violation > 0:
+            self.notes.append(f"the models together: {measurements.message or measurements.worst}; keeping yours")
+        elif not self._gains(measurements):
+            self.notes.append("the models are better one by one, but not measurably together; keeping yours")
+        else:
+            return self._result(candidate, measurements)
+        self.chosen = {}
+        return self._source()
+
+    def _choose_for(self, part: SetPart) -> None:
+        """Take the first of a part's models with which the set keeps its quality."""
+        goal = self.ctx.problem.goal
+        quality = tuple(metric.name for metric in goal.metrics if metric.kind in ("fidelity", "task", "custom"))
+        for model in part.models():
+            candidate = self._stored({**self.chosen, part.name: model})
+            measurements = evaluate(self.ctx, candidate, EvaluationOptions(metrics=quality))
+            if measurements.outcome.good and measurements.violation <= 0:
+                self.chosen[part.name] = model
+                return
+            if measurements.outcome is Outcome.TIMEOUT:
+                self.undecided = TIME_UP
+                return
+            reason = measurements.message or measurements.worst
+            self.notes.append(f"{part.name}: {model.chain} is not for the set: {reason}")
+
+    def _stored(self, models: Mapping[str, ModelResult]) -> Candidate:
+        """The set with these models, and the sources of the other parts."""
+        candidates = {part.name: part.source for part in self.parts}
+        candidates |= {name: model.candidate for name, model in models.items()}
+        return store_set(self.ctx.resources, self.description, candidates)
+
+    def _measured(self, candidate: Candidate) -> Measurements:
+        """Measure a set until its ratio to the source set is known well."""
+        measurements = evaluate(self.ctx, candidate)
+        if not measurements.outcome.good or measurements.violation > 0:
+            return measurements
+        evidence = measure_repeatedly(self.ctx, candidate)
+        if not evidence.rounds_of(candidate.key):
+            return measurements
+        return judge_again(self.ctx.problem.goal, measurements, evidence.measurements(candidate.key))
+
+    def _gains(self, measurements: Measurements) -> bool:
+        """True if the set is better than the source set beyond the interval of the first objective."""
+        objective = self.ctx.problem.goal.objectives[0]
+        ratio = measurements.ratios.get(objective.metric, Estimate.exact(1.0))
+        return ratio.low > 1 if objective.goal == "maximize" else ratio.high < 1
+
+    def _source(self) -> ModelResult | None:
+        if self.baseline.outcome.good and self.baseline.violation <= 0:
+            return source_model(self.ctx, self.baseline)
+        return None
+
+    def _result(self, candidate: Candidate, measurements: Measurements) -> ModelResult:
+        summary, caveats = stored_summary(self.ctx, measurements.keys)
+        chains = []
+        for part in self.parts:
+            model = self.chosen.get(part.name)
+            chains.append(f"{part.name}: {SOURCE if model is None else model.chain}")
+        return ModelResult(
+            artifact=candidate.artifact,
+            path=self.ctx.model_path(candidate),
+            chain="; ".join(chains),
+            metrics=values_of(measurements.metrics),
+            intervals=dict(measurements.metrics),
+            ratios=dict(measurements.ratios),
+            flags=(*measurements.reasons, *caveats),
+            measured=summary,
+        )

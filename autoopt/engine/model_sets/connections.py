@@ -1,0 +1,222 @@
+"""Find how the models of a set connect: by what the user says, by equal names, and as exporters name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Final
+
+from autoopt.data.decoder import BRANCHES, MASKS, POSITIONS, TOKENS, Decoder, decoder_of
+from autoopt.errors import did_you_mean
+from autoopt.model.inspection import Inspection
+from autoopt.model.model_set import Generation, ModelSet, Part
+from autoopt.spec.source import FieldError
+
+ENCODED: Final = "encoder_hidden_states"
+"""Input of a decoder that takes what the encoder gives, whatever its output is called."""
+ENCODED_OUTPUTS: Final = ("last_hidden_state", ENCODED, "hidden_states")
+ENCODER_MASK: Final = ("encoder_attention_mask", "attention_mask")
+"""Input of a decoder that takes the mask of the encoder, and the encoder's own name for it."""
+SCORES: Final = ("logits", "lm_logits", "output")
+PROMPT: Final = "decoder_input_ids"
+
+Inspections = Mapping[str, Inspection]
+"""By part, in the order in which the user names them."""
+
+
+def connect(files: Mapping[str, str], inspections: Inspections, given: Mapping[str, str]) -> ModelSet:
+    """Describe a set.
+
+    Args:
+        files: Path of each part in the set's folder.
+        inspections: The parts.
+        given: The user's connections, `part.input` -> `part.output` or an input of the set.
+
+    Raises:
+        FieldError: the parts do not connect, or a connection names what does not exist.
+    """
+    _check(given, inspections)
+    generation = _generation(inspections)
+    connections: dict[str, str] = {}
+    for name, inspection in inspections.items():
+        own: frozenset[str] = frozenset()
+        if generation is not None and name in (generation.first, generation.further):
+            own = generation.own_inputs
+        for value in inspection.inputs:
+            key = f"{name}.{value.name}"
+            if key in given:
+                connections[key] = given[key]
+            elif value.name not in own:
+                connections[key] = _source_of(name, value.name, inspections, generation)
+    order = _order(connections, inspections, generation)
+    return ModelSet({name: Part(files[name]) for name in order}, connections, generation)
+
+
+def set_inputs(model_set: ModelSet) -> dict[str, str]:
+    """The inputs that no part gives: name -> the first `part.input` that takes it."""
+    inputs: dict[str, str] = {}
+    for target, source in model_set.connections.items():
+        if _part_of(source, model_set.parts) is None:
+            inputs.setdefault(source, target)
+    return inputs
+
+
+def _check(given: Mapping[str, str], inspections: Inspections) -> None:
+    for target, source in given.items():
+        part = _part_of(target, inspections)
+        names = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.inputs]
+        if part is None or target not in names:
+            remedy = did_you_mean(target, names) or f"inputs: {', '.join(names)}"
+            raise FieldError(f"no input {target!r}", place=("connections", target), remedy=remedy)
+        names = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.outputs]
+        giver = _part_of(source, inspections)
+        if giver is not None and source not in names:
+            remedy = did_you_mean(source, names) or f"outputs: {', '.join(names)}"
+            raise FieldError(f"no output {source!r}", place=("connections", target), remedy=remedy)
+
+
+def _part_of(name: str, parts: Iterable[str]) -> str | None:
+    """The part in `part.value`; None for an input of the set."""
+    part, dot, _ = name.partition(".")
+    return part if dot and part in parts else None
+
+
+def _source_of(part: str, name: str, inspections: Inspections, generation: Generation | None) -> str:
+    """Where an input comes from: the one part that gives a value of this name, else an input of the set.
+
+    Raises:
+        FieldError: several parts give it.
+    """
+    decoders = () if generation is None else (generation.first, generation.further)
+    wanted = ENCODED_OUTPUTS if name == ENCODED else (name,)
+    others = {other: each for other, each in inspections.items() if other != part and other not in decoders}
+    givers = []
+    for other, inspection in others.items():
+        outputs = [value.name for value in inspection.outputs]
+        found = next((output for output in wanted if output in outputs), None)
+        if found is None and name == ENCODED and len(outputs) == 1:
+            found = outputs[0]
+        if found is not None:
+            givers.append(f"{other}.{found}")
+    if len(givers) > 1:
+        remedy = f"choose one: connections: {{{part}.{name}: {givers[0]}}}"
+        raise FieldError(f"{' and '.join(givers)} both give {part}.{name}", place=("connections",), remedy=remedy)
+    if givers:
+        return givers[0]
+    if name == ENCODER_MASK[0] and any(_has_input(each, ENCODER_MASK[1]) for each in others.values()):
+        return ENCODER_MASK[1]
+    return name
+
+
+def _has_input(inspection: Inspection, name: str) -> bool:
+    return any(value.name == name for value in inspection.inputs)
+
+
+def _order(connections: Mapping[str, str], inspections: Inspections, generation: Generation | None) -> list[str]:
+    """The parts in an order in which each runs after those that it takes values from.
+
+    Raises:
+        FieldError: a part connects with no other, or parts take values from each other.
+    """
+    before: dict[str, set[str]] = {name: set() for name in inspections}
+    connected: set[str] = set()
+    for target, source in connections.items():
+        giver, taker = _part_of(source, inspections), _part_of(target, inspections)
+        if giver is not None and taker is not None:
+            before[taker].add(giver)
+            connected |= {giver, taker}
+    if generation is not None and generation.first != generation.further:
+        before[generation.further].add(generation.first)
+        connected |= {generation.first, generation.further}
+    for name, inspection in inspections.items():
+        if name not in connected:
+            values = [value.name for value in (*inspection.inputs, *inspection.outputs)]
+            raise FieldError(
+                f"{name!r} takes nothing from the other models and gives them nothing ({', '.join(values)})",
+                place=("model", name),
+                remedy="say what belongs together, connections: {PART.INPUT: PART.OUTPUT}, or optimize it by itself",
+            )
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        raise FieldError(f"the models take values from each other: {circle}", place=("connections",)) from None
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A part that may be a decoder."""
+
+    name: str
+    tokens: str
+    logits: str
+    decoder: Decoder | None
+    cross: tuple[str, ...]
+    """Inputs that take keys and values of the encoder's output."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def takes_encoded(self) -> bool:
+        return ENCODED in self.inputs
+
+
+def _generation(inspections: Inspections) -> Generation | None:
+    """Recognise the decoder of a set: one model, or one for prompts and one for further tokens; None without one."""
+    candidates = [each for name, inspection in inspections.items() if (each := _candidate(name, inspection))]
+    cached = [each for each in candidates if each.decoder is not None]
+    plain = [each for each in candidates if each.decoder is None]
+    if cached:
+        first = plain[0] if plain else cached[0]
+        generation = _with_cache(first, cached[0])
+        if generation is not None:
+            return _with_prompt(generation, inspections)
+    alone = next((each for each in plain if each.takes_encoded), None)
+    return None if alone is None else _with_prompt(_pair(alone, alone), inspections)
+
+
+def _candidate(name: str, inspection: Inspection) -> _Candidate | None:
+    shapes = {value.name: value.shape for value in inspection.inputs}
+    outputs = tuple(value.name for value in inspection.outputs)
+    tokens = next((each for each in reversed(TOKENS) if each in shapes), None)
+    logits = next((each for each in SCORES if each in outputs), None)
+    decoder = decoder_of(shapes)
+    gives_cache = any(output.startswith("present") for output in outputs)
+    if tokens is None or logits is None or not (decoder or ENCODED in shapes or gives_cache):
+        return None
+    cross = tuple(each for each in shapes if each.startswith("past") and (decoder is None or each not in decoder.cache))
+    return _Candidate(name, tokens, logits, decoder, cross, tuple(shapes), outputs)
+
+
+def _with_cache(first: _Candidate, further: _Candidate) -> Generation | None:
+    """Match the cache of two decoders, which may be the same one; None if they do not fit."""
+    assert further.decoder is not None
+    own = further.decoder.outputs(further.outputs)
+    if not own or any(output not in first.outputs for output in own) or first.tokens != further.tokens:
+        return None
+    cache = {past: output for output, past in own.items()}
+    for past in further.cross:
+        output = past.replace("past_key_values", "present", 1)
+        if output not in first.outputs:
+            return None
+        cache[past] = output
+    return replace(_pair(first, further), cache=cache, fixed=further.cross)
+
+
+def _pair(first: _Candidate, further: _Candidate) -> Generation:
+    """A generation without a cache."""
+    inputs = {*first.inputs, *further.inputs}
+    mask, positions, branch = (
+        next((name for name in names if name in inputs), None) for names in (MASKS, POSITIONS, BRANCHES)
+    )
+    return Generation(
+        first.name, further.name, PROMPT, first.tokens, first.logits, mask=mask, positions=positions, branch=branch
+    )
+
+
+def _with_prompt(generation: Generation, inspections: Inspections) -> Generation:
+    """Name the prompt: as the tokens themselves if there is no encoder that takes tokens too."""
+    if set(inspections) == {generation.first, generation.further}:
+        return replace(generation, prompt=generation.tokens)
+    return generation

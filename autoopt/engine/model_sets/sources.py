@@ -1,0 +1,250 @@
+"""Read and connect the models of a set, and record what reaches each part when the set runs over the data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.sources import admit, data_source, describe_data
+from autoopt.engine.model_sets.artifacts import store_set
+from autoopt.engine.model_sets.connections import connect, set_inputs
+from autoopt.engine.work.environment import library_version
+from autoopt.engine.work.problem import DataSource
+from autoopt.engine.work.reading import ask_worker
+from autoopt.engine.work.resources import Resources
+from autoopt.errors import InputError
+from autoopt.json_codec import from_json, to_json
+from autoopt.measure.model_set import Recording, RecordRequest
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.model.candidate import Candidate, digest_json
+from autoopt.model.fetch import fetch
+from autoopt.model.files import digest_file
+from autoopt.model.inspection import Inspection
+from autoopt.model.model_set import ModelSet, Part, Pipeline
+from autoopt.spec import DagSpec
+from autoopt.spec.proposal_options import names_model
+from autoopt.spec.source import FieldError
+
+RECORD: Final = "autoopt.measure.model_set:record"
+RECORDING: Final = "recording.json"
+"""File beside the recorded inputs."""
+RECORD_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True)
+class SetSources:
+    """The models and the data that a request names."""
+
+    description: ModelSet
+    candidates: Mapping[str, Candidate]
+    """By part."""
+    model: Candidate
+    """The set."""
+    data: DataSource
+    calibration: DataSource
+    start_token: int
+    """The prompt of a decoder where the data have none."""
+
+    @staticmethod
+    def read(request: RunRequest, spec: DagSpec, parts: Mapping[str, str], resources: Resources) -> SetSources:
+        """Read and connect the models, and check that the data have every input of the set.
+
+        Raises:
+            InputError: a model cannot be read, the models do not connect, or data are missing.
+        """
+        _check_supported(spec)
+        admitted = {name: admit(resources, path) for name, path in parts.items()}
+        inspections = {name: inspection for name, (_, inspection) in admitted.items()}
+        if spec.pipeline is not None:
+            description = ModelSet({name: Part(path) for name, path in parts.items()})
+        else:
+            description = _connected(request, spec, parts, inspections)
+        data = _data(request, spec, parts, description, resources)
+        if spec.pipeline is not None:
+            pipeline = Pipeline(spec.pipeline, _shapes(data, resources))
+            description = replace(description, pipeline=pipeline)
+        calibration = request.calibration or spec.data_json("calibration")
+        candidates = {name: candidate for name, (candidate, _) in admitted.items()}
+        return SetSources(
+            description,
+            candidates,
+            store_set(resources, description, candidates),
+            data,
+            data if calibration is None else _checked(calibration, description, resources),
+            _start_token(parts, description),
+        )
+
+    def with_outputs(self, outputs: Mapping[str, Sequence[int]], resources: Resources) -> SetSources:
+        """Add the outputs of the set's pipeline, which are known once it has run."""
+        if self.description.pipeline is None:
+            return self
+        pipeline = replace(self.description.pipeline, outputs={name: list(shape) for name, shape in outputs.items()})
+        description = replace(self.description, pipeline=pipeline)
+        return replace(self, description=description, model=store_set(resources, description, self.candidates))
+
+
+def _connected(
+    request: RunRequest, spec: DagSpec, parts: Mapping[str, str], inspections: Mapping[str, Inspection]
+) -> ModelSet:
+    """Connect the models.
+
+    Raises:
+        InputError: they do not connect.
+    """
+    try:
+        return connect(parts, inspections, spec.connections)
+    except FieldError as error:
+        if names_model(request.dag):
+            raise InputError(error.reason, where=" + ".join(parts), remedy=error.remedy) from None
+        raise spec.error(error.place, error.reason, error.remedy) from None
+
+
+def _shapes(data: DataSource, resources: Resources) -> dict[str, list[int | None]]:
+    """The shapes of the data as inputs, by name; None for items and for open sizes."""
+    description = describe_data(resources.pool, data, Path())
+    assert description is not None, "data were checked"
+    shapes: dict[str, list[int | None]] = {}
+    for name, column in description.columns.items():
+        shapes[name] = [None, *column.shape[1:]] if column.stacked else [None] * len(column.shape)
+    return shapes
+
+
+def _start_token(parts: Mapping[str, str], description: ModelSet) -> int:
+    """The first token of a decoder: as the configuration says that exporters write beside it, else 0."""
+    if description.generation is None:
+        return 0
+    folder = Path(parts[description.generation.first]).parent
+    for file in (folder / "generation_config.json", folder / "config.json", folder.parent / "config.json"):
+        try:
+            token = json.loads(file.read_text(encoding="utf-8")).get("decoder_start_token_id")
+        except (OSError, ValueError, AttributeError):
+            continue
+        if isinstance(token, int):
+            return token
+    return 0
+
+
+def _data(
+    request: RunRequest, spec: DagSpec, parts: Mapping[str, str], description: ModelSet, resources: Resources
+) -> DataSource:
+    """The evaluation data.
+
+    Raises:
+        InputError: there are none, or an input of the set is missing.
+    """
+    config = request.data if request.data is not None else spec.data_json("evaluation")
+    if config is not None:
+        return _checked(config, description, resources)
+    message = "several models need data to run on"
+    remedy = f"give {', '.join(_needed(description))} with --data, or in data:"
+    if names_model(request.dag):
+        raise InputError(message, where=" + ".join(parts), remedy=remedy)
+    raise spec.error(("model",), message, remedy)
+
+
+def _checked(config: object, description: ModelSet, resources: Resources) -> DataSource:
+    """Read a data set and check that it has all inputs of the set.
+
+    Raises:
+        InputError: one is missing.
+    """
+    source = data_source(config, resources.store.home / "downloads")
+    data = describe_data(resources.pool, source, Path())
+    columns = () if data is None else tuple(data.columns)
+    needed = _needed(description)
+    for name, target in needed.items():
+        if name not in columns and not (len(needed) == len(columns) == 1):
+            message = f"no array {name!r} for {target}; the data has: {', '.join(columns) or 'none'}"
+            remedy = "name the array so, or say which model gives it: connections: {PART.INPUT: PART.OUTPUT}"
+            raise InputError(message, where=f"{_place(source)}:1: data", remedy=remedy)
+    return source
+
+
+def _place(data: DataSource) -> str:
+    return str((data.config or {}).get("path") or "data")
+
+
+def _check_supported(spec: DagSpec) -> None:
+    """Refuse what one model can have and several cannot.
+
+    Raises:
+        InputError: the DAG names several targets, or inputs for latencies.
+    """
+    if len(spec.all_targets) > 1:
+        raise spec.error(("targets",), "several models run on one target", "remove the others")
+    if spec.data_json("latency") is not None:
+        reason = "times of several models are measured on the evaluation data"
+        raise spec.error(("data", "latency"), reason, "remove it")
+
+
+def _needed(description: ModelSet) -> dict[str, str]:
+    """The inputs that the data must have: name -> the first part and input that takes it."""
+    inputs = set_inputs(description)
+    generation = description.generation
+    if generation is not None and not inputs:
+        inputs[generation.prompt] = f"{generation.first}.{generation.tokens}"
+    return inputs
+
+
+@dataclass(frozen=True)
+class RecordedInputs:
+    """What reached each part when the set ran over the data."""
+
+    folder: Path
+    recording: Recording
+
+    def file(self, name: str) -> Path:
+        """The inputs of a part, or of the set itself."""
+        return self.folder / f"{name}.npz"
+
+    def share(self, part: str) -> float:
+        """Share of the set's time that a part takes."""
+        seconds = self.recording.seconds
+        return seconds.get(part, 0.0) / max(sum(seconds.values()), 1e-9)
+
+
+def record_inputs(
+    request: RunRequest, spec: DagSpec, sources: SetSources, data: DataSource, resources: Resources
+) -> RecordedInputs:
+    """Run the set over the data, or look up the recording of the same set, data and settings.
+
+    Raises:
+        InputError: the set does not run on the data.
+    """
+    store = resources.store
+    measurement = MeasurementSettings.parse({**spec.measurement, **request.measurement})
+    target = spec.all_targets[0].target()
+    assert data.config is not None, "data were checked"
+    recording_settings: list[int | str] = [measurement.new_tokens, sources.start_token]
+    script = None
+    if sources.description.pipeline is not None and spec.script_path is not None:
+        script = str(fetch(spec.script_path, store.home / "downloads"))
+        recording_settings.append(digest_file(script))
+    versions = [library_version(name) for name in ("autoopt", "onnxruntime", "numpy")]
+    key = digest_json([sources.model.key, data.digest, recording_settings, target.content, versions])
+    folder = store.home / "recordings" / key
+    if not (folder / RECORDING).is_file():
+        scratch = Path(tempfile.mkdtemp(dir=resources.scratch))
+        record_request = RecordRequest(
+            path=str(store.artifacts.path(sources.model.artifact)),
+            folder=str(scratch),
+            data=data.config,
+            target=replace(target, python=""),
+            new_tokens=measurement.new_tokens,
+            start_token=sources.start_token,
+            script=script,
+        )
+        request.observer.on_phase("running the models together, to record what reaches each")
+        reply = ask_worker(resources.pool, RECORD, to_json(record_request), _place(data), RECORD_SECONDS)
+        (scratch / RECORDING).write_text(json.dumps(reply), encoding="utf-8")
+        folder.parent.mkdir(exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+    recording = from_json(Recording, json.loads((folder / RECORDING).read_text(encoding="utf-8")))
+    return RecordedInputs(folder, recording)

@@ -1,0 +1,209 @@
+"""Run a model set over data and store what reaches each part, so that each can be calibrated and measured by itself."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from autoopt.data.config import DataConfig
+from autoopt.data.dataset import DataSet, Feed
+from autoopt.data.fit import fit, specs_of
+from autoopt.data.opening import open_data
+from autoopt.errors import InputError
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.model.model_set import CONTINUATION, ModelSetSession
+from autoopt.model.session import make_set_session
+from autoopt.target import Target
+
+SET: Final = "set"
+"""Name of the file with the inputs of the set itself; a part's file has the part's name."""
+MOST_BYTES: Final = 256 << 20
+"""Size of the inputs of a part that are stored."""
+Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """What to record."""
+
+    path: str
+    """The `model_set.json`."""
+    folder: str
+    """Receives `set.npz` and `<part>.npz`."""
+    data: Mapping[str, object]
+    """Inputs of the set."""
+    target: Target = field(default_factory=Target)
+    new_tokens: int = 32
+    """Tokens to generate after the prompt."""
+    start_token: int = 0
+    """The prompt where the data have none."""
+    script: str | None = None
+    """The file with the set's pipeline."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was recorded."""
+
+    items: int
+    seconds: Mapping[str, float]
+    """Mean time of each part for an item."""
+    calls: Mapping[str, int]
+    """Inferences of each part for an item."""
+    outputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Shapes of the outputs of the set's pipeline, if it has one."""
+
+
+def record(payload: JsonObject) -> dict[str, JsonValue]:
+    """Worker function: the JSON of a `RecordRequest` in, that of a `Recording` out.
+
+    Raises:
+        InputError: the data lack an input of the set.
+    """
+    request = from_json(RecordRequest, payload)
+    data = open_data(DataConfig.parse(dict(request.data)), None)
+    calls, target = _Calls(), request.target
+    session = make_set_session(
+        Path(request.path), {}, target.execution_provider, target.threads, calls.observe, request.script
+    )
+    parts = session.description.parts
+    feeds: list[Feed] = []
+    by_part: dict[str, list[Feed]] = {name: [] for name in parts}
+    outputs: dict[str, list[int]] = {}
+    for feed in _feeds(session, data, request.start_token):
+        calls.begin()
+        complete, outputs = _run(session, feed, request.new_tokens)
+        calls.end()
+        feeds.append(complete)
+        for name, inputs in by_part.items():
+            inputs.append(calls.typical(name))
+        if max(len(inputs) * _bytes(inputs[0]) for inputs in by_part.values()) > MOST_BYTES:
+            break
+    for name, inputs in by_part.items():
+        if not any(inputs):
+            raise InputError(f"{name!r} is never run for these data", where=data.name)
+    kept = _of_the_usual_shape([feeds, *by_part.values()])
+    _store(Path(request.folder) / f"{SET}.npz", [feeds[index] for index in kept], _labels(data, kept))
+    for name, inputs in by_part.items():
+        _store(Path(request.folder) / f"{name}.npz", [inputs[index] for index in kept], {})
+    reply = Recording(len(kept), calls.seconds_per_item(), calls.per_item(), outputs)
+    document: dict[str, JsonValue] = to_json(reply)
+    return document
+
+
+@dataclass
+class _Calls:
+    """The inferences of the parts for one item after the other."""
+
+    _inputs: list[tuple[str, Feed]] = field(default_factory=list)
+    _times: list[float] = field(default_factory=list)
+    _seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _items: int = 0
+
+    def observe(self, part: str, feed: Feed) -> None:
+        """Note that a part begins to run, which ends the one before."""
+        self._inputs.append((part, feed))
+        self._times.append(time.perf_counter())
+
+    def begin(self) -> None:
+        """Begin an item."""
+        self._inputs, self._times = [], []
+
+    def end(self) -> None:
+        """End an item. The first one does not count: it pays for reading the weights."""
+        self._times.append(time.perf_counter())
+        self._items += 1
+        if self._items > 1:
+            for index, (part, _) in enumerate(self._inputs):
+                self._seconds[part] += self._times[index + 1] - self._times[index]
+
+    def typical(self, part: str) -> Feed:
+        """The inputs of a part's inference in the middle of this item; empty if it did not run."""
+        inputs = [feed for name, feed in self._inputs if name == part]
+        return inputs[len(inputs) // 2] if inputs else {}
+
+    def seconds_per_item(self) -> dict[str, float]:
+        return {part: seconds / max(1, self._items - 1) for part, seconds in self._seconds.items()}
+
+    def per_item(self) -> dict[str, int]:
+        """Inferences of each part for the last item."""
+        return dict(Counter(name for name, _ in self._inputs))
+
+
+def _feeds(session: ModelSetSession, data: DataSet, start_token: int) -> Iterator[Feed]:
+    """The inputs of the set for each item, with a prompt."""
+    generation = session.description.generation
+    specs = [spec for spec in specs_of(session) if spec.name != CONTINUATION]
+    for feed, _ in data.feeds():
+        if generation is not None and generation.prompt not in feed:
+            feed = {**feed, generation.prompt: np.full((1, 1), start_token, np.int64)}
+        yield fit(feed, specs)
+
+
+def _run(session: ModelSetSession, feed: Feed, count: int) -> tuple[Feed, dict[str, list[int]]]:
+    """Run a set on one item; return its inputs, with the tokens that it generated, and shapes of a pipeline's outputs.
+
+    Raises:
+        InputError: the pipeline returns no arrays by name.
+    """
+    pipeline = session.description.pipeline
+    if pipeline is not None:
+        outputs: object = session.run_pipeline(feed)
+        if not isinstance(outputs, dict) or not outputs:
+            reason = f"{pipeline.function} returns {type(outputs).__name__}, not a dict of arrays"
+            raise InputError(reason, remedy="return {name: array}")
+        return feed, {name: list(np.shape(value)) for name, value in outputs.items()}
+    if session.description.generation is not None:
+        return {**feed, CONTINUATION: session.generate(feed, count)}, {}
+    session.run(None, feed)
+    return feed, {}
+
+
+def _of_the_usual_shape(feeds_by_file: Sequence[Sequence[Feed]]) -> list[int]:
+    """The items that reach every part with inputs of the most frequent shapes: one file holds items of one shape.
+
+    Raises:
+        InputError: no item reaches every part.
+    """
+    shapes = [tuple(map(_shapes, feeds)) for feeds in zip(*feeds_by_file, strict=True) if all(feeds)]
+    if not shapes:
+        raise InputError("no item reaches every model")
+    usual, _ = Counter(shapes).most_common(1)[0]
+    feeds = enumerate(zip(*feeds_by_file, strict=True))
+    return [index for index, each in feeds if tuple(map(_shapes, each)) == usual]
+
+
+def _shapes(feed: Feed) -> Shapes:
+    return tuple((name, np.shape(array)) for name, array in feed.items())
+
+
+def _bytes(feed: Feed) -> int:
+    return sum(np.asarray(array).nbytes for array in feed.values())
+
+
+def _labels(data: DataSet, kept: Sequence[int]) -> Feed:
+    return {} if data.labels is None else {"labels": np.asarray(data.labels)[np.asarray(kept)]}
+
+
+def _store(path: Path, feeds: Sequence[Feed], labels: Feed) -> None:
+    """Write items as one array per input, with the items along axis 0.
+
+    Raises:
+        InputError: an input is text.
+    """
+    columns: Feed = {}
+    for name in feeds[0]:
+        arrays = [np.asarray(feed[name]) for feed in feeds]
+        if arrays[0].dtype.kind in "OUS":
+            raise InputError(f"input {name!r} is text, which is not supported for several models", where=str(path.stem))
+        if arrays[0].ndim and len(arrays[0]) == 1:
+            columns[name] = np.concatenate(arrays)
+        else:
+            columns[name] = np.stack(arrays)
+    np.savez(path, **columns, **labels)  # type: ignore[arg-type]  # numpy's stub takes the names for its own options

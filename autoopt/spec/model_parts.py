@@ -1,0 +1,80 @@
+"""The parts of a model set: several models that belong together, by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+from autoopt.errors import InputError
+from autoopt.spec.source import FieldError
+from autoopt.spec.strict_model import check_name
+
+MERGED: Final = "decoder_model_merged"
+IN_MERGED: Final = ("decoder_model", "decoder_with_past_model")
+"""Models of a folder whose work `MERGED` does too."""
+VARIANT: Final = re.compile(r"_(fp16|quantized|u?int8|q4f16|q4|q8|bnb4|optimized|O[1-4]|qu?int8_.+)$")
+"""End of the name of a model that was made from another one of the folder."""
+
+
+def check_parts(names: Collection[str]) -> None:
+    """Check the names of the parts of a set.
+
+    Raises:
+        FieldError: there is only one, or a name cannot stand before the dot of `part.input`.
+    """
+    if len(names) < 2:
+        raise FieldError("names one model", remedy="give its path alone, or a second model")
+    for name in names:
+        check_name(name)
+        if "." in name:
+            raise FieldError(f"{name!r} has a dot", place=(name,), remedy="use letters, digits, '_', '-'")
+
+
+def parse_parts(arguments: Iterable[str]) -> dict[str, str]:
+    """Read `encoder=a.onnx decoder=b.onnx`.
+
+    Raises:
+        InputError: an argument is not `NAME=PATH`, or a name is not valid or given twice.
+    """
+    parts: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if not equals or not path:
+            raise InputError("is not NAME=MODEL, as each of several models must be", where=argument)
+        if name in parts:
+            raise InputError(f"two models are named {name!r}", where=argument, remedy="give each a name of its own")
+        parts[name] = path
+    try:
+        check_parts(parts)
+    except FieldError as error:
+        raise InputError(error.reason, where=" ".join(arguments), remedy=error.remedy) from None
+    return parts
+
+
+def models_in(folder: Path) -> dict[str, str]:
+    """Find the models of a folder as exporters write it: in the folder or in its folder `onnx`, by name.
+
+    Optimum exports some decoders twice: merged, which is taken, and as one for prompts and one for further tokens. Hubs
+    have models in several precisions, of which the plain one is taken.
+
+    Raises:
+        InputError: there is no model.
+    """
+    files = sorted(folder.glob("*.onnx")) or sorted(folder.glob("onnx/*.onnx"))
+    if not files:
+        raise InputError("no .onnx file in this folder or its folder onnx", where=str(folder))
+    models = {file.stem: str(file) for file in files}
+    for name in list(models):
+        base = VARIANT.sub("", name)
+        if (base != name and base in models) or (name in IN_MERGED and MERGED in models):
+            del models[name]
+    if len(models) == 1:
+        return models
+    return {_part_name(name): models[name] for name in models}
+
+
+def _part_name(model: str) -> str:
+    """`decoder_model_merged` -> `decoder`, `decoder_with_past_model` -> `decoder_with_past`."""
+    return model.removesuffix("_merged").removesuffix("_model").replace(".", "_")

@@ -1,0 +1,223 @@
+"""Runs over models that belong together: each is searched, all are judged together."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import model_sets
+import numpy as np
+import pytest
+from builders import mlp, write
+from kept_workers import keep_workers
+
+import autoopt
+from autoopt.api import execute
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.errors import InputError
+from autoopt.report.run import run_tables, summary
+from autoopt.results import RunResult
+from autoopt.store import open_store
+
+SHORT = {"seconds": 0.05, "replicas": 1, "target_width": 1.0, "rounds": 0, "new_tokens": 4}
+DAG: dict[str, Any] = {
+    "name": "t",
+    "passes": {"tidy": "simplify", "quant": "dynamic_quantization"},
+    "chains": [["quant"], ["tidy"]],
+    "objectives": [{"metric": "size"}],
+    "constraints": [{"metric": "agreement", "min": 0.5}],
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_by_all() -> Iterator[None]:
+    """Have the runs that several tests look at share worker processes with the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        keep_workers(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store, the models and the results of the one run that most tests look at."""
+    return tmp_path_factory.mktemp("model_sets")
+
+
+@pytest.fixture(scope="module")
+def models(place: Path) -> dict[str, str]:
+    model_sets.write_texts(place)
+    return model_sets.write_set(place / "models")
+
+
+def run(place: Path, models: dict[str, str], out: Path | None = None, **changes: Any) -> RunResult:
+    dag = {**DAG, "model": models, "data": str(place / "texts.npz"), **changes}
+    return execute(RunRequest(dag=dag, home=place / "home", measurement=SHORT), out=out)
+
+
+@pytest.fixture(scope="module")
+def result(place: Path, models: dict[str, str]) -> RunResult:
+    return run(place, models, place / "out")
+
+
+def test_each_model_is_a_run_of_its_own_and_the_set_is_the_result(result: RunResult, place: Path) -> None:
+    assert [part.name for part in result.parts] == ["encoder", "decoder", "decoder_with_past"]
+    assert sum(part.share for part in result.parts) == pytest.approx(1)
+    assert result.best is not None
+    assert result.best.chain == "encoder: quant; decoder: quant; decoder_with_past: quant"
+    size = sum(part.model.metrics["size"] for part in result.parts)
+    assert result.best.metrics["size"] == size
+    assert result.best.ratios["size"].value < 0.8
+    assert 0.5 <= result.best.metrics["agreement"] <= 1
+    with open_store(None, place / "home") as store:
+        assert {record.id for record in store.runs.all(parent=result.run)} == {p.result.run for p in result.parts}
+        assert store.runs.get("latest").id == result.run
+    assert RunResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_the_package_holds_one_package_for_each_model_and_runs_without_autoopt(result: RunResult, place: Path) -> None:
+    out = place / "out"
+    files = {str(file.relative_to(out)) for file in out.rglob("*") if file.is_file()}
+    assert {"model_set.json", "run.py", "model_set.py", "run_package.py", "README.md", "inputs.npz"} <= files
+    assert {f"{part.name}/{name}" for part in result.parts for name in ("model.onnx", "recipe.json")} <= files
+    without_autoopt = (
+        "import runpy, sys; sys.modules['autoopt'] = None; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    start = f"import sys; sys.argv = [{str(out / 'run.py')!r}, '--seconds', '0.1']; {without_autoopt}"
+    command = [sys.executable, "-c", start]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "output   logits: float32 [1, 5, 128]" in answer.stdout, answer.stderr
+    assert "these models" in answer.stdout
+
+
+def test_the_package_opens_as_one_session(result: RunResult, place: Path) -> None:
+    session = autoopt.load(place / "out")
+    with np.load(place / "out" / "inputs.npz") as arrays:
+        outputs = session.run(None, dict(arrays))
+    assert outputs[0].shape == (1, 5, model_sets.VOCABULARY)
+
+
+def test_tables_and_answer_name_the_models(result: RunResult) -> None:
+    titles = [table.title for table in run_tables(result)]
+    assert titles[0].startswith("model encoder: ")
+    assert titles[-1].startswith(f"run {result.run[:8]}")
+    assert "smaller" in summary(result)[-1]
+
+
+def test_the_page_shows_each_model(result: RunResult, place: Path) -> None:
+    page = autoopt.load_run(result.run, home=place / "home").report(place / "report.html").read_text()
+    assert all(f"Model {part.name}" in page for part in result.parts)
+
+
+def test_an_identical_run_is_answered_from_the_store(result: RunResult, place: Path, models: dict[str, str]) -> None:
+    again = run(place, models)
+    assert again.reused
+    assert again.run == result.run
+
+
+def test_a_model_that_breaks_the_limit_of_the_set_is_left_out(
+    result: RunResult, place: Path, models: dict[str, str]
+) -> None:
+    strict = run(place, models, constraints=[{"metric": "max_abs_error", "max": 1e-6}])
+    assert strict.best is not None
+    assert all(part.model.chain != "quant" for part in strict.parts)
+    assert sum("is not for the set: max_abs_error" in note for note in strict.notes) >= len(strict.parts)
+
+
+def test_a_folder_of_models_is_a_set(place: Path, models: dict[str, str]) -> None:
+    request = RunRequest(dag=str(place / "models"), data=str(place / "texts.npz"), home=place / "home")
+    read = request.read()
+    assert set(read.parts) == {"encoder", "decoder", "decoder_with_past"}
+    assert RunRequest.from_json(read.to_json()).parts == read.parts
+    assert RunRequest.from_json(read.to_json()).model is None
+
+
+PIPELINE = """
+import numpy as np
+
+def both(models, inputs):
+    first = models["first"]({"x": inputs["x"]})["y"]
+    return {"end": models["second"]({"x": np.concatenate([first, first], axis=1)})["y"]}
+
+def wrong(models, inputs):
+    return 1
+"""
+
+
+@pytest.fixture(scope="module")
+def script(place: Path) -> dict[str, Any]:
+    """Two models with steps between them, which a function of a script does."""
+    (place / "both.py").write_text(PIPELINE)
+    np.savez(place / "x.npz", x=np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32))
+    pair = {name: str(write(mlp(width=128, seed=seed), place / name)) for seed, name in enumerate(("first", "second"))}
+    return {"model": pair, "data": str(place / "x.npz"), "user_script": str(place / "both.py"), "pipeline": "both"}
+
+
+def test_a_function_of_a_script_may_run_the_models(place: Path, script: dict[str, Any]) -> None:
+    result = run(place, {}, place / "piped", **script)
+    assert [part.name for part in result.parts] == ["first", "second"]
+    assert result.best is not None
+    assert result.best.chain == "first: quant; second: quant"
+    command = [sys.executable, str(place / "piped" / "run.py"), "--seconds", "0.1"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "output   end: float32 [1, 4]" in answer.stdout, answer.stderr
+    assert "these models" in answer.stdout
+    with pytest.raises(InputError, match="the models run in a script"):
+        autoopt.load(place / "piped")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"pipeline": "none"}, "no function 'none'"),
+        ({"pipeline": "wrong"}, "wrong returns int, not a dict of arrays"),
+        ({"user_script": None}, "pipeline: is a function of the user script"),
+        ({"connections": {"second.x": "first.y"}}, "connections: pipeline says how the models connect"),
+    ],
+)
+def test_a_wrong_pipeline_is_named(place: Path, script: dict[str, Any], changes: dict[str, Any], reason: str) -> None:
+    fields = {name: value for name, value in {**script, **changes}.items() if value is not None}
+    with pytest.raises(InputError, match=reason):
+        run(place, {}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"data": None}, r"dag.yaml:\d+: model: several models need data to run on"),
+        (
+            {"connections": {"decoder.nothing": "encoder.last_hidden_state"}},
+            r"dag.yaml:\d+: connections.decoder.nothing: no input",
+        ),
+        ({"model": {"encoder": "models/encoder_model.onnx"}}, r"dag.yaml:\d+: model: names one model"),
+        (
+            {"model": {"a": "models/encoder_model.onnx", "b": "models/encoder_model.onnx"}},
+            r"dag.yaml:\d+: model.a: 'a' takes nothing",
+        ),
+        (
+            {"model": {"a": "models/encoder_model.onnx", "b": "none.onnx"}},
+            r"dag.yaml:\d+: model.b: no such file: none.onnx",
+        ),
+        (
+            {"model": {"a.b": "models/encoder_model.onnx", "c": "none.onnx"}},
+            r"dag.yaml:\d+: model.a.b: 'a.b' has a dot",
+        ),
+        (
+            {"data": "few.npz"},
+            r"few.npz:1: data: no array 'attention_mask' for encoder.attention_mask; the data has: input_ids",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_with_their_place(
+    place: Path, models: dict[str, str], changes: dict[str, Any], reason: str
+) -> None:
+    np.savez(place / "few.npz", input_ids=model_sets.TEXTS, other=model_sets.TEXTS)
+    dag = {**DAG, "model": models, "data": "texts.npz", **changes}
+    file = place / "dag.yaml"
+    file.write_text("\n".join(f"{name}: {json.dumps(value)}" for name, value in dag.items() if value is not None))
+    with pytest.raises(InputError, match=reason) as caught:
+        execute(RunRequest(dag=str(file), home=place / "home", measurement=SHORT), out=None)
+    assert "\n" not in str(caught.value)
