@@ -50,13 +50,12 @@ def replay(table: Table, seed: int) -> Stop:
     return Stop(candidates, first_good, regret, study.finished == STOPPED, regret <= limit)
 
 
-def line(name: str, stops: Sequence[Stop]) -> str:
+def line(name: str, stops: Sequence[Stop], use: str) -> str:
     """One row of the table."""
     candidates = sorted(stop.candidates for stop in stops)
     first = sorted(stop.first_good for stop in stops)
     early = [stop for stop in stops if stop.early]
     right = f"{sum(stop.right for stop in early)} of {len(early)}" if early else "-"
-    use = "left out" if name in LEFT_OUT else "tuned"
     middle, ninth = len(stops) // 2, math.ceil(0.9 * len(stops)) - 1
     shown = "-" if math.isinf(first[middle]) else f"{first[middle]:g}"
     regret = statistics.fmean(stop.regret for stop in stops)
@@ -72,9 +71,11 @@ def markdown(results: Iterable[tuple[str, Sequence[Stop]]]) -> str:
     ]
     left_out: list[Stop] = []
     for name, stops in results:
-        lines.append(line(name, stops))
         if name in LEFT_OUT:
+            lines.append(line(name, stops, "left out"))
             left_out += stops
+        else:
+            lines.append(line(name, stops, "tuned"))
     if left_out:
-        lines.append(line("all left out", left_out))
+        lines.append(line("all left out", left_out, "left out"))
     return "\n".join(lines) + "\n"
