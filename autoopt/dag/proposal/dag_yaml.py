@@ -15,7 +15,7 @@ from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
 from autoopt.metrics import MEDIAN_LATENCY, Constraint, Objective
-from autoopt.space import Value, matches, value_key
+from autoopt.space import Value, matches, same, value_key
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 _SURROGATES: Final = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
@@ -176,7 +176,7 @@ def _excluded(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
         if prior.kind != "forbid" or _is_one_value(prior):
             continue
         scope = (prior.scope.nodes or frozenset()) | set(prior.values)
-        if not scope <= set(nodes):
+        if not scope <= set(nodes) or _is_cut_anyway(proposal, prior):
             continue
         row: dict[str, JsonValue] = {}
         values = _searched_values(proposal, prior)
@@ -185,6 +185,15 @@ def _excluded(proposal: Proposal, nodes: Sequence[str]) -> Iterator[JsonValue]:
         if values:
             row["values"] = values
         yield {**row, "reason": prior.reason}
+
+
+def _is_cut_anyway(proposal: Proposal, prior: Prior) -> bool:
+    """True if no chain has one of the prior's values."""
+    for node, values in prior.values.items():
+        for name, value, _ in _cut_values(proposal, node):
+            if name in values and same(values[name], value):
+                return True
+    return False
 
 
 def _is_one_value(prior: Prior) -> bool:
