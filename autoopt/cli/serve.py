@@ -59,8 +59,8 @@ def serve(  # noqa: PLR0913, PLR0917  options of the command
 
     The first start makes a password and shows it. If PREFECT_API_URL is set, no server is started and that one is used.
     """
+    from autoopt.deployments import CHAINS, MODELS, check_queues, deploy_all, schedule_sweep
     from autoopt.engine.sweeps.request import SweepRequest
-    from autoopt.orchestrate.deployments import CHAINS, MODELS, check_queues, deploy_all, schedule_sweep
     from autoopt.orchestrate.server.supervisor import Supervisor
 
     queues = tuple(queue or ())

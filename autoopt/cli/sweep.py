@@ -119,8 +119,8 @@ def _run(request: SweepRequest, engine: Engine) -> SweepResult:
 
 
 def _schedule(request: SweepRequest, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
+    from autoopt.deployments import schedule_sweep
     from autoopt.json_codec import to_json
-    from autoopt.orchestrate.deployments import schedule_sweep
 
     schedule = schedule_sweep(request, cron, queue, timezone)
     text = f"deployed {schedule.deployment}, {schedule.cron} {schedule.timezone}; see {schedule.url}"

@@ -108,7 +108,7 @@ def prefect_server(folder: Path, **env: str) -> Iterator[str]:
 
 def deploy(url: str) -> dict[str, tuple[uuid.UUID, uuid.UUID]]:
     """Create the deployments of autoopt; return the ids of flow and deployment by flow name."""
-    from autoopt.orchestrate.deployments import deploy_all
+    from autoopt.deployments import deploy_all
 
     ids = {}
     for name in deploy_all():

@@ -7,10 +7,10 @@ from zoneinfo import available_timezones
 
 import pytest
 
+from autoopt import deployments
+from autoopt.deployments import check_queues, schedule_sweep
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import ConfigError, InputError
-from autoopt.orchestrate import deployments
-from autoopt.orchestrate.deployments import check_queues, schedule_sweep
 from autoopt.settings import settings
 
 

@@ -14,7 +14,7 @@ from prefect import Flow
 from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 
-from autoopt.orchestrate import deployments
+from autoopt import deployments
 from autoopt.orchestrate.flow_runs.deployed_chains import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.hosts.work_pool import DOCKER_POOL, ENTRY_POINT
 

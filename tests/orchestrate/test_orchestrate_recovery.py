@@ -241,9 +241,9 @@ def test_a_chain_whose_worker_dies_before_it_begins_is_started_again(
 ) -> None:
     from prefect import flow
 
+    from autoopt.deployments import deploy_all
     from autoopt.engine.inputs.request import RunRequest
     from autoopt.engine.prepare import prepare
-    from autoopt.orchestrate.deployments import deploy_all
     from autoopt.orchestrate.flow_runs.model_run import search_and_show
 
     folder, _, asked = place

@@ -340,7 +340,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     here = f"deployments/{default['id']}"
     served.ask("PATCH", here, {"parameters": {"zoo": "mine.yaml"}})
     served.ask("PATCH", f"{here}/schedules/{schedule['id']}", {"active": True})
-    again = "from autoopt.orchestrate.deployments import deploy_all; deploy_all()"
+    again = "from autoopt.deployments import deploy_all; deploy_all()"
     env = environment(folder, PREFECT_API_URL=f"{served.url}/api", PREFECT_API_AUTH_STRING=served.password)
     subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=60)
     default = served.get("deployments/name/nightly_sweep/sweep-zoo")

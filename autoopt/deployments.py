@@ -1,4 +1,4 @@
-"""Work pools, deployments and automations: all that a Prefect server has to know before it can run autoopt's flows.
+"""The deployments of `flows`: work pools, schedules and automations that a Prefect server needs to run autoopt.
 
 Models and chains have pools of their own: a model's run waits for its chains and must not take their slots.
 """
