@@ -1,4 +1,4 @@
-"""Working folders: the temporary files of a process in one place, which a later process clears if this one is killed.
+"""Temporary files: working folders, which a later process clears if this one is killed, and files that replace others.
 
 A working folder names its owner in a file. Owners in another container or on another machine count as alive.
 """
@@ -57,6 +57,21 @@ def abandoned_folders(parent: Path) -> list[Path]:
             if folder.stat().st_uid == os.getuid() and is_known_dead(owner):
                 abandoned.append(folder)
     return abandoned
+
+
+@contextmanager
+def replacing(target: Path, mode: int = 0o666) -> Iterator[Path]:
+    """Yield a new, empty file beside `target`, which replaces it atomically if the block ends without an exception.
+
+    `mode` has the file's permissions, less those that the umask withholds.
+    """
+    new = target.with_name(f".{os.urandom(8).hex()}.new")
+    new.touch(mode)
+    try:
+        yield new
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def temporary_folder() -> Path:

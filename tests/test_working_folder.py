@@ -19,6 +19,7 @@ from autoopt.working_folder import (
     abandoned_folders,
     make_working_folder,
     remove_temporary_folder,
+    replacing,
     temporary_folder,
     working_folder,
     working_folders,
@@ -106,6 +107,23 @@ def test_a_working_folder_ends_with_its_context(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full"):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with replacing(file, mode=0o600) as new:
+        new.write_text("first")
+        assert not file.exists()
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("first", 0o600)
+
+    def fail() -> None:
+        with replacing(file) as new:
+            new.write_text("half of the sec")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fail()
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "first")]
 
 
 def test_only_workers_make_temporary_folders_that_nobody_would_clear() -> None:

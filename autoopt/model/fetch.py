@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from autoopt.model.candidate import digest_json
 from autoopt.model.files import digest_file
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, without_password
-from autoopt.working_folder import working_folder
+from autoopt.working_folder import replacing, working_folder
 
 if TYPE_CHECKING:
     from urllib.request import Request
@@ -135,7 +134,8 @@ def _fetch(url: str, cache: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.replace(temporary, path)
     note_path.parent.mkdir(parents=True, exist_ok=True)
-    _write_atomically(note_path, json.dumps({"version": remote.version, "digest": digest}))
+    with replacing(note_path) as new:
+        new.write_text(json.dumps({"version": remote.version, "digest": digest}))
     return path
 
 
@@ -159,13 +159,6 @@ def _download(remote: _Remote, folder: Path) -> tuple[str, Path]:
         if remote.size is not None and file.tell() != remote.size:
             raise ConnectionError(f"only {file.tell()} of {remote.size} bytes arrived")
     return digest_file(path), path
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from autoopt.errors import InputError
+from autoopt.working_folder import replacing
 
 FOLDER: Final = "inputs"
 """Folder of the home for models and data that came from memory."""
@@ -47,7 +48,6 @@ def write_once(content: bytes, home: Path, name: str) -> Path:
     file = home.absolute() / FOLDER / hashlib.sha256(content).hexdigest()[:16] / name
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(".new")
-        new.write_bytes(content)
-        new.replace(file)
+        with replacing(file) as new:
+            new.write_bytes(content)
     return file

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from autoopt.errors import one_line
 from autoopt.report.drawing import INSTALL, can_draw, inline
 from autoopt.report.table import Table
+from autoopt.working_folder import replacing
 
 if TYPE_CHECKING:
     import altair as alt
@@ -35,9 +36,8 @@ def page(title: str, parts: Sequence[str]) -> str:
 
 def write_page(path: Path, text: str) -> None:
     """Write a file atomically."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8", errors="backslashreplace")
-    new.replace(path)
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @lru_cache

@@ -28,6 +28,7 @@ from autoopt.spec.file_model import Written
 from autoopt.spec.proposal_options import ProposalOptions, names_model, refuse_proposal_options
 from autoopt.spec.threads import with_thread_search
 from autoopt.target import DEFAULT_EP, Accelerator, Target
+from autoopt.working_folder import replacing
 
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
@@ -305,9 +306,8 @@ class Probe:
         if cache is not None:
             with suppress(OSError):  # a full or read-only disk costs the cache, not the plan
                 cache.parent.mkdir(exist_ok=True)
-                new = cache.with_suffix(".new")
-                new.write_text(json.dumps(inspection))
-                new.replace(cache)
+                with replacing(cache) as new:
+                    new.write_text(json.dumps(inspection))
         return Inspection.from_json(inspection)
 
 

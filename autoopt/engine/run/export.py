@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -31,7 +30,7 @@ from autoopt.results import ModelResult, RunResult
 from autoopt.store import PassRunRecord, RunRecord, Store
 from autoopt.target import Accelerator, Target
 from autoopt.workers import WorkerPool, gated_call
-from autoopt.working_folder import working_folder
+from autoopt.working_folder import replacing, working_folder
 
 SPECIALIZE: Final = "specialize_inputs"
 """The pass that narrows the inputs to what the data use."""
@@ -131,7 +130,7 @@ def export(store: Store, package: Package, out: Path, pool: WorkerPool | None = 
         parts = files_in(file.parent)
         for name in sorted(parts, key=lambda name: parts[name] == file):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
-            with _replacing(out / name) as new:
+            with replacing(out / name) as new:
                 shutil.copyfile(parts[name], new)
         for name in MODEL_FILES.difference(parts):
             (out / name).unlink(missing_ok=True)  # of an earlier model
@@ -200,7 +199,7 @@ def export_to(store: Store, package: Package, out: Path) -> Path:
         folder = scratch / out.stem
         export(store, package, folder)
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(out) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
+        with replacing(out) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, file in files_in(folder).items():
                 archive.write(file, f"{out.stem}/{name}")
     return out
@@ -301,7 +300,7 @@ def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool |
         path.unlink(missing_ok=True)
         return {}
     script = package.replay_environment.get("user_script") if package.scripts_may_run else None
-    with _replacing(path) as new:
+    with replacing(path) as new:
         try:
             request = MeasureRequest(
                 candidate=ModelFile(str(store.artifacts.path(package.run.model))),
@@ -361,19 +360,5 @@ def _write_json(target: Path, value: Mapping[str, object]) -> None:
 
 
 def _write_text(target: Path, text: str) -> None:
-    with _replacing(target) as new:
+    with replacing(target) as new:
         new.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """Yield a new file that takes the place of `target` at the end."""
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)  # mkstemp makes it private
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -8,6 +8,8 @@ import secrets
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from autoopt.working_folder import replacing
+
 PASSWORD_FILE = "prefect-password"
 """File in the home with the password that was made for the server, as `user:password`."""
 USER = "autoopt"
@@ -30,11 +32,8 @@ def new_password() -> str:
 def make_password(home: Path) -> str:
     """Make a password and keep it in the home, readable only by this user; returns `user:password`."""
     password = new_password()
-    partial = home / f"{PASSWORD_FILE}.{os.getpid()}"
-    partial.unlink(missing_ok=True)
-    partial.touch(mode=0o600)
-    partial.write_text(password + "\n")
-    partial.replace(home / PASSWORD_FILE)
+    with replacing(home / PASSWORD_FILE, mode=0o600) as new:
+        new.write_text(password + "\n")
     return password
 
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonTypeError, from_json, to_json
 from autoopt.orchestrate.server.access import read_password
+from autoopt.working_folder import replacing
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # its start-up made "database is locked" errors likely
@@ -50,11 +51,9 @@ class ServeNote:
 
 def write_note(home: Path, api: str, *, made_password: bool = False) -> None:
     """Note that this process serves this home."""
-    # The URL may hold a password, so only this user may read the file.
-    partial = home / f"{NOTE}.{os.getpid()}"
-    partial.touch(mode=0o600)
-    partial.write_text(json.dumps(to_json(ServeNote(api, os.getpid(), socket.gethostname(), made_password))))
-    partial.replace(home / NOTE)
+    note = ServeNote(api, os.getpid(), socket.gethostname(), made_password)
+    with replacing(home / NOTE, mode=0o600) as new:  # the URL may hold a password
+        new.write_text(json.dumps(to_json(note)))
 
 
 def read_note(home: Path) -> ServeNote | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 import shutil
 import tarfile
@@ -35,7 +34,7 @@ from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches, insert_if_absent
 from autoopt.store.sql.store import SqlStore, require_sql
 from autoopt.store.sql.tables import HEAD, metadata
-from autoopt.working_folder import STORE_WORK, working_folder
+from autoopt.working_folder import STORE_WORK, replacing, working_folder
 
 FORMAT: Final = 2
 _FORMATS: Final = (1, FORMAT)
@@ -65,16 +64,11 @@ def export_run(store: Store, run: str, file: Path) -> None:
     name = sql.runs.get(run).id
     rows = sql.database.read(lambda connection: _rows_of(connection, name))
     content = codec.dumps(with_digest({"format": FORMAT, "schema": HEAD, "run": name, "tables": rows})).encode()
-    temporary = Path(f"{file}.{os.getpid()}.tmp")
-    try:
-        with tarfile.open(temporary, "w") as archive:
-            _add(archive, "rows.json", io.BytesIO(content), len(content))
-            for row in rows["artifact"]:
-                if row["present"]:
-                    _add_artifact(archive, sql, row["digest"])
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(file) as new, tarfile.open(new, "w") as archive:
+        _add(archive, "rows.json", io.BytesIO(content), len(content))
+        for row in rows["artifact"]:
+            if row["present"]:
+                _add_artifact(archive, sql, row["digest"])
 
 
 def with_digest(document: Mapping[str, Any]) -> dict[str, Any]:

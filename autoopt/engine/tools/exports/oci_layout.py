@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model.files import files_in
 from autoopt.results.release import Release
+from autoopt.working_folder import replacing
 
 ARTIFACT_TYPE: Final = "application/vnd.autoopt.model"
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -116,7 +116,8 @@ def _descriptor(entry: Mapping[str, object]) -> JsonObject:
 def _add_json(layout: Path, document: JsonObject, kind: str) -> JsonObject:
     content = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
     digest = hashlib.sha256(content).hexdigest()
-    _replace(layout / "blobs" / "sha256" / digest, content)
+    with replacing(layout / "blobs" / "sha256" / digest) as new:
+        new.write_bytes(content)
     return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
 
@@ -125,17 +126,11 @@ def _add_file(layout: Path, file: Path, kind: str) -> JsonObject:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     blob = layout / "blobs" / "sha256" / digest
     if not blob.exists():
-        scratch = blob.with_name(f".{digest}-{os.getpid()}")
-        shutil.copyfile(file, scratch)
-        os.replace(scratch, blob)
+        with replacing(blob) as new:
+            shutil.copyfile(file, new)
     return {"mediaType": kind, "digest": f"sha256:{digest}", "size": file.stat().st_size}
 
 
 def _write(path: Path, document: JsonObject) -> None:
-    _replace(path, (json.dumps(document, indent=2) + "\n").encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    scratch = path.with_name(f".{path.name}-{os.getpid()}")
-    scratch.write_bytes(content)
-    os.replace(scratch, path)
+    with replacing(path) as new:
+        new.write_text(json.dumps(document, indent=2) + "\n")
