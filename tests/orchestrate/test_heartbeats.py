@@ -11,6 +11,7 @@ from autoopt.orchestrate.server.heartbeats import (
     FINAL_STATES,
     MAX_CONTINUATIONS,
     SILENT_SECONDS,
+    absence_trigger,
     continued_too_often,
     environment,
 )
@@ -37,3 +38,10 @@ def test_a_sweep_that_dies_again_and_again_is_not_continued_for_ever() -> None:
     assert continued_too_often(continuation * MAX_CONTINUATIONS)
     by_hand = [*continuation * MAX_CONTINUATIONS, Crashed(), AwaitingRetry()]
     assert not continued_too_often(by_hand), "Retry begins anew"
+
+
+def test_a_trigger_waits_for_events_of_each_flow_run_by_itself() -> None:
+    trigger = absence_trigger("Crashed", ["Running"], 30, {"prefect.resource.role": "flow"})
+    assert (trigger.after, trigger.expect) == ({"prefect.flow-run.Crashed"}, {"prefect.flow-run.Running"})
+    assert (trigger.posture.value, trigger.within.total_seconds()) == ("Proactive", 30)
+    assert trigger.for_each == {"prefect.resource.id"}

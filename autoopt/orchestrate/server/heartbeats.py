@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -41,8 +41,47 @@ def environment() -> dict[str, str]:
 
 def ensure_automations() -> None:
     """Have the server mark a flow run as crashed that falls silent, and continue a sweep that has crashed."""
-    _create(AUTOMATION, "Its process died", *_crash_silent_runs())
-    _create(CONTINUATION, "What is finished is in the store", *_continue_sweeps())
+    from prefect.client.schemas.objects import StateType
+    from prefect.events.actions import ChangeFlowRunState
+
+    ends = [state.capitalize() for state in FINAL_STATES]
+    silence = absence_trigger("heartbeat", ["heartbeat", *ends], SILENT_SECONDS)
+    crash = ChangeFlowRunState(
+        name=None, force=False, state=StateType.CRASHED, message=f"no heartbeat for {SILENT_SECONDS} s"
+    )
+    _create(AUTOMATION, "Its process died", silence, crash)
+    # The runner and the worker both report a death: one continuation, once neither nor anybody else does any more.
+    later = ("AwaitingRetry", "Scheduled", "Pending", "Running", "Completed", "Failed", "Cancelled")
+    sweep = {"prefect.resource.role": "flow", "prefect.resource.name": "nightly_sweep"}
+    death = absence_trigger("Crashed", later, CONTINUATION_SECONDS, sweep)
+    retry = ChangeFlowRunState(name=RETRY, force=False, state=StateType.SCHEDULED, message=CONTINUED)
+    _create(CONTINUATION, "What is finished is in the store", death, retry)
+
+
+def absence_trigger(
+    after: str, expect: Iterable[str], seconds: int, related: Mapping[str, str] | None = None
+) -> EventTrigger:
+    """Fire for a flow run that has none of the expected events within some time after another event.
+
+    Args:
+        after: name of the event that starts the time, such as `Crashed`.
+        expect: names of the expected events.
+        seconds: the time.
+        related: resource that the flow run has to belong to; None for any.
+    """
+    from prefect.events.schemas.automations import EventTrigger, Posture
+
+    match_related: Any = related or {}  # Prefect's ResourceSpecification
+    return EventTrigger(
+        after={f"prefect.flow-run.{after}"},
+        expect={f"prefect.flow-run.{name}" for name in expect},
+        match={"prefect.resource.id": ["prefect.flow-run.*"]},
+        match_related=match_related,
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=timedelta(seconds=seconds),
+    )
 
 
 def continued_too_often(states: Sequence[State[Any]]) -> bool:
@@ -70,47 +109,6 @@ def _create(name: str, description: str, trigger: EventTrigger, action: ChangeFl
         automations.read(name=name)
     except ValueError:
         automations(name=name, description=description, trigger=trigger, actions=[action]).create()
-
-
-def _crash_silent_runs() -> tuple[EventTrigger, ChangeFlowRunState]:
-    from prefect.client.schemas.objects import StateType
-    from prefect.events.actions import ChangeFlowRunState
-    from prefect.events.schemas.automations import EventTrigger, Posture
-
-    final_events = [f"prefect.flow-run.{state.capitalize()}" for state in FINAL_STATES]
-    trigger = EventTrigger(
-        after={"prefect.flow-run.heartbeat"},
-        expect={"prefect.flow-run.heartbeat", *final_events},
-        match={"prefect.resource.id": ["prefect.flow-run.*"]},
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        threshold=1,
-        within=timedelta(seconds=SILENT_SECONDS),
-    )
-    action = ChangeFlowRunState(
-        name=None, force=False, state=StateType.CRASHED, message=f"no heartbeat for {SILENT_SECONDS} s"
-    )
-    return trigger, action
-
-
-def _continue_sweeps() -> tuple[EventTrigger, ChangeFlowRunState]:
-    from prefect.client.schemas.objects import StateType
-    from prefect.events.actions import ChangeFlowRunState
-    from prefect.events.schemas.automations import EventTrigger, Posture
-
-    # The runner and the worker both report a death: one continuation, once neither nor anybody else does any more.
-    later = ("AwaitingRetry", "Scheduled", "Pending", "Running", "Completed", "Failed", "Cancelled")
-    trigger = EventTrigger(
-        after={"prefect.flow-run.Crashed"},
-        expect={f"prefect.flow-run.{name}" for name in later},
-        match={"prefect.resource.id": ["prefect.flow-run.*"]},
-        match_related={"prefect.resource.role": "flow", "prefect.resource.name": "nightly_sweep"},
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        threshold=1,
-        within=timedelta(seconds=CONTINUATION_SECONDS),
-    )
-    return trigger, ChangeFlowRunState(name=RETRY, force=False, state=StateType.SCHEDULED, message=CONTINUED)
 
 
 class WatchedFlowRun:

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from autoopt.orchestrate.server.heartbeats import absence_trigger
 from autoopt.spec.notify import NotifyAddress
 
 if TYPE_CHECKING:
@@ -51,46 +51,29 @@ def notify_of(deployment: UUID, name: str, addresses: Sequence[NotifyAddress]) -
     if not addresses:
         return
     blocks = [(address, _save_block(address, f"{prefix}-{number}")) for number, address in enumerate(addresses, 1)]
+    runs = {"prefect.resource.role": "deployment", "prefect.resource.id": f"prefect.deployment.{deployment}"}
+    lost = absence_trigger("Crashed", ("Running", "Completed", "Failed", "Cancelled", "Suspended"), LOST_SECONDS, runs)
     for title, trigger, subject, text in (
-        (FAILED.format(name), _failed(deployment), FAILED_TITLE, FAILED_TEXT),
-        (LOST.format(name), _lost(deployment), LOST_TITLE, LOST_TEXT),
+        (FAILED.format(name), _failed(runs), FAILED_TITLE, FAILED_TEXT),
+        (LOST.format(name), lost, LOST_TITLE, LOST_TEXT),
     ):
         actions = [_action(address, block, subject, text) for address, block in blocks]
         description = f"to {', '.join(address.kind for address in addresses)}, as the zoo file says"
         automations(name=title, description=description, trigger=trigger, actions=actions).create()
 
 
-def _failed(deployment: UUID) -> EventTrigger:
+def _failed(runs: dict[str, str]) -> EventTrigger:
     from prefect.events.schemas.automations import EventTrigger, Posture
 
+    related: Any = runs  # Prefect's ResourceSpecification
     return EventTrigger(
         expect={"prefect.flow-run.Failed"},
         match={"prefect.resource.id": ["prefect.flow-run.*"]},
-        match_related=_runs_of(deployment),
+        match_related=related,
         for_each={"prefect.resource.id"},
         posture=Posture.Reactive,
         threshold=1,
     )
-
-
-def _lost(deployment: UUID) -> EventTrigger:
-    from prefect.events.schemas.automations import EventTrigger, Posture
-
-    later = ("Running", "Completed", "Failed", "Cancelled", "Suspended")
-    return EventTrigger(
-        after={"prefect.flow-run.Crashed"},
-        expect={f"prefect.flow-run.{name}" for name in later},
-        match={"prefect.resource.id": ["prefect.flow-run.*"]},
-        match_related=_runs_of(deployment),
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        threshold=1,
-        within=timedelta(seconds=LOST_SECONDS),
-    )
-
-
-def _runs_of(deployment: UUID) -> Any:  # noqa: ANN401  Prefect's ResourceSpecification
-    return {"prefect.resource.role": "deployment", "prefect.resource.id": f"prefect.deployment.{deployment}"}
 
 
 def _save_block(address: NotifyAddress, name: str) -> UUID:
