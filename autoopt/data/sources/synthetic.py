@@ -184,22 +184,20 @@ def read_inputs(model: str) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
         return specs_of(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])), {}
     graph = onnx.load(model, load_external_data=False).graph
     constants = constant_shapes(graph)
-    specs = tuple(_spec(value) for value in graph.input if value.name not in constants)
+    specs = tuple(input_spec(value) for value in graph.input if value.name not in constants)
     return specs, table_lengths(graph)
 
 
-def _spec(value: ValueInfoProto) -> InputSpec:
+def input_spec(value: ValueInfoProto) -> InputSpec:
+    """Describe an input of a graph in onnxruntime's terms. Sizes of -1 and 0, as some exporters write, are open."""
     import onnx
 
-    kind = value.type.WhichOneof("value")
-    if kind is None:
-        return InputSpec(value.name, "unknown()", None)
+    kind = value.type.WhichOneof("value") or "unknown"
     if kind != "tensor_type":
         return InputSpec(value.name, f"{kind.removesuffix('_type')}()", None)
     tensor = value.type.tensor_type
+    shape = None
+    if tensor.HasField("shape"):
+        shape = tuple(max(0, dim.dim_value) or dim.dim_param or None for dim in tensor.shape.dim)
     element = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    if not tensor.HasField("shape"):
-        return InputSpec(value.name, f"tensor({element})", None)
-    # Of a number and a symbol at most one is set; both count as unknown if neither is.
-    shape = tuple(getattr(dimension, dimension.WhichOneof("value") or "", None) for dimension in tensor.shape.dim)
     return InputSpec(value.name, f"tensor({element})", shape)

@@ -6,7 +6,6 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from autoopt.model.tensors import walk_graphs
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -15,6 +14,7 @@ from autoopt.passes.onnx_tools.graphs import (
     rename_inputs,
     replace_items,
     unused_name,
+    value_names,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
@@ -150,7 +150,7 @@ class Int64InputsToInt32(Pass):
             if value.type.tensor_type.elem_type != TensorProto.INT64:
                 continue
             value.type.tensor_type.elem_type = TensorProto.INT32
-            wide = unused_name(f"{value.name}_int64", _value_names(model))
+            wide = unused_name(f"{value.name}_int64", value_names(model))
             rename_inputs(walk_nodes(model.graph), {value.name: wide})
             casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=TensorProto.INT64))
         if not casts:
@@ -201,13 +201,3 @@ def removable_casts(model: ModelProto) -> dict[str, NodeProto]:
         if reader.op_type == "Cast" and reader.output[0] not in outputs and reader in model.graph.node:
             casts[value.name] = reader
     return casts
-
-
-def _value_names(model: ModelProto) -> set[str]:
-    """Names of all values, also of subgraphs."""
-    names: set[str] = set()
-    for graph in walk_graphs(model.graph):
-        names.update(value.name for value in (*graph.input, *graph.initializer))
-        for node in graph.node:
-            names.update(node.output)
-    return names

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.data import DataConfig, open_data
 from autoopt.data.fit import InputSpec, batch_limit, fit
+from autoopt.data.sources.synthetic import input_spec
 from autoopt.model.session import make_session
-from autoopt.passes.onnx_tools.graphs import caller_inputs, fixed_size
+from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +33,10 @@ def calibration_source(config: object, model: ModelProto, path: Path) -> Callabl
     parsed = DataConfig.parse(config)
     specs: list[InputSpec] = []
     states: list[InputSpec] = []
-    for spec in input_specs(model):
+    for value in caller_inputs(model):
+        if not value.type.HasField("tensor_type"):
+            continue
+        spec = input_spec(value)
         if spec.name in parsed.state.values():
             states.append(spec)
         else:
@@ -48,23 +52,6 @@ def calibration_source(config: object, model: ModelProto, path: Path) -> Callabl
         return _fit_all(full, specs)
 
     return feeds
-
-
-def input_specs(model: ModelProto) -> list[InputSpec]:
-    """Describe the inputs that a caller gives, in onnxruntime's terms."""
-    from onnx import TensorProto
-
-    specs = []
-    for value in caller_inputs(model):
-        if not value.type.HasField("tensor_type"):
-            continue
-        tensor = value.type.tensor_type
-        shape = None
-        if tensor.HasField("shape"):
-            shape = tuple(fixed_size(dim) or dim.dim_param or None for dim in tensor.shape.dim)
-        element = TensorProto.DataType.Name(tensor.elem_type).lower()
-        specs.append(InputSpec(value.name, f"tensor({element})", shape))
-    return specs
 
 
 def _item_count(feed: Mapping[str, np.ndarray]) -> int:

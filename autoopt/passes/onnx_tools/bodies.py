@@ -7,7 +7,15 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import walk_graphs
-from autoopt.passes.onnx_tools.graphs import constant_names, has_subgraphs, to_ir, unused_name, walk_nodes
+from autoopt.passes.onnx_tools.graphs import (
+    constant_names,
+    defined_names,
+    has_subgraphs,
+    to_ir,
+    unused_name,
+    value_names,
+    walk_nodes,
+)
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -27,7 +35,7 @@ def lift_body_constants(model: ModelProto) -> ModelProto:
 def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> None:
     """Give bodies weights of their own for nodes of these types, in place of weights of the main graph."""
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    names = _value_names(model)
+    names = value_names(model)
     replaced: set[str] = set()
     for body in _bodies(model):
         for node in body.node:
@@ -56,7 +64,7 @@ def _bodies(model: ModelProto) -> Iterator[GraphProto]:
 
 def _copy_weights(node: NodeProto, body: GraphProto, weights: Mapping[str, TensorProto], names: set[str]) -> set[str]:
     """Let the node read copies of the `weights` that it reads; return the names of those."""
-    own = _value_names_of(body)
+    own = defined_names(body)
     copied: set[str] = set()
     for index, name in enumerate(node.input):
         if name not in weights or name in own:
@@ -68,18 +76,3 @@ def _copy_weights(node: NodeProto, body: GraphProto, weights: Mapping[str, Tenso
         node.input[index] = copy.name
         copied.add(name)
     return copied
-
-
-def _value_names(model: ModelProto) -> set[str]:
-    names: set[str] = set()
-    for graph in walk_graphs(model.graph):
-        names |= _value_names_of(graph)
-    return names
-
-
-def _value_names_of(graph: GraphProto) -> set[str]:
-    """The names of the values that a graph defines."""
-    names = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    for node in graph.node:
-        names.update(node.output)
-    return names

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import walk_graphs
-from autoopt.passes.onnx_tools.graphs import is_standard, replace_items, unused_name, walk_nodes
+from autoopt.passes.onnx_tools.graphs import is_standard, replace_items, unused_name, value_names, walk_nodes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,11 +25,7 @@ def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
     Returns:
         The number of nodes that were replaced.
     """
-    names: set[str] = set()
-    for graph in walk_graphs(model.graph):
-        names.update(value.name for value in (*graph.input, *graph.initializer))
-        for node in graph.node:
-            names.update(node.output)
+    names = value_names(model)
     replaced = 0
     for graph in list(walk_graphs(model.graph)):
         splitter = _Splitter(graph, model.graph, names)

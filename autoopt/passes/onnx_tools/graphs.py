@@ -60,6 +60,20 @@ def has_more_of(ops: Iterable[str], before: Counter[str], after: ModelProto) -> 
     return any(key.rpartition("::")[2] in types and count > before[key] for key, count in counts.items())
 
 
+def defined_names(graph: GraphProto) -> set[str]:
+    """Names of the values that a graph itself defines: inputs, initializers and results of its nodes."""
+    names = {value.name for value in (*graph.input, *graph.initializer)}
+    for node in graph.node:
+        names.update(node.output)
+    return names
+
+
+def value_names(model: ModelProto) -> set[str]:
+    """Names of all values, those of subgraphs included."""
+    names: set[str] = set()
+    return names.union(*map(defined_names, walk_graphs(model.graph)))
+
+
 def weight_names(model: ModelProto) -> set[str]:
     """Names of the initializers of the main graph."""
     return {tensor.name for tensor in model.graph.initializer}

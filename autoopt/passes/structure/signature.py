@@ -14,6 +14,7 @@ from autoopt.passes.onnx_tools.graphs import (
     rename_value,
     replace_items,
     unused_name,
+    value_names,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
@@ -52,8 +53,7 @@ class RenameInputsOutputs(Pass):
             if new in taken and new != old:
                 raise Refused(f"the model has a value {new!r} already")
             taken.add(new)
-            for node in walk_nodes(graph):
-                rename_inputs([node], {old: new})
+            rename_inputs(walk_nodes(graph), {old: new})
             rename_value(graph, old, new)
             for value in (*graph.input, *graph.output):
                 if value.name == old:
@@ -124,8 +124,7 @@ class ConvertInputOutputTypes(Pass):
 def _cast_input(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
     """Let callers give another type, which a Cast turns into the one that the nodes read."""
     inner = _inner_name(model, value.name)
-    for node in walk_nodes(model.graph):
-        rename_inputs([node], {value.name: inner})
+    rename_inputs(walk_nodes(model.graph), {value.name: inner})
     cast = _cast(value.name, inner, value.type.tensor_type.elem_type)
     replace_items(model.graph.node, [cast, *model.graph.node])
     value.type.tensor_type.elem_type = kind
@@ -136,8 +135,7 @@ def _cast_output(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
     inner = _inner_name(model, value.name)
     if any(value.name == caller_input.name for caller_input in model.graph.input):
         raise Refused(f"output {value.name!r} is an input, too")
-    for node in walk_nodes(model.graph):
-        rename_inputs([node], {value.name: inner})
+    rename_inputs(walk_nodes(model.graph), {value.name: inner})
     rename_value(model.graph, value.name, inner)
     model.graph.node.append(_cast(inner, value.name, kind))
     value.type.tensor_type.elem_type = kind
@@ -150,8 +148,7 @@ def _cast(source: str, target: str, kind: int) -> NodeProto:
 
 
 def _inner_name(model: ModelProto, name: str) -> str:
-    names = {value for node in walk_nodes(model.graph) for value in (*node.input, *node.output)}
-    return unused_name(f"{name}/model", names)
+    return unused_name(f"{name}/model", value_names(model))
 
 
 def _check_names(names: Iterable[str], values: Iterable[ValueInfoProto]) -> None:
