@@ -12,7 +12,6 @@ import typer
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import exit_code
 from autoopt.cli.store_access import AllowScript, ModelOrRun, TargetName, best_of, existing_store
-from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
@@ -60,7 +59,7 @@ def replay(
 
     result = rebuild(recipe, model, out, data, allow_script=allow_script)
     if as_json:
-        print_json(to_json(result))
+        print_json(result)
     else:
         verdict = "different bytes"
         if result.same:

@@ -34,7 +34,6 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     """
     from autoopt.engine.sweeps.nights import night_named, stored_nights, zoo_of
     from autoopt.engine.sweeps.releases import release_marks
-    from autoopt.json_codec import to_json
     from autoopt.report.night_history import NightFilter, history_of
     from autoopt.report.nights import compare_nights, comparison_table, write_nights
     from autoopt.report.table import write_table
@@ -57,6 +56,6 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
     if not history.nights:
         raise InputError("no night has such a model", where="--model, --only", remedy=f"see 'autoopt nights {name}'")
     if as_json:
-        print_json(to_json(history))
+        print_json(history)
     else:
         write_nights(history, sys.stdout)

@@ -20,9 +20,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 
 def print_json(value: object, stream: TextIO | None = None) -> None:
-    """Write one JSON document; numbers that JSON cannot express become null."""
+    """Write records and values as one JSON document; numbers that JSON cannot express become null."""
+    from autoopt.json_codec import to_json
+
     stream = stream or sys.stdout
-    write = partial(json.dumps, _finite(value), indent=2, allow_nan=False)
+    write = partial(json.dumps, _finite(to_json(value)), indent=2, allow_nan=False)
     text = write(ensure_ascii=False)
     try:
         text.encode(stream.encoding or "utf-8")
@@ -36,7 +38,7 @@ def _finite(value: object) -> object:
         return None
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_finite(item) for item in value]
     return value
 

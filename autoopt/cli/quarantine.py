@@ -27,7 +27,7 @@ def list_(as_json: AsJson = False) -> None:
     with existing_store() as store:
         items = quarantined(store)
     if as_json:
-        _print_json(items)
+        print_json(items)
     elif not items:
         typer.echo("nothing is in quarantine")
     else:
@@ -49,18 +49,12 @@ def lift(
     with existing_store() as store:
         lifted = lift_quarantine(store, ids or ())
     if as_json:
-        _print_json(lifted)
+        print_json(lifted)
         return
     for item in lifted:
         typer.echo(f"lifted: {item.name}")
     if not lifted:
         typer.echo("nothing is in quarantine")
-
-
-def _print_json(items: Sequence[Quarantined]) -> None:
-    from autoopt.json_codec import to_json
-
-    print_json(to_json(list(items)))
 
 
 def _write_table(items: Sequence[Quarantined]) -> None:

@@ -94,10 +94,7 @@ def gc(
         if limit is not None:
             evicted = evict(store, limit, dry_run=not yes)
     if as_json:
-        document = {**collected.to_json(), "evicted": None}
-        if evicted:
-            document["evicted"] = evicted.to_json()
-        print_json(document)
+        print_json({**vars(collected), "evicted": evicted})
     else:
         _write(_gc_lines(collected, evicted))
 
@@ -154,7 +151,7 @@ def backup_(
 
     with existing_store() as store:
         copied = backup(store, folder)
-    print_result(copied.to_json(), _copied_line("backed up", copied), as_json)
+    print_result(copied, _copied_line("backed up", copied), as_json)
     return exit_code(not copied.lost)
 
 
@@ -170,7 +167,7 @@ def restore_(
     from autoopt.settings import settings
 
     copied = restore_store(folder, settings().db_url, settings().home.absolute())
-    print_result(copied.to_json(), _copied_line("restored", copied), as_json)
+    print_result(copied, _copied_line("restored", copied), as_json)
     return exit_code(not copied.lost)
 
 
@@ -200,7 +197,7 @@ def repair_(
     lines.append(f"artifacts without a row: {len(rebuilt.adopted)} added, {len(rebuilt.damaged)} damaged")
     if recipes:
         lines.append(f"runs added from recipes: {', '.join(rebuilt.runs) or 'none'}")
-    print_result(rebuilt.to_json(), "\n".join(lines), as_json)
+    print_result(rebuilt, "\n".join(lines), as_json)
 
 
 @app.command(epilog=example_text("autoopt store stats"))
@@ -213,7 +210,7 @@ def stats(as_json: AsJson = False) -> None:
     with existing_store() as store:
         counts = count(store)
     if as_json:
-        print_json(counts.to_json())
+        print_json(counts)
         return
     rows = [("database", counts.database), ("schema", counts.schema)]
     rows += [(name, str(number)) for name, number in counts.rows.items()]

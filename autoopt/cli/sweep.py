@@ -120,9 +120,8 @@ def _run(request: SweepRequest, engine: Engine) -> SweepResult:
 
 def _schedule(request: SweepRequest, cron: str, queue: str | None, timezone: str | None, as_json: bool) -> int:
     from autoopt.deployments import schedule_sweep
-    from autoopt.json_codec import to_json
 
     schedule = schedule_sweep(request, cron, queue, timezone)
     text = f"deployed {schedule.deployment}, {schedule.cron} {schedule.timezone}; see {schedule.url}"
-    print_result(to_json(schedule), text, as_json)
+    print_result(schedule, text, as_json)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,9 +39,6 @@ class Rebuilt:
     """Damaged artifacts without a row."""
     runs: tuple[str, ...]
     """Ids of the runs that recipes describe."""
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def restore_store(folder: Path, url: str | None, home: Path) -> Copied:

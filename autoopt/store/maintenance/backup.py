@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, func, insert, select, text
@@ -36,9 +36,6 @@ class Copied:
     artifacts: int
     lost: tuple[str, ...]
     """Artifacts that could not be copied because they are missing or damaged."""
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def backup(store: Store, folder: Path) -> Copied:

@@ -6,7 +6,7 @@ Their rows stay: lineage still shows how they were made, and asking for one make
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, update
 
@@ -27,9 +27,6 @@ class Evicted:
     """The bytes that were freed."""
     left: int
     """The bytes of all other artifacts."""
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def evict(store: Store, limit: int, *, dry_run: bool = True) -> Evicted:

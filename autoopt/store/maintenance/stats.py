@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, func, select
 
@@ -29,9 +29,6 @@ class Stats:
     evicted: int
     """Number of the others."""
     database_bytes: int
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def stats(store: Store) -> Stats:
