@@ -16,9 +16,9 @@ from autoopt.cli.store_access import AllowScript, RunName, existing_store
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
-    from autoopt.store.maintenance.backup import Copied
-    from autoopt.store.maintenance.gc import Collected
-    from autoopt.store.maintenance.quota import Evicted
+    from autoopt.store.maintenance.backup import CopyResult
+    from autoopt.store.maintenance.gc import CollectionResult
+    from autoopt.store.maintenance.quota import EvictionResult
     from autoopt.store.maintenance.verify import Problem
 
 UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -118,7 +118,7 @@ def parse_size(text: str) -> int:
     return int(value)
 
 
-def _gc_lines(collected: Collected, evicted: Evicted | None) -> list[str]:
+def _gc_lines(collected: CollectionResult, evicted: EvictionResult | None) -> list[str]:
     from autoopt.report.formatting import bytes_text
 
     delete, evict = "deleted", "evicted"
@@ -171,7 +171,7 @@ def restore_(
     return exit_code(not copied.lost)
 
 
-def _copied_line(verb: str, copied: Copied) -> str:
+def _copied_line(verb: str, copied: CopyResult) -> str:
     line = f"{verb} {copied.runs} runs, {copied.artifacts} artifacts"
     if copied.lost:
         line += f"; {len(copied.lost)} artifacts are missing or damaged: 'autoopt store verify --repair'"

@@ -42,8 +42,8 @@ def with_choices(properties: Mapping[str, Property], choices: Mapping[str, Seque
 def only_choices(properties: dict[str, Property], name: str, values: Sequence[str]) -> None:
     """Restrict a field to these values."""
     if values:
-        kept = {key: value for key, value in properties[name].items() if key not in ("anyOf", "type")}
-        properties[name] = {**kept, "type": "string", "enum": list(values)}
+        rest = {key: value for key, value in properties[name].items() if key not in ("anyOf", "type")}
+        properties[name] = {**rest, "type": "string", "enum": list(values)}
 
 
 def _without_none(field: Property) -> Property:
@@ -51,10 +51,10 @@ def _without_none(field: Property) -> Property:
     types = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
     if len(types) == len(field.get("anyOf", ())):
         return dict(field)
-    kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+    rest = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
     if len(types) == 1:
-        return {**types[0], **kept}
-    return {**kept, "anyOf": types}
+        return {**types[0], **rest}
+    return {**rest, "anyOf": types}
 
 
 def _with_choices(field: Property, values: list[str]) -> Property:
@@ -62,8 +62,8 @@ def _with_choices(field: Property, values: list[str]) -> Property:
     choice: Property = {"title": "choose", "type": "string", "enum": values}
     types = field.get("anyOf") or [{"type": field["type"]}]
     others = [{**one, "title": TITLES.get(one.get("type"), "content")} for one in types]
-    kept = {key: value for key, value in field.items() if key not in ("anyOf", "type")}
-    return {**kept, "anyOf": [choice, *others]}
+    rest = {key: value for key, value in field.items() if key not in ("anyOf", "type")}
+    return {**rest, "anyOf": [choice, *others]}
 
 
 def dag_files(folder: Path) -> list[str]:

@@ -52,7 +52,7 @@ def verify_store(store: Store, *, repair: bool = False, allow_script: bool = Fal
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The outcome of replaying a recipe."""
 
     path: str
@@ -71,7 +71,7 @@ def replay(
     calibration: Calibration | None = None,
     *,
     allow_script: bool = False,
-) -> Replayed:
+) -> ReplayResult:
     """Make the model of a recipe again.
 
     Args:
@@ -107,7 +107,7 @@ def replay(
         path = out / model_in(folder).name
     session = {**content.session, **narrowed_inputs(steps)}
     (out / SESSION_FILE).write_text(json.dumps(session, indent=2) + "\n")
-    return Replayed(
+    return ReplayResult(
         path=str(path),
         digest=digest,
         same=digest == content.result,

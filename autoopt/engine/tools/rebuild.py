@@ -14,8 +14,8 @@ from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, open_store
-from autoopt.store.maintenance.backup import Copied, restore
-from autoopt.store.maintenance.rebuild import Adopted, add_artifact, adopt_artifacts, salvage, set_aside_damaged
+from autoopt.store.maintenance.backup import CopyResult, restore
+from autoopt.store.maintenance.rebuild import add_artifact, adopt_artifacts, salvage, set_aside_damaged
 from autoopt.store.opening import DATABASE_FILE
 from autoopt.store.records import IMPORTED, new_id
 from autoopt.store.sql.store import require_sql
@@ -26,7 +26,7 @@ _REPLAY_FIELDS: Final = ("calibration", "user_script", "scripts", "accelerator",
 
 
 @dataclass(frozen=True)
-class Rebuilt:
+class RepairResult:
     """The content of a store after a repair."""
 
     set_aside: str
@@ -41,7 +41,7 @@ class Rebuilt:
     """Ids of the runs that recipes describe."""
 
 
-def restore_store(folder: Path, url: str | None, home: Path) -> Copied:
+def restore_store(folder: Path, url: str | None, home: Path) -> CopyResult:
     """Restore a backup. A damaged database is renamed, never removed.
 
     Raises:
@@ -52,7 +52,7 @@ def restore_store(folder: Path, url: str | None, home: Path) -> Copied:
         return restore(folder, store)
 
 
-def repair_store(url: str | None, home: Path, recipes: Sequence[Path] = ()) -> Rebuilt:
+def repair_store(url: str | None, home: Path, recipes: Sequence[Path] = ()) -> RepairResult:
     """Save what is left of a store: readable rows of a damaged database, intact artifacts, runs that recipes describe.
 
     A sound database keeps everything, and receives what it lacks.
@@ -66,10 +66,10 @@ def repair_store(url: str | None, home: Path, recipes: Sequence[Path] = ()) -> R
         rows = 0
         if aside is not None:
             rows = salvage(store, aside)
-        adopted: Adopted = adopt_artifacts(store)
+        adopted = adopt_artifacts(store)
         runs = [add_run(store, recipe, document, file) for file, recipe, document in documents]
     name = "" if aside is None else str(aside)
-    return Rebuilt(name, rows, adopted.digests, adopted.damaged, tuple(filter(None, runs)))
+    return RepairResult(name, rows, adopted.digests, adopted.damaged, tuple(filter(None, runs)))
 
 
 def add_run(store: Store, recipe: Recipe, document: dict[str, Any], file: Path) -> str:
@@ -104,9 +104,9 @@ def add_run(store: Store, recipe: Recipe, document: dict[str, Any], file: Path) 
 
 
 def _add_models(store: Store, recipe: Recipe) -> None:
-    known = {record.digest for record in store.artifacts.all()}
+    recorded = {record.digest for record in store.artifacts.all()}
     digests = {recipe.source, recipe.result, *(step.output for step in recipe.steps)}
-    for digest in sorted(digests - known - {""}):
+    for digest in sorted(digests - recorded - {""}):
         add_artifact(require_sql(store), digest)
     if store.models.get(recipe.source) is None:
         store.models.add(ModelRecord(recipe.source, recipe.source[:12]))

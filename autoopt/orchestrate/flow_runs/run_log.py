@@ -100,7 +100,7 @@ def log_result(logger: RunLogger, result: RunResult) -> None:
 
 
 def quiet_failed_states() -> None:
-    """Drop the record, with a traceback of nothing, that Prefect adds when a task returns a failed state.
+    """Drop the record with an empty traceback that Prefect adds when a task returns a failed state.
 
     The record of the final state follows it and says the same.
     """

@@ -60,10 +60,10 @@ def web_settings(pages: str, has_password: bool) -> dict[str, str]:
         pages: URL of the server's pages; PREFECT_UI_URL may name another address of them.
         has_password: without one, requests that change something also need a token that only those pages can read.
     """
-    own = urlsplit(pages)
+    address = urlsplit(pages)
     origins = [pages]
-    if is_loopback((own.hostname or "").strip("[]")):
-        origins += [f"http://127.0.0.1:{own.port}", f"http://localhost:{own.port}"]
+    if is_loopback((address.hostname or "").strip("[]")):
+        origins += [f"http://127.0.0.1:{address.port}", f"http://localhost:{address.port}"]
     public = urlsplit(os.environ.get("PREFECT_UI_URL", ""))
     if public.netloc:
         origins.append(f"{public.scheme}://{public.netloc}")

@@ -113,9 +113,9 @@ def use_made_password(home: Path) -> None:
     note = read_note(home)
     if note is None or not note.made_password or note.api != os.environ.get("PREFECT_API_URL"):
         return
-    made = read_password(home)
-    if made is not None:
-        os.environ.setdefault("PREFECT_API_AUTH_STRING", made)
+    password = read_password(home)
+    if password is not None:
+        os.environ.setdefault("PREFECT_API_AUTH_STRING", password)
 
 
 def check_password(url: str) -> None:

@@ -83,11 +83,11 @@ class LocalPostgres:
         if self.data.exists():
             return
         shutil.rmtree(self.folder / "new", ignore_errors=True)
-        made = self._run(
+        result = self._run(
             "initdb", "-D", "new", "-U", "autoopt", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"
         )
-        if made.returncode != 0:
-            lines = made.stderr.strip().splitlines() or [f"initdb ended with exit code {made.returncode}"]
+        if result.returncode != 0:
+            lines = result.stderr.strip().splitlines() or [f"initdb ended with exit code {result.returncode}"]
             raise PostgresUnavailable(lines[-1])
         (self.folder / "new").rename(self.data)
 

@@ -58,7 +58,7 @@ def _wait(processes: Iterable[psutil.Process], family: set[psutil.Process]) -> l
 
 
 def _add_descendants(family: set[psutil.Process]) -> None:
-    # Whose parent has ended is nobody's child, so each generation has to be seen while its parent lives.
+    # A process whose parent has ended is nobody's child, so each generation must be seen while its parent lives.
     for process in list(family):
         with suppress(psutil.NoSuchProcess):
             family.update(process.children(recursive=True))

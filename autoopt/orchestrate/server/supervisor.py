@@ -151,9 +151,9 @@ class Supervisor:
             raise InputError(message, where=str(self.home), remedy="stop it, or set another AUTOOPT_HOME")
         self._check_port()
         self.api = f"{local_url(self.host, self.port)}/api"
-        made = self.password and not os.environ.get(_SERVER_PASSWORD)
+        makes_password = self.password and not os.environ.get(_SERVER_PASSWORD)
         origin = self._set_password()
-        write_note(self.home, self.api, made_password=made)
+        write_note(self.home, self.api, made_password=makes_password)
         database = choose_database(self.home, self.database)
         if database.postgres is not None:
             self._start_postgres(database.postgres)
@@ -172,12 +172,12 @@ class Supervisor:
         if chosen:
             os.environ.setdefault(_CLIENT_PASSWORD, chosen)
             return f"password: from {_SERVER_PASSWORD}"
-        made = read_password(self.home)
+        password = read_password(self.home)
         origin = f"password: as before, in {self.home / PASSWORD_FILE}"
-        if made is None:
-            made = make_password(self.home)
-            origin = f"password: {made}  (shown only now; kept in {self.home / PASSWORD_FILE})"
-        os.environ[_SERVER_PASSWORD] = os.environ[_CLIENT_PASSWORD] = made
+        if password is None:
+            password = make_password(self.home)
+            origin = f"password: {password}  (shown only now; kept in {self.home / PASSWORD_FILE})"
+        os.environ[_SERVER_PASSWORD] = os.environ[_CLIENT_PASSWORD] = password
         return origin
 
     def _start_postgres(self, server: LocalPostgres) -> None:

@@ -261,8 +261,8 @@ class PassExecutor:
             before = Reference(self.current.path, model, failure="it is not an ONNX model")
         else:
             before = self._input_reference()
-        elsewhere = self.accelerator.execution_provider != "CPUExecutionProvider"
-        verdict, after = verify(before, path, model, pass_, elsewhere)
+        off_cpu = self.accelerator.execution_provider != "CPUExecutionProvider"
+        verdict, after = verify(before, path, model, pass_, off_cpu)
         self._update_reply(equivalence=verdict.details)
         if verdict.problem:
             self._update_reply(outcome=Outcome.FAILED, message=verdict.problem)

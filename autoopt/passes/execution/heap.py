@@ -17,15 +17,15 @@ _NEVER: Final = (1 << 31) - 1
 
 
 @contextmanager
-def reused_memory(wanted: bool = True) -> Iterator[None]:
+def reused_memory(enabled: bool = True) -> Iterator[None]:
     """Let large blocks that are freed meanwhile be used again, and return them to the system at the end.
 
     By default, glibc maps each block of a model's size anew and the kernel fills it with zeros: on a model of 90 MB a
     third of a pass's CPU time. Blocks of growing size leave gaps, so the process may need half as much memory again:
-    not wanted for large models. Measurements run with the usual settings.
+    disable it for large models. Measurements run with the usual settings.
     """
     libc = ctypes.CDLL(None)
-    if not wanted or sys.platform != "linux" or not hasattr(libc, "mallopt"):
+    if not enabled or sys.platform != "linux" or not hasattr(libc, "mallopt"):
         yield
         return
     libc.mallopt(_MMAP_MAX, 0)

@@ -64,10 +64,10 @@ def _bodies(model: ModelProto) -> Iterator[GraphProto]:
 
 def _copy_weights(node: NodeProto, body: GraphProto, weights: Mapping[str, TensorProto], names: set[str]) -> set[str]:
     """Let the node read copies of the `weights` that it reads; return the names of those."""
-    own = defined_names(body)
+    defined = defined_names(body)
     copied: set[str] = set()
     for index, name in enumerate(node.input):
-        if name not in weights or name in own:
+        if name not in weights or name in defined:
             continue
         copy = deepcopy(weights[name])
         copy.name = unused_name(f"{name}_copy", names)

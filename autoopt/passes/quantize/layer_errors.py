@@ -93,8 +93,8 @@ def expose(model: ModelProto, values: Iterable[str]) -> tuple[ModelProto, list[s
     from onnx import ValueInfoProto
 
     exposed = deepcopy(model)
-    known = weight_names(model) | {value.name for value in model.graph.input}
-    names = [name for name in dict.fromkeys(values) if name not in known]
+    inputs = weight_names(model) | {value.name for value in model.graph.input}
+    names = [name for name in dict.fromkeys(values) if name not in inputs]
     outputs = {value.name for value in model.graph.output}
     exposed.graph.output.extend(ValueInfoProto(name=name) for name in names if name not in outputs)
     return exposed, names

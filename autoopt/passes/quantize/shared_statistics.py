@@ -18,12 +18,12 @@ from autoopt.passes.quantize.histograms import Histogram
 from autoopt.working_folder import SHARED_FOLDER
 
 FILES: Final = 8
-"""Models whose statistics are shared at most."""
+"""Maximum number of models whose statistics are shared."""
 
 
 @dataclass
 class Statistics:
-    """The facts that calibration has found out about a model; every method and parameter takes its ranges from it."""
+    """The statistics of a model that calibration collects; all methods and settings derive ranges from them."""
 
     op_types: list[str]
     extremes: dict[str, tuple[np.float32, np.float32]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Statistics:
 
 @contextmanager
 def shared(key: str, statistics: Statistics) -> Iterator[None]:
-    """Complete statistics within the block, after adding what other workers have found out.
+    """Complete statistics within the block, after adding those that other workers have collected.
 
     Workers that need the statistics of the same model wait for each other.
 

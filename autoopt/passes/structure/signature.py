@@ -46,13 +46,13 @@ class RenameInputsOutputs(Pass):
         values = [*caller_inputs(model), *model.graph.output]
         _check_names(self.names, values)
         graph = model.graph
-        taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+        names = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
         for node in graph.node:
-            taken.update((*node.input, *node.output))
+            names.update((*node.input, *node.output))
         for old, new in self.names.items():
-            if new in taken and new != old:
+            if new in names and new != old:
                 raise Refused(f"the model has a value {new!r} already")
-            taken.add(new)
+            names.add(new)
             rename_inputs(walk_nodes(graph), {old: new})
             rename_value(graph, old, new)
             for value in (*graph.input, *graph.output):
@@ -78,10 +78,10 @@ class RemoveOutputs(Pass):
         from onnx_ir.passes import common
 
         _check_names(self.outputs, model.graph.output)
-        kept = [value for value in model.graph.output if value.name not in self.outputs]
-        if not kept:
+        remaining = [value for value in model.graph.output if value.name not in self.outputs]
+        if not remaining:
             raise Refused("a model needs at least one output")
-        replace_items(model.graph.output, kept)
+        replace_items(model.graph.output, remaining)
         model = apply_ir_passes(model, common.RemoveUnusedNodesPass())
         read = {name for node in walk_nodes(model.graph) for name in node.input}
         read.update(value.name for value in model.graph.output)

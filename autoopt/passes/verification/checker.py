@@ -74,7 +74,7 @@ def _complaint_besides_runtime_ops(path: Path) -> str:
 
 
 def verify(
-    before: Reference, after: Path, model: ModelProto | None, pass_: Pass, elsewhere: bool = False
+    before: Reference, after: Path, model: ModelProto | None, pass_: Pass, off_cpu: bool = False
 ) -> tuple[Verdict, Reference]:
     """Check the new model of a pass.
 
@@ -85,7 +85,7 @@ def verify(
         after: the new model as a file.
         model: the new model parsed; None in ORT format.
         pass_: the pass that made it.
-        elsewhere: the target is not the CPU; see `compare`.
+        off_cpu: the target is not the CPU; see `compare`.
 
     Returns:
         The verdict, and the reference that the next pass is compared with.
@@ -96,7 +96,7 @@ def verify(
         details["checker"] = defect
         if pass_.makes_model or not find_defect(before.path):
             return Verdict(f"the checker rejects the new model: {defect}", details), before
-    equivalence, reference = compare(before, after, model, pass_, elsewhere)
+    equivalence, reference = compare(before, after, model, pass_, off_cpu)
     details.update(equivalence.to_json())
     problem = ""
     if equivalence.status == "different":

@@ -163,7 +163,7 @@ class Reference:
 
 
 def compare(
-    before: Reference, after: Path, parsed: ModelProto | None, pass_: Pass, elsewhere: bool = False
+    before: Reference, after: Path, parsed: ModelProto | None, pass_: Pass, off_cpu: bool = False
 ) -> tuple[Equivalence, Reference]:
     """Compare the model at `after` with `before`.
 
@@ -172,7 +172,7 @@ def compare(
         after: the new model as a file.
         parsed: the new model; None in ORT format, which keeps the signature of `before`.
         pass_: the pass that made it.
-        elsewhere: the target uses another execution provider, so the CPU may lack operators of the new model.
+        off_cpu: the target uses another execution provider, so the CPU may lack operators of the new model.
 
     Returns:
         The result, and the reference that the next pass is compared with.
@@ -192,7 +192,7 @@ def compare(
         before.run(model, pinned)
     # The CPU not being the target, a model that it cannot run may still be right.
     unrunnable: Status = "different"
-    if elsewhere:
+    if off_cpu:
         unrunnable = "not run"
     feeds = _map_feeds(before, model, pass_)
     if not feeds:

@@ -86,10 +86,10 @@ def unusual_feeds(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]
         return []
     unusual = []
     for maker in makers:
-        made = dict(feeds)
+        variant = dict(feeds)
         for name in floats:
-            made[name] = maker(feeds[name])
-        unusual.append(made)
+            variant[name] = maker(feeds[name])
+        unusual.append(variant)
     return unusual
 
 

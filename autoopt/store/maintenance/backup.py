@@ -28,7 +28,7 @@ _NUMBERED = (tables.sweep, tables.run, tables.event)
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyResult:
     """The content of a backup, or of a store that was restored from one."""
 
     folder: str
@@ -38,7 +38,7 @@ class Copied:
     """Artifacts that could not be copied because they are missing or damaged."""
 
 
-def backup(store: Store, folder: Path) -> Copied:
+def backup(store: Store, folder: Path) -> CopyResult:
     """Copy a store into a folder, while others may use it. A backup that is there already is brought up to date.
 
     Raises:
@@ -57,10 +57,10 @@ def backup(store: Store, folder: Path) -> Copied:
     sync(new)
     os.replace(new, folder / DATABASE_FILE)
     sync(folder)
-    return Copied(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
+    return CopyResult(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
 
 
-def restore(folder: Path, store: Store) -> Copied:
+def restore(folder: Path, store: Store) -> CopyResult:
     """Copy a backup into an empty store, whose folder may hold artifacts. Those are kept.
 
     Raises:
@@ -85,7 +85,7 @@ def restore(folder: Path, store: Store) -> Copied:
             source.close()
     sql.database.make_durable()
     adopt_artifacts(sql)
-    return Copied(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
+    return CopyResult(str(folder), _count_runs(sql.database), len(digests) - len(lost), lost)
 
 
 def _copy_of(folder: Path, scratch: Path) -> Path:

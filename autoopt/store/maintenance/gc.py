@@ -30,7 +30,7 @@ UNTOUCHED_SECONDS: Final = 7 * 86400.0
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectionResult:
     """The things that were removed, or would be in a dry run."""
 
     dry_run: bool
@@ -59,7 +59,9 @@ class _DryRun(Exception):
         self.rows = rows
 
 
-def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None, lost: bool = False) -> Collected:
+def collect(
+    store: Store, *, dry_run: bool = True, keep_runs: int | None = None, lost: bool = False
+) -> CollectionResult:
     """Remove everything that no kept run needs. Runs under way are always kept.
 
     Args:
@@ -87,7 +89,7 @@ def collect(store: Store, *, dry_run: bool = True, keep_runs: int | None = None,
         for path in leftovers:
             shutil.rmtree(path, ignore_errors=True)
     names = tuple(path.name for path in leftovers)
-    return Collected(dry_run, rows.runs, tuple(digests), names, size, rows.spared)
+    return CollectionResult(dry_run, rows.runs, tuple(digests), names, size, rows.spared)
 
 
 def _old_leftovers(store: SqlStore) -> list[Path]:
@@ -110,8 +112,8 @@ def _collect_rows(
     def work(connection: Connection) -> _Rows:
         runs: list[str] = []
         if keep_runs is not None:
-            kept = released_runs(connection)
-            runs = [run for run in _ended_runs(store.database, connection)[keep_runs:] if run not in kept]
+            released = released_runs(connection)
+            runs = [run for run in _ended_runs(store.database, connection)[keep_runs:] if run not in released]
         for run in runs:
             delete_run(connection, run)
         stored = set(connection.execute(select(tables.artifact.c.digest)).scalars())

@@ -18,7 +18,7 @@ from autoopt.store.sql.store import SqlStore, require_sql
 
 
 @dataclass(frozen=True)
-class Evicted:
+class EvictionResult:
     """The artifacts that were evicted, or would be in a dry run."""
 
     dry_run: bool
@@ -29,7 +29,7 @@ class Evicted:
     """The bytes of all other artifacts."""
 
 
-def evict(store: Store, limit: int, *, dry_run: bool = True) -> Evicted:
+def evict(store: Store, limit: int, *, dry_run: bool = True) -> EvictionResult:
     """Bring the artifacts down to `limit` bytes as far as possible.
 
     Source models, artifacts that a result names and artifacts in use stay in any case.
@@ -52,7 +52,7 @@ def evict(store: Store, limit: int, *, dry_run: bool = True) -> Evicted:
     if sql.remote is not None and not dry_run:
         for digest in evicted:
             sql.remote.remove(digest)
-    return Evicted(dry_run, tuple(evicted), sum(sizes.values()) - rest, rest)
+    return EvictionResult(dry_run, tuple(evicted), sum(sizes.values()) - rest, rest)
 
 
 def _candidates(

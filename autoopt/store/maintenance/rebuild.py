@@ -29,7 +29,7 @@ _COMPANIONS: Final = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True)
-class Adopted:
+class AdoptionResult:
     """The artifacts that had no row."""
 
     digests: tuple[str, ...]
@@ -92,20 +92,20 @@ def salvage(store: Store, damaged: Path) -> int:
     return sql.database.write(work)
 
 
-def adopt_artifacts(store: Store) -> Adopted:
+def adopt_artifacts(store: Store) -> AdoptionResult:
     """Give rows to the intact artifacts that have none, and note that a database was lost."""
     sql = require_sql(store)
-    known = {record.digest for record in sql.artifacts.all()}
+    recorded = {record.digest for record in sql.artifacts.all()}
     adopted: list[str] = []
     damaged: list[str] = []
-    for digest in sorted(sql.files.digests() - known):
+    for digest in sorted(sql.files.digests() - recorded):
         if sql.files.is_intact(digest):
             add_artifact(sql, digest)
             adopted.append(digest)
         else:
             damaged.append(digest)
     sql.events.add(EventRecord(REPLACED, data={"adopted": len(adopted)}))
-    return Adopted(tuple(adopted), tuple(damaged))
+    return AdoptionResult(tuple(adopted), tuple(damaged))
 
 
 def add_artifact(store: SqlStore, digest: str) -> None:

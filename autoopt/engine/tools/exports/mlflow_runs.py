@@ -56,8 +56,8 @@ def export_mlflow(
     parts = parts_of(store, record)
     name = experiment or str(record.settings.get("dag") or record.name)
     with mlflow_client(tracking_uri) as client:
-        found = client.get_experiment_by_name(name)
-        experiment_id = client.create_experiment(name) if found is None else found.experiment_id
+        existing = client.get_experiment_by_name(name)
+        experiment_id = client.create_experiment(name) if existing is None else existing.experiment_id
         runs = {part.record.id: _log_part(client, experiment_id, store, part) for part in parts}
     return MlflowExport(client.tracking_uri, name, runs)
 
