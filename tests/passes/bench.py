@@ -12,6 +12,8 @@ import onnx
 from autoopt.model import io
 from autoopt.model.session import make_session
 from autoopt.passes.runner import run
+from autoopt.passes.verification.equivalence import run_once
+from autoopt.passes.verification.output_comparison import compare_outputs
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
@@ -49,6 +51,13 @@ def saved(result: dict[str, Any]) -> onnx.ModelProto:
 
 def ops(model: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node]
+
+
+def same(a: onnx.ModelProto, b: onnx.ModelProto, folder: Path) -> bool:
+    """True if both models have the same outputs."""
+    feeds = next(synthetic_feeds(a))
+    results = [run_once(io.save(model, folder / str(i)), feeds) for i, model in enumerate((a, b))]
+    return compare_outputs(results[0], results[1], "equal").status == "same"
 
 
 def outputs(

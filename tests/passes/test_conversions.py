@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
+from bench import step
 from micro_models import MODELS
 
-from autoopt.model import io
 from autoopt.passes.base import Refused
 from autoopt.passes.convert import conversions
 from autoopt.passes.convert.conversions import OpsetConversion
 from autoopt.passes.onnx_tools import opsets
-from autoopt.passes.runner import run
-
-
-def step(tmp_path: Path, model: onnx.ModelProto, name: str, **params: Any) -> dict[str, Any]:
-    path = io.save(model, tmp_path / "source")
-    payload = {
-        "model": {"path": str(path)},
-        "steps": [{"pass": name, "params": params}],
-        "output": str(tmp_path / "out"),
-    }
-    result: dict[str, Any] = run(payload)["steps"][0]
-    return result
 
 
 def test_converting_down_is_refused() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import onnx
 import pytest
+from bench import step
 from micro_models import MODELS
 from onnx import numpy_helper
 
 from autoopt.model import io
-from autoopt.passes.runner import run
 from autoopt.passes.verification.fingerprint import fingerprint, strip_notes
 
 
@@ -65,17 +65,6 @@ def test_only_notes_of_libraries_are_stripped() -> None:
     strip_notes(model, source)
     assert model.producer_name == source.producer_name
     assert [e.key for e in model.graph.node[0].metadata_props] == ["mine"]
-
-
-def step(tmp_path: Path, model: onnx.ModelProto, name: str, **params: Any) -> dict[str, Any]:
-    path = io.save(model, tmp_path / "source")
-    payload = {
-        "model": {"path": str(path)},
-        "steps": [{"pass": name, "params": params}],
-        "output": str(tmp_path / "out"),
-    }
-    result: dict[str, Any] = run(payload)["steps"][0]
-    return result
 
 
 def test_the_ir_version_is_raised_if_weights_are_not_inputs(tmp_path: Path) -> None:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
+from bench import step
 from micro_models import MODELS
 
 from autoopt.model import io
 from autoopt.passes.cleanup.graph_cleanup import NameFix
 from autoopt.passes.fusion.ort_graph import OrtGraphOptimization
-from autoopt.passes.runner import run
 from autoopt.passes.verification.equivalence import run_once
 from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
-
-
-def step(tmp_path: Path, model: onnx.ModelProto, name: str, **params: Any) -> dict[str, Any]:
-    path = io.save(model, tmp_path / "source")
-    payload = {
-        "model": {"path": str(path)},
-        "steps": [{"pass": name, "params": params}],
-        "output": str(tmp_path / "out"),
-    }
-    result: dict[str, Any] = run(payload)["steps"][0]
-    return result
 
 
 def test_duplicate_node_names_are_repaired(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from bench import ops
 from micro_models import MODELS, made, normal, positive
 
 from autoopt.model import io
@@ -29,10 +30,6 @@ def fires(model: onnx.ModelProto, rule: str, *assume: str) -> bool:
 
 def run(model: onnx.ModelProto, folder: Path, feeds: dict[str, Any] | None = None) -> list[Any]:
     return run_once(io.save(model, folder), feeds or next(synthetic_feeds(model)))
-
-
-def ops(model: onnx.ModelProto) -> list[str]:
-    return [node.op_type for node in model.graph.node]
 
 
 FIRES: list[tuple[str, str, tuple[str, ...], str, str]] = [

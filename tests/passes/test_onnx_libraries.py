@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
+from bench import ops
 from micro_models import made
 
 from autoopt.passes.cleanup.simplifiers import RewriteRules
-
-
-def ops(model: onnx.ModelProto) -> list[str]:
-    return [node.op_type for node in model.graph.node]
 
 
 def test_rewriting_infers_shapes_first() -> None:

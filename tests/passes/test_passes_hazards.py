@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 import pytest
+from bench import ops, step
 from micro_models import MODELS, made, normal
 
-from autoopt.model import io
 from autoopt.passes.fusion.weight_folding import BatchNormFolding
-from autoopt.passes.runner import run
-
-
-def ops(model: onnx.ModelProto) -> list[str]:
-    return [node.op_type for node in model.graph.node]
-
-
-def step(tmp_path: Path, model: onnx.ModelProto, name: str, **params: Any) -> dict[str, Any]:
-    path = io.save(model, tmp_path / "source")
-    payload = {
-        "model": {"path": str(path)},
-        "steps": [{"pass": name, "params": params}],
-        "output": str(tmp_path / "out"),
-    }
-    result: dict[str, Any] = run(payload)["steps"][0]
-    return result
 
 
 @pytest.mark.parametrize(

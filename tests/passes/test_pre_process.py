@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
-from bench import saved, step
+from bench import same, saved, step
 from micro_models import MODELS, made
 
 from autoopt.model import io
 from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.passes.runner import run
-from autoopt.passes.verification.equivalence import run_once
-from autoopt.passes.verification.output_comparison import compare_outputs
-from autoopt.passes.verification.synthetic_feeds import synthetic_feeds
 
 
 def test_a_failed_symbolic_inference_is_retried_without_it(tmp_path: Path) -> None:
@@ -22,12 +18,6 @@ def test_a_failed_symbolic_inference_is_retried_without_it(tmp_path: Path) -> No
     assert result["outcome"] in ("ok", "unchanged")
     assert [attempt["params"]["skip_symbolic_shape"] for attempt in result["attempts"]] == [False]
     assert result["params"]["skip_symbolic_shape"] is True
-
-
-def same(a: onnx.ModelProto, b: onnx.ModelProto, folder: Path) -> bool:
-    feeds = next(synthetic_feeds(a))
-    outputs = [run_once(io.save(model, folder / str(i)), feeds) for i, model in enumerate((a, b))]
-    return compare_outputs(outputs[0], outputs[1], "equal").status == "same"
 
 
 def test_external_data_is_accepted(tmp_path: Path) -> None:
