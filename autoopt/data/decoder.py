@@ -95,14 +95,7 @@ def decoder_of(shapes: Mapping[str, Sequence[int | str | None] | None]) -> Decod
     tokens = _first(TOKENS, shapes)
     if tokens is None or len(shapes[tokens] or ()) != 2:
         return None
-    cache = {}
-    for name, shape in shapes.items():
-        is_own = name.startswith("past") and ".encoder." not in name and "cross" not in name
-        if not is_own or shape is None or len(shape) not in CACHE_RANKS:
-            continue
-        axis = _sequence_axis(shape)
-        if axis is not None:
-            cache[name] = axis
+    cache = _cache_axes(shapes)
     if not cache:
         return None
     mask = _first(MASKS, shapes)
@@ -119,6 +112,19 @@ def decodes(inspection: Inspection) -> bool:
 
 def _first(names: Iterable[str], shapes: Mapping[str, object]) -> str | None:
     return next((name for name in names if name in shapes), None)
+
+
+def _cache_axes(shapes: Mapping[str, Sequence[int | str | None] | None]) -> dict[str, int]:
+    """Find the inputs that take the decoder's own cache, each with the axis that grows with the tokens."""
+    axes = {}
+    for name, shape in shapes.items():
+        is_own = name.startswith("past") and ".encoder." not in name and "cross" not in name
+        if not is_own or shape is None or len(shape) not in CACHE_RANKS:
+            continue
+        axis = _sequence_axis(shape)
+        if axis is not None:
+            axes[name] = axis
+    return axes
 
 
 def _sequence_axis(shape: Sequence[int | str | None]) -> int | None:

@@ -46,14 +46,9 @@ def _first(values: Iterable[JsonValue]) -> JsonValue:
 def _convert(config: OliveConfig, value: JsonValue, remarks: Remarks) -> Section | None:
     """One data config; None, with a remark, if code or a library of Olive's reads the data."""
     fields = flat(value)
-    place: Place = ("data_configs",)
     if isinstance(value, str):
         fields = config.data.get(value, {})
-        if value == INPUT_MODEL_DATA:
-            place = ("input_model",)
-        names = [section(item).get("name") for item in items(config.root.get("data_configs"))]
-        if value in names:
-            place = (*place, names.index(value))
+    place = _place_of(config, value)
     load = flat(fields.get("load_dataset_config")) or fields
     script = fields.get("user_script")
     if load.get("data_name") and (load is fields or load.get("type", "") in _HUB_COMPONENTS):
@@ -66,6 +61,16 @@ def _convert(config: OliveConfig, value: JsonValue, remarks: Remarks) -> Section
     else:
         remarks.add(place, "the data is not converted", "save it as .npz, .csv or a folder, and set data.evaluation")
     return None
+
+
+def _place_of(config: OliveConfig, value: JsonValue) -> Place:
+    """The place of a data config, for remarks."""
+    if value == INPUT_MODEL_DATA:
+        return ("input_model",)
+    names = [section(item).get("name") for item in items(config.root.get("data_configs"))]
+    if isinstance(value, str) and value in names:
+        return ("data_configs", names.index(value))
+    return ("data_configs",)
 
 
 def _hub(load: Section, fields: Section, place: Place, remarks: Remarks) -> Section:
@@ -87,10 +92,10 @@ def _hub(load: Section, fields: Section, place: Place, remarks: Remarks) -> Sect
     batch = flat(fields.get("dataloader_config")).get("batch_size", fields.get("batch_size"))
     if isinstance(batch, int) and batch > 1:
         content["batch_size"] = batch
-    step = str(steps.get("type") or "")
-    if fields.get("user_script") and step and step not in _TEXT_STEPS:
+    step, script = str(steps.get("type") or ""), fields.get("user_script")
+    if script and step and step not in _TEXT_STEPS:
         remedy = "register it with @register_pre_process (docs/measuring.md), or save the data as .npz"
-        remarks.add(place, f"pre-processing {step!r} of {fields['user_script']} is not converted", remedy)
+        remarks.add(place, f"pre-processing {step!r} of {script} is not converted", remedy)
     elif columns:
         remedy = "for texts add pre_process: {type: tokenize, params: {tokenizer: tokenizer.json}}"
         remarks.add(place, "Olive pre-processes columns by the model's task", remedy)

@@ -52,15 +52,19 @@ class Graph:
         alternatives = [paths for paths in self.slots.values() if any(paths)]
         if not flows and all(map(_is_stage, alternatives)):
             return {"passes": self.nodes, "stages": list(_stages(alternatives))}
-        chains: dict[tuple[str, ...], None] = {}  # a set that keeps its order
-        for flow in flows or [list(self.slots)]:
-            alternatives = [self.slots[slot] for slot in flow if self.slots.get(slot)]
-            for paths in itertools.product(*alternatives):
-                chains[tuple(itertools.chain.from_iterable(paths))] = None
-        chains.pop((), None)
+        chains = list(dict.fromkeys(self._chains(flows or [list(self.slots)])))
         used = set(itertools.chain.from_iterable(chains))
         passes = {node: content for node, content in self.nodes.items() if node in used}
         return {"passes": passes, "chains": [list[JsonValue](chain) for chain in chains]}
+
+    def _chains(self, flows: Sequence[Sequence[str]]) -> Iterator[Path]:
+        """Yield every combination of alternatives of the slots of each flow, without empty chains."""
+        for flow in flows:
+            alternatives = [self.slots[slot] for slot in flow if self.slots.get(slot)]
+            for paths in itertools.product(*alternatives):
+                chain = tuple(itertools.chain.from_iterable(paths))
+                if chain:
+                    yield chain
 
 
 def _is_stage(paths: list[Path]) -> bool:
@@ -113,20 +117,8 @@ def _paths(graph: Graph, name: str, each: OlivePass, config: OliveConfig, remark
     if each.type.lower() == _TO_QDQ and _set_qdq(graph):
         remarks.add(each.place, f"{each.type} becomes quant_format: QDQ of the quantization before it")
         return
-    if each.type.lower() in _EXPORTS:
-        remarks.add(each.place, f"{each.type} is left out", "autoopt takes the exported model")
-        return
-    try:
-        equivalent = answer(each.type)
-    except InputError:
-        remarks.add(each.place, f"no pass {each.type!r}", "'autoopt passes list' shows all; it is left out")
-        return
-    if not equivalent.passes:
-        remarks.add(each.place, f"{each.type} is left out: {equivalent.remark}")
-        return
-    if equivalent.example:
-        remedy = f"add a node with {' or '.join(equivalent.passes)}, see 'autoopt passes show {equivalent.passes[0]}'"
-        remarks.add(each.place, f"{each.type} is left out: its parameters are not portable", remedy)
+    equivalent = _equivalent(each, remarks)
+    if equivalent is None:
         return
     names = _choose(each, equivalent, config)
     if equivalent.remark and equivalent.name not in _RESOLVED:
@@ -141,6 +133,26 @@ def _paths(graph: Graph, name: str, each: OlivePass, config: OliveConfig, remark
         path = _before(graph, name, each, pass_name)
         path += (graph.add(node, pass_name, params, searched),)
         yield path + _after(graph, name, each, remarks)
+
+
+def _equivalent(each: OlivePass, remarks: Remarks) -> Answer | None:
+    """The passes that stand for a pass of Olive's; None, with a remark, if it is left out."""
+    if each.type.lower() in _EXPORTS:
+        remarks.add(each.place, f"{each.type} is left out", "autoopt takes the exported model")
+        return None
+    try:
+        equivalent = answer(each.type)
+    except InputError:
+        remarks.add(each.place, f"no pass {each.type!r}", "'autoopt passes list' shows all; it is left out")
+        return None
+    if not equivalent.passes:
+        remarks.add(each.place, f"{each.type} is left out: {equivalent.remark}")
+        return None
+    if equivalent.example:
+        remedy = f"add a node with {' or '.join(equivalent.passes)}, see 'autoopt passes show {equivalent.passes[0]}'"
+        remarks.add(each.place, f"{each.type} is left out: its parameters are not portable", remedy)
+        return None
+    return equivalent
 
 
 def _set_qdq(graph: Graph) -> bool:

@@ -13,26 +13,27 @@ from autoopt.results.sweep import OK
 
 def junit_xml(result: SweepResult) -> str:
     """One test case for each model: a failure on a regression, an error for a model without a result."""
-    regressed = [entry for entry in result.models if entry.compared.regressed]
-    broken = [entry for entry in result.models if entry.status != OK and not entry.compared.regressed]
-    counts = {"tests": len(result.models), "failures": len(regressed), "errors": len(broken)}
-    attributes = {"name": f"autoopt {result.name}", "time": f"{result.seconds:.3f}"}
-    attributes |= {name: str(count) for name, count in counts.items()}
-    suite = ElementTree.Element("testsuite", attributes)
-    for entry in result.models:
-        case = {"classname": result.name, "name": one_line(entry.name), "time": f"{entry.seconds:.3f}"}
-        element = ElementTree.SubElement(suite, "testcase", case)
-        if entry in regressed:
-            ElementTree.SubElement(element, "failure", message=problem_text(result, entry))
-        elif entry in broken:
-            ElementTree.SubElement(element, "error", message=problem_text(result, entry))
-        elif entry.result is not None and entry.best is not None:
-            text = ", ".join(gains(entry.result, entry.best)) or entry.best.short_chain
-            ElementTree.SubElement(element, "system-out").text = one_line(text)
     root = ElementTree.Element("testsuites")
-    root.append(suite)
+    suite = ElementTree.SubElement(root, "testsuite", name=f"autoopt {result.name}", time=f"{result.seconds:.3f}")
+    for entry in result.models:
+        _add_test_case(suite, result, entry)
+    suite.set("tests", str(len(result.models)))
+    suite.set("failures", str(len(suite.findall("*/failure"))))
+    suite.set("errors", str(len(suite.findall("*/error"))))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_test_case(suite: ElementTree.Element, result: SweepResult, entry: SweepEntry) -> None:
+    attributes = {"classname": result.name, "name": one_line(entry.name), "time": f"{entry.seconds:.3f}"}
+    case = ElementTree.SubElement(suite, "testcase", attributes)
+    if entry.compared.regressed:
+        ElementTree.SubElement(case, "failure", message=problem_text(result, entry))
+    elif entry.status != OK:
+        ElementTree.SubElement(case, "error", message=problem_text(result, entry))
+    elif entry.result is not None and entry.best is not None:
+        text = ", ".join(gains(entry.result, entry.best)) or entry.best.short_chain
+        ElementTree.SubElement(case, "system-out").text = one_line(text)
 
 
 def github_annotations(result: SweepResult, file: str) -> list[str]:

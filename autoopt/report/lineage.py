@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from autoopt.errors import one_line
@@ -27,13 +27,7 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
         if step.get("environment") and step["environment"] != environment:
             environment = step["environment"]
             lines.append(f"  with {_environment_text(environment)}")
-        lines.append(_step_line(f"{number}.", step))
-        for attempt in step.get("attempts") or ():
-            lines.append(f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}")
-        ratios = [f"{name} {ratio:.3g}x" for name, ratio in (step.get("ratios") or {}).items() if is_ratio_metric(name)]
-        if ratios:
-            lines.append(f"     measured: {', '.join(ratios)} of the source")
-        lines += _report_lines(step)
+        lines += [_step_line(f"{number}.", step), *_outcome_lines(step), *_report_lines(step)]
     for step in document.get("analyses") or ():
         lines.append(f"  {one_line(str(step.get('pass', '')))} of {short(str(step.get('input', '')))}")
         lines += _report_lines(step)
@@ -41,6 +35,15 @@ def lineage_lines(document: Mapping[str, Any]) -> list[str]:
         lines.append(f"imported  {one_line(str(archive))}: steps made elsewhere, and perhaps edited")
     lines.append(f"artifact  {one_line(str(document.get('artifact', '')))}")
     return lines
+
+
+def _outcome_lines(step: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each set of parameters that was given up, and one for the ratios that were measured."""
+    for attempt in step.get("attempts") or ():
+        yield f"     gave up {params_of_step(attempt)}: {one_line(str(attempt.get('reason', '')))}"
+    ratios = [f"{name} {ratio:.3g}x" for name, ratio in (step.get("ratios") or {}).items() if is_ratio_metric(name)]
+    if ratios:
+        yield f"     measured: {', '.join(ratios)} of the source"
 
 
 def _step_line(place: str, step: Mapping[str, Any]) -> str:

@@ -328,16 +328,21 @@ class WorkerProcess:
             error = KilledAtStart if killed else SystemFailure
             raise error(f"the worker process could not start: {reason}")
         outcome = Outcome.OUT_OF_MEMORY
-        if memory and protocol.reports_failed_allocation(output):
-            message = f"out of memory: {_last_line(output)}"
-        elif killed and oom_kill:
-            message = "killed by the kernel to free memory"
-        elif memory and not killed and self._peak > memory * NEARLY_FULL:
-            message = f"the worker died close to its memory limit of {memory >> 20} MiB: {_exit_name(code)}"
-        else:
+        message = self._memory_problem(code, output, memory, oom_kill)
+        if not message:
             outcome = Outcome.CRASHED
             message = ": ".join(filter(None, ("the worker died", _exit_name(code), _last_line(output)[:300])))
         return CallResult(outcome, None, protocol.shorten(message), seconds, output, died=True, transient=killed)
+
+    def _memory_problem(self, code: int | None, output: str, memory: int | None, oom_kill: bool) -> str:
+        """Describe how the worker ran out of memory; empty if it died of something else."""
+        if memory and protocol.reports_failed_allocation(output):
+            return f"out of memory: {_last_line(output)}"
+        if code == -signal.SIGKILL:
+            return "killed by the kernel to free memory" if oom_kill else ""
+        if memory and self._peak > memory * NEARLY_FULL:
+            return f"the worker died close to its memory limit of {memory >> 20} MiB: {_exit_name(code)}"
+        return ""
 
     def _last_output(self) -> str:
         return self._stderr_tail.decode("utf-8", "replace")[-protocol.MAX_DETAILS_CHARS :]

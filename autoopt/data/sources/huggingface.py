@@ -131,14 +131,19 @@ def _labels(rows: Table, column: str | None, name: str, options: ImageOptions) -
     return None if is_class and np.all(labels < 0) else labels
 
 
+def _images(values: Cells, name: str, options: ImageOptions) -> Array:
+    """Stack a column of Pillow's images."""
+    if any(value is None for value in values):
+        raise InputError("rows without an image", where=name)
+    return options.stack([options.pixels_of(value, name) for value in values], name)
+
+
 def _column(values: Cells, name: str, options: ImageOptions) -> Array | list[Array]:
     """One array for all rows, or one per row if their shapes differ."""
     if any(isinstance(value, str) for value in values):
         return text_array(values)
-    if any(hasattr(value, "convert") for value in values):  # Pillow's images
-        if any(value is None for value in values):
-            raise InputError("rows without an image", where=name)
-        return options.stack([options.pixels_of(value, name) for value in values], name)
+    if any(hasattr(value, "convert") for value in values):
+        return _images(values, name, options)
     arrays = [np.asarray(np.nan if value is None else value) for value in values]
     if len({array.shape for array in arrays}) > 1:
         return [array[np.newaxis] for array in arrays]

@@ -57,22 +57,13 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     for spec in specs:
         if spec.optional:
             continue
-        if spec.dtype is None or not spec.type.startswith("tensor("):
-            raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
         if spec.name in fixed_shapes:
             shape = tuple(fixed_shapes[spec.name])
         elif decoder is not None and open_size is None:
             shape = _prompt_shape(spec, decoder, sizes)
         else:
             shape = _shape(spec, sizes, open_size)
-        constant = _constant(spec, shape)
-        if spec.name not in limits and constant is not None:
-            arrays[spec.name] = [constant] * items
-            continue
-        value_range = limits.get(spec.name)
-        if value_range is None and spec.dtype.kind in "iu":
-            value_range = [0, (lengths.get(spec.name) or 2) - 1]
-        arrays[spec.name] = [_values(rng, spec.dtype, shape, value_range) for _ in range(items)]
+        arrays[spec.name] = _items(rng, spec, shape, items, limits.get(spec.name), lengths.get(spec.name))
     if decoder is not None:
         _derive(arrays, decoder, {*fixed_shapes, *limits})
     return DataSet({}, None, arrays, name="synthetic")
@@ -102,7 +93,6 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int], open_size: int | None) -> 
         return (1,)
     shape = []
     for axis, dimension in enumerate(spec.shape):
-        name = str(dimension or "").lower()
         if isinstance(dimension, int) and dimension > 0:
             shape.append(dimension)
         elif dimension in sizes:
@@ -112,22 +102,51 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int], open_size: int | None) -> 
         elif open_size is not None:
             shape.append(open_size)
         else:
-            shape.append(next((size for part, size in SYMBOL_SIZES.items() if part in name), OTHER_SIZE))
+            shape.append(_symbol_size(str(dimension or "").lower()))
     return tuple(shape)
 
 
-def _constant(spec: InputSpec, shape: tuple[int, ...]) -> Array | None:
+def _symbol_size(name: str) -> int:
+    for part, size in SYMBOL_SIZES.items():
+        if part in name:
+            return size
+    return OTHER_SIZE
+
+
+def _items(
+    rng: np.random.Generator,
+    spec: InputSpec,
+    shape: tuple[int, ...],
+    count: int,
+    limits: list[float] | None,
+    table_length: int | None,
+) -> list[Array]:
+    """Make the items of an input. Without limits, integers index into its table or are 0 or 1.
+
+    Raises:
+        InputError: The input is a sequence or a map.
+    """
+    if spec.dtype is None or not spec.type.startswith("tensor("):
+        raise InputError(f"cannot make up values of {spec.type}", where=f"input {spec.name!r}", remedy="give data")
+    if limits is None:
+        constant = _constant(spec.name.lower(), spec.dtype, shape)
+        if constant is not None:
+            return [constant] * count
+        if spec.dtype.kind in "iu":
+            limits = [0, (table_length or 2) - 1]
+    return [_values(rng, spec.dtype, shape, limits) for _ in range(count)]
+
+
+def _constant(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> Array | None:
     """The value of an input that is the same for all items by its meaning; None for any other input."""
-    name = spec.name.lower()
-    assert spec.dtype is not None, "the caller refuses other types"
-    if "mask" in name and spec.dtype.kind in "iubf":
-        return np.ones(shape, spec.dtype)
-    if spec.dtype.kind not in "iu" or not shape:
+    if "mask" in name and dtype.kind in "iubf":
+        return np.ones(shape, dtype)
+    if dtype.kind not in "iu" or not shape:
         return None
     if "token_type" in name or "segment_ids" in name:
-        return np.zeros(shape, spec.dtype)
+        return np.zeros(shape, dtype)
     if "position_ids" in name:
-        return np.broadcast_to(np.arange(shape[-1]), shape).astype(spec.dtype)
+        return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -25,17 +24,9 @@ def load_csv(
     Raises:
         InputError: There are no rows, rows differ in length, or a column does not exist.
     """
-    file = Path(path)
     if delimiter is None:
-        delimiter = "\t" if file.suffix.lower() == ".tsv" else ","
-    try:
-        with open(file, newline="", encoding="utf-8") as stream:
-            rows = list(csv.reader(stream, delimiter=delimiter))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"not a readable table ({error})", where=path) from error
-    if len(rows) < 2:
-        raise InputError("has no rows below its header", where=path)
-    header, *body = rows
+        delimiter = "\t" if path.lower().endswith(".tsv") else ","
+    header, *body = _read_rows(path, delimiter)
     counts = Counter(name.strip() for name in header)
     for name, count in counts.items():
         if count > 1:
@@ -45,6 +36,18 @@ def load_csv(
             raise InputError(f"line {line} has {len(row)} fields, the header {len(header)}", where=path)
     columns = {name.strip(): _parse(texts) for name, texts in zip(header, zip(*body, strict=True), strict=True)}
     return to_dataset(columns, path, label_col, input_cols)
+
+
+def _read_rows(path: str, delimiter: str) -> list[list[str]]:
+    """Read the header and at least one row of a CSV file."""
+    try:
+        with open(path, newline="", encoding="utf-8") as stream:
+            rows = list(csv.reader(stream, delimiter=delimiter))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"not a readable table ({error})", where=path) from error
+    if len(rows) < 2:
+        raise InputError("has no rows below its header", where=path)
+    return rows
 
 
 def load_parquet(

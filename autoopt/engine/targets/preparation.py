@@ -38,9 +38,7 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     identity = run_identity(content)
     finished = None
     if request.accepts_answer:
-        finished = store.runs.latest_finished(identity)
-    if finished is not None and not _is_complete(finished):
-        finished = None
+        finished = _complete_run(store, identity)
     if finished is not None and is_outdated(finished, store):
         request, finished = replace(request, resume=finished.id), None
     record = finished or begin_run(request, _record(request, identity, parts), store)
@@ -51,9 +49,14 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     return targets
 
 
-def _is_complete(record: RunRecord) -> bool:
-    """True if the result of every target answers an identical request."""
-    return all(is_complete(target) for target in (record.result or {}).get("targets") or ())
+def _complete_run(store: Store, identity: str) -> RunRecord | None:
+    """The newest finished run of this identity; None if the result of one of its targets is incomplete."""
+    record = store.runs.latest_finished(identity)
+    if record is None:
+        return None
+    if not all(is_complete(target) for target in (record.result or {}).get("targets") or ()):
+        return None
+    return record
 
 
 def is_outdated(record: RunRecord, store: Store) -> bool:

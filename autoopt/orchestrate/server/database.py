@@ -47,21 +47,18 @@ def choose_database(home: Path, choice: str | None) -> Database:
         InputError: the choice is none of these.
         SystemFailure: PostgreSQL was asked for and cannot be started, or the home's data need another version.
     """
-    variable = CONNECTION_URL
-    if os.environ.get(FORMER_CONNECTION_URL) and not os.environ.get(CONNECTION_URL):
-        variable = FORMER_CONNECTION_URL
-    named = os.environ.get(variable)
-    if choice is None and named:
-        return Database(
-            f"Prefect's database: {without_password(named)} (from {variable})", _with_driver(named, variable)
-        )
-    if choice == SQLITE:
+    if choice is None:
+        for variable in (CONNECTION_URL, FORMER_CONNECTION_URL):
+            url = os.environ.get(variable)
+            if url:
+                description = f"Prefect's database: {without_password(url)} (from {variable})"
+                return Database(description, _with_driver(url, variable))
+        if _sqlite_file(home).exists():
+            return Database(WARNING.format(reason="as before; --database postgresql begins an empty one"))
+    elif choice == SQLITE:
         return Database(WARNING.format(reason="as chosen"))
-    if choice is not None and choice != POSTGRESQL:
-        url = _with_driver(choice, "--database")
-        return Database(f"Prefect's database: {without_password(choice)}", url)
-    if choice is None and _sqlite_file(home).exists():
-        return Database(WARNING.format(reason="as before; --database postgresql begins an empty one"))
+    elif choice != POSTGRESQL:
+        return Database(f"Prefect's database: {without_password(choice)}", _with_driver(choice, "--database"))
     try:
         postgres = local_postgres(home)
     except PostgresUnavailable as error:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import is_standard, rename_inputs, replace_items, unused_name, walk_nodes
+from autoopt.passes.onnx_tools.graphs import (
+    defined_names,
+    is_standard,
+    rename_inputs,
+    replace_items,
+    unused_name,
+    walk_nodes,
+)
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
 class RemoveQdq(Pass):
@@ -35,12 +42,9 @@ class RemoveQdq(Pass):
         graph = model.graph
         constants = {tensor.name: tensor for tensor in graph.initializer}
         producers = {name: node for node in graph.node for name in node.output}
-        names = {*constants, *producers, *(value.name for value in graph.input)}
-        outputs = {value.name for value in graph.output}
+        names = defined_names(graph)
         replaced: dict[str, str] = {}
-        for node in graph.node:
-            if node.op_type != "DequantizeLinear" or not is_standard(node) or node.output[0] in outputs:
-                continue
+        for node in _inner_dequantizers(graph):
             producer = producers.get(node.input[0])
             if producer is not None and producer.op_type == "QuantizeLinear":
                 replaced[node.output[0]] = producer.input[0]
@@ -56,6 +60,14 @@ class RemoveQdq(Pass):
         replace_items(graph.node, [node for node in graph.node if node.output[0] not in replaced])
         rename_inputs(walk_nodes(graph), _ends(replaced))
         return apply_ir_passes(model, common.RemoveUnusedNodesPass())
+
+
+def _inner_dequantizers(graph: GraphProto) -> Iterator[NodeProto]:
+    """Yield the DequantizeLinear nodes whose result is no output of the model."""
+    outputs = {value.name for value in graph.output}
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear" and is_standard(node) and node.output[0] not in outputs:
+            yield node
 
 
 def _ends(replaced: dict[str, str]) -> dict[str, str]:

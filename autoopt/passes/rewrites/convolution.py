@@ -31,13 +31,11 @@ class ConvFolding(Rule):
         weights, factors = constant(w), constant(c)
         if node is None or weights is None or factors is None or not is_float(w):
             return "the weights or the constant are not fixed floats"
-        bias = None
+        bias: np.ndarray | None = np.zeros(weights.shape[0])
         if len(node.inputs) > 2 and node.inputs[2] is not None:
             bias = constant(node.inputs[2])
-            if bias is None:
-                return "the bias is not fixed"
         if bias is None:
-            bias = np.zeros(weights.shape[0])
+            return "the bias is not fixed"
         per_channel = _per_channel(factors, weights.ndim, self.channels(node, weights))
         if per_channel is None:
             return "the constant is not one number for each channel"

@@ -90,22 +90,7 @@ def import_run(store: Store, file: Path, *, reuse: bool = False) -> str:
             digests.
     """
     sql = require_sql(store)
-    try:
-        with tarfile.open(file, "r:") as archive:
-            run, exported = _read_document(archive, file)
-            checked = {table: [_checked(table, row, file) for row in items] for table, items in exported.items()}
-            check_digests(checked)
-            check_runs(checked)
-            rows = as_imported(checked, run, file.name, reuse=reuse)
-            with _unpacked(sql, archive, file) as folders:
-                for digest, folder in folders.items():
-                    if digest_folder(folder) != digest:
-                        raise InputError(f"artifact {digest} is damaged", where=str(file))
-                    sql.artifacts.put(folder, digest, consume=True)
-    except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
-    except SQLAlchemyError:
-        raise InputError("its rows are not of the schema that it names", where=str(file)) from None
+    run, rows = _read_archive(sql, file, reuse)
     local_runs = {record.id for record in sql.runs.all() if not record.imported}
     if local_runs.intersection(row["id"] for row in rows["run"]):
         return sql.runs.get(run).id  # it is from here: only lost artifacts come back
@@ -117,6 +102,31 @@ def import_run(store: Store, file: Path, *, reuse: bool = False) -> str:
     except (IntegrityError, StatementError):
         raise InputError("its rows do not fit together", where=str(file)) from None
     return sql.runs.get(run).id
+
+
+def _read_archive(store: SqlStore, file: Path, reuse: bool) -> tuple[str, Rows]:
+    """Check an archive and put its artifacts into the store.
+
+    Returns:
+        The id of the run and the rows to insert.
+    """
+    try:
+        with tarfile.open(file, "r:") as archive:
+            run, exported = _read_document(archive, file)
+            checked = {table: [_checked(table, row, file) for row in items] for table, items in exported.items()}
+            check_digests(checked)
+            check_runs(checked)
+            rows = as_imported(checked, run, file.name, reuse=reuse)
+            with _unpacked(store, archive, file) as folders:
+                for digest, folder in folders.items():
+                    if digest_folder(folder) != digest:
+                        raise InputError(f"artifact {digest} is damaged", where=str(file))
+                    store.artifacts.put(folder, digest, consume=True)
+    except (tarfile.TarError, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise InputError(f"not a run exported by autoopt: {error}", where=str(file)) from None
+    except SQLAlchemyError:
+        raise InputError("its rows are not of the schema that it names", where=str(file)) from None
+    return run, rows
 
 
 def _rows_of(connection: Connection, run: str) -> Rows:
