@@ -191,7 +191,7 @@ def test_many_trials_of_a_chain_are_rounds(server: Server, folder: Path) -> None
 
 
 EARLIER = """
-from autoopt.orchestrate import deployments
+from autoopt import deployments
 from flows.nightly_sweep import nightly_sweep
 from prefect.schedules import Cron
 deployments._ensure_pools([])
@@ -216,7 +216,7 @@ def test_deployments_have_names_of_their_own_and_those_of_version_0_1_0_stay(ser
     which = "from autoopt.orchestrate.flow_runs.deployed_chains import chain_deployment; print(chain_deployment())"
     assert python(which) == "tune_chain/autoopt\n"
     python(EARLIER)
-    names = python("from autoopt.orchestrate.deployments import deploy_all; print(*deploy_all())").split()
+    names = python("from autoopt.deployments import deploy_all; print(*deploy_all())").split()
     assert names == [
         "optimize_model/optimize-model",
         "tune_chain/tune-chain",
