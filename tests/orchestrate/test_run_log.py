@@ -39,8 +39,8 @@ def test_a_run_logs_notes_the_source_and_its_trials(logger: logging.Logger, capl
     assert caplog.record_tuples == [
         ("test", logging.INFO, "searching 2 configurations in 1 chain"),
         ("test", logging.INFO, "source model: size 2 kB"),
-        ("test", logging.ERROR, f"1/40: trial 3: tidy -> weak [weak: size=4]: failed, {CAUSE}"),
-        ("test", logging.INFO, "2/40: trial 4: tidy: size 0.500x"),
+        ("test", logging.ERROR, f"1/40: trial 3:   failed: {CAUSE}  tidy -> weak(size=4)"),
+        ("test", logging.INFO, "2/40: trial 4:   2.0x smaller                 tidy"),
     ]
 
 
@@ -49,7 +49,7 @@ def test_a_trial_logs_its_chain_its_parameters_and_the_cause(
 ) -> None:
     log_trial(logger, FAILED, ["size"])
     assert caplog.messages[:2] == ["chain: tidy -> weak", "parameters: weak: size=4"]
-    assert caplog.messages[2].endswith(CAUSE)
+    assert CAUSE in caplog.messages[2]
     assert caplog.records[2].levelno == logging.ERROR
     log_trial(logger, GOOD, ["size"])
     assert caplog.messages[4] == "parameters: none are searched"

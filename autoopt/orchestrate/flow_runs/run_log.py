@@ -81,15 +81,14 @@ class RunLog(NoteLog):
 
     def on_trial_end(self, trial: Trial, best: float | None) -> None:
         self._trials += 1
-        text = f"{self._trials}/{self._budget}: {one_line(trial_line(trial, self._metrics))}"
-        self._logger.log(_level(trial), text)
+        self._logger.log(_level(trial), f"{self._trials}/{self._budget}: {trial_line(trial, self._metrics)}")
 
 
 def log_trial(logger: RunLogger, trial: Trial, metrics: Sequence[str]) -> None:
     """Write a trial to the log of its task run: chain, parameters, and figures or the cause of its failure."""
     logger.info(f"chain: {trial.chain}")
     logger.info(f"parameters: {params_text(trial.result.point) or 'none are searched'}")
-    logger.log(_level(trial), one_line(trial_line(trial, metrics)))
+    logger.log(_level(trial), trial_line(trial, metrics))
 
 
 def log_result(logger: RunLogger, result: RunResult) -> None:
