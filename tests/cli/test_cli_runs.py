@@ -20,7 +20,7 @@ def test_runs_lists_them(call: Callable[..., Any], filled: dict[str, Any]) -> No
     code, out, _ = call("runs")
     assert code == 0
     assert filled["run"][:12] in out
-    assert "fold -> static [static: per_channel=true]" in out
+    assert "fold -> static(per_channel)" in out
     (row,) = json.loads(call("runs", "--json").out)
     assert (row["run"], row["model"], row["status"]) == (filled["run"], "cnn", "finished")
 
