@@ -89,7 +89,7 @@ class Run(RunResult):
         from autoopt.engine.tools.run_report import run_report
 
         with _open(self.home, self.db_url) as store:
-            page = run_report(store, store.runs.get(self.run), self)
+            page = run_report(store, store.runs.get(self.run), self, profile=True)
         try:
             Path(file).write_text(page, encoding="utf-8", errors="backslashreplace")
         except OSError as error:

@@ -147,7 +147,10 @@ def _measurements(store: Store, result: RunResult) -> list[Measurement]:
 
 
 def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> OperatorTimes | None:
-    """Profile the source and the best model; None if another machine measured them, or this one is busy for long."""
+    """Profile the source and the best model; None if another machine measured them, or this one is busy for long.
+
+    The best model of a run of several parts has no single source or target.
+    """
     target = from_json(Target, _section(record.settings, "target"))
     best = result.best
     if best is None or best.is_source or result.parts or target.python or not _measured_here(store, best.candidate):
