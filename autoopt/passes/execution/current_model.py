@@ -53,8 +53,14 @@ class CurrentModel:
         """A copy for a pass to change, the only one in memory if the model is not small."""
         if self.is_small:
             return deepcopy(self.model)
-        self.loaded = None
+        self.release()
         return self._load()
+
+    def release(self) -> None:
+        """Forget the model and its reference, which holds it too, unless the model is small."""
+        if not self.is_small:
+            self.loaded = None
+            self.reference = None
 
     def _load(self) -> ModelProto:
         if self.path.suffix == ".ort":

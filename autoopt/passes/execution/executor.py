@@ -242,6 +242,7 @@ class PassExecutor:
         if not self._reply.outcome.good:
             return False
         self._update_reply(path=folder, digest=digest_folder(folder), bytes=bytes_in(folder))
+        self.current.release()
         self.current = CurrentModel(path, model, reference, self.current.is_small)
         self.reports = {}
         return True
