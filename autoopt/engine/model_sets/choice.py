@@ -95,6 +95,7 @@ class SetChoice:
         evidence = measure_repeatedly(self.ctx, candidate)
         if not evidence.rounds_of(candidate.key):
             return measurements
+        evidence.baseline = self.baseline.metrics
         return judge_again(self.ctx.problem.goal, measurements, evidence.measurements(candidate.key))
 
     def _gains(self, measurements: Measurements) -> bool:
