@@ -192,14 +192,14 @@ def _change(metric: str, model: ModelResult) -> str:
 def _passes(model: ModelResult, room: int) -> str:
     if model.is_source:
         return ""
-    return steps_text(model.chain, model.point, max(room, STEPS_WIDTH))
+    return steps_text(model.short_chain, model.point, max(room, STEPS_WIDTH))
 
 
 def _best_lines(result: RunResult) -> list[str]:
     """All passes of the best model, for which the table has no room."""
     if result.best is None or result.best.is_source or result.targets or result.parts:
         return []
-    return [f"best: {steps_text(result.best.chain, result.best.point)}"]
+    return [f"best: {steps_text(result.best.short_chain, result.best.point)}"]
 
 
 def _work_line(result: RunResult) -> str:

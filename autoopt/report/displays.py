@@ -146,9 +146,9 @@ def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
         cells.append("reused")
     line = "  ".join(cells)
     if not width:
-        return f"{line}  {steps_text(trial.chain, result.point)}"
+        return f"{line}  {steps_text(trial.short_chain, result.point)}"
     line = shorten(line, width - STEPS_WIDTH - 2)
-    return f"{line}  {steps_text(trial.chain, result.point, width - len(line) - 2)}"
+    return f"{line}  {steps_text(trial.short_chain, result.point, width - len(line) - 2)}"
 
 
 def _result_cells(result: TrialResult, metrics: Sequence[str]) -> list[str]:

@@ -112,7 +112,8 @@ def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool) -> str:
     lines += ["", "| model | share of the time | made by | change, by itself |", "|---|---|---|---|"]
     for part in result.parts:
         change = "-" if part.model.is_source else ", ".join(gains(part.result, part.model))
-        lines.append(f"| [{part.name}]({part.name}/README.md) | {part.share:.0%} | `{part.model.chain}` | {change} |")
+        link, chain = f"[{part.name}]({part.name}/README.md)", part.model.short_chain
+        lines.append(f"| {link} | {part.share:.0%} | `{chain}` | {change} |")
     lines += ["", _section("Try it", SET_USE if has_inputs else f"{SET_USE}{NO_INPUTS}")]
     limits = [f"- required: {constraint_text(constraint)}" for constraint in result.constraints]
     limits += [f"- {one_line(flag)}" for flag in model.flags]

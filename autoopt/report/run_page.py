@@ -394,7 +394,8 @@ def _use(result: RunResult, facts: RunFacts) -> str:
 
 def _part(part: PartResult, trials: Sequence[Trial]) -> str:
     """The sections of one model of a set below one heading."""
-    lead = f"{part.share:.0%} of the time of a whole inference. Chosen: {part.model.chain}. {verdict(part.result)}"
+    chosen = part.model.short_chain
+    lead = f"{part.share:.0%} of the time of a whole inference. Chosen: {chosen}. {verdict(part.result)}"
     sections = _search_sections(part.result, trials, RunFacts())
     parts = [paragraphs([lead]), sections.pop("found")]
     parts += [subsection(SECTIONS[name], text) for name, text in sections.items() if text and name != "asked"]

@@ -44,7 +44,7 @@ def _row(run: RunRow) -> tuple[str, ...]:
         best = run.result.best
         if best is not None:
             change = _change(run.result, best)
-            chain = steps_text(best.chain, best.point)
+            chain = steps_text(best.short_chain, best.point)
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
     status = f"{run.status}, imported" if run.imported else run.status
     return short(run.run), started, run.model, run.dag, status, trials, change, chain
