@@ -7,9 +7,10 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
+from itertools import chain
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -53,14 +54,15 @@ def check_allowed(path: str | Path) -> None:
     if "://" not in str(path) and any(file.is_relative_to(folder) for folder in folders):
         return
     # A script from another machine arrives in a folder for temporary files.
-    if file.suffix == ".py" and file.is_file() and any(_holds_copy(folder, file.read_bytes()) for folder in folders):
+    if file.suffix == ".py" and file.is_file() and _hold_copy(folders, file.read_bytes()):
         return
     remedy = "name its folder with 'autoopt serve --scripts DIR', or in AUTOOPT_SCRIPTS of another worker"
     raise InputError("this worker may run only scripts in allowed folders", where=str(path), remedy=remedy)
 
 
-def _holds_copy(folder: Path, content: bytes) -> bool:
-    for script in folder.rglob("*.py"):
+def _hold_copy(folders: Iterable[Path], content: bytes) -> bool:
+    """True if there is a script with this content in one of the folders."""
+    for script in chain.from_iterable(folder.rglob("*.py") for folder in folders):
         if script.is_file() and script.stat().st_size == len(content) and script.read_bytes() == content:
             return True
     return False

@@ -38,6 +38,7 @@ from autoopt.model.session import (
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession as InferenceSession
+    from onnxruntime import SessionOptions
 
 SESSION_FILE: Final = "session.json"
 RUN_SCRIPT: Final = Path(__file__).with_name("run_package.py")
@@ -153,6 +154,21 @@ def load(folder: str | Path) -> InferenceSession:
     arguments = content.inference_session
     provider = arguments.providers[0]
     check_installed(provider)
+    session = ort.InferenceSession(
+        str(model),
+        _session_options(content, file),
+        providers=list(arguments.providers),
+        provider_options=[dict(values) for values in arguments.provider_options] or None,
+        disabled_optimizers=list(arguments.disabled_optimizers),
+    )
+    check_no_fallback(session, provider)
+    return session
+
+
+def _session_options(content: SessionFile, file: Path) -> SessionOptions:
+    """Build onnxruntime's options, in which strings name members of enumerations."""
+    import onnxruntime as ort
+
     options = ort.SessionOptions()
     try:
         for name, value in content.session_options.items():
@@ -165,15 +181,7 @@ def load(folder: str | Path) -> InferenceSession:
         raise InputError(
             f"has an option that onnxruntime {ort.__version__} does not know: {error}", where=str(file)
         ) from None
-    session = ort.InferenceSession(
-        str(model),
-        options,
-        providers=list(arguments.providers),
-        provider_options=[dict(values) for values in arguments.provider_options] or None,
-        disabled_optimizers=list(arguments.disabled_optimizers),
-    )
-    check_no_fallback(session, provider)
-    return session
+    return options
 
 
 def read_session(file: Path) -> SessionFile | JsonObject:

@@ -59,8 +59,7 @@ def _warnings(request: MeasureRequest, data: DataSet) -> Iterator[str]:
     if first.dtype.kind == "f" and not np.isfinite(first).all():
         yield f"the model returns NaN or infinite values for {_broken_items(first)} of {len(data)} items"
         return
-    has_enough = len(data) >= FEWEST
-    is_constant = has_enough and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
+    is_constant = len(data) >= FEWEST and first.ndim > 0 and len(first) == len(data) and _is_constant(first)
     if is_constant:
         yield f"the model returns the same output for all of {len(data)} items"
     yield from _value_warnings(request, outputs, data)
@@ -69,14 +68,21 @@ def _warnings(request: MeasureRequest, data: DataSet) -> Iterator[str]:
         return
     if _is_class_ids(first):
         yield from _class_id_warnings(first, labels)
-        return
-    classes = _class_count(first)
+    else:
+        yield from _score_warnings(request, data, first, labels, is_constant)
+
+
+def _score_warnings(
+    request: MeasureRequest, data: DataSet, scores: Array, labels: Array, is_constant: bool
+) -> Iterator[str]:
+    """Look for labels that no class has, and for an accuracy by chance, which another scaling may raise."""
+    classes = _class_count(scores)
     if classes is None:
         return
     yield from _label_warnings(labels, classes)
-    accuracy = _accuracy(first, labels)
+    accuracy = _accuracy(scores, labels)
     limit = _chance(1 / classes, len(data))
-    is_chance = has_enough and accuracy <= limit
+    is_chance = len(data) >= FEWEST and accuracy <= limit
     if is_chance:
         yield (
             f"the source model's accuracy of {accuracy:.1%} on {len(data)} items is no better than chance among "
