@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +13,9 @@ from autoopt.errors import SystemFailure
 from autoopt.orchestrate.flow_runs.chain_executor import DeployedExecutor
 from autoopt.outcome import Outcome
 from autoopt.results import TrialResult
-from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord, open_store
+from autoopt.store import ChainRecord, ModelRecord, RunRecord, Store, TrialRecord
 
 CHAIN = "c" * 8
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(None, tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,7 @@ from autoopt.orchestrate.flow_runs.orphaned_runs import (
     orphaned_runs,
     record_flow_run,
 )
-from autoopt.store import EventRecord, ModelRecord, RunRecord, Store, open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(None, tmp_path) as opened:
-        yield opened
+from autoopt.store import EventRecord, ModelRecord, RunRecord, Store
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,13 +11,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from autoopt.orchestrate.flow_runs import worker_slot
 from autoopt.orchestrate.flow_runs.worker_slot import GAVE_WAY, WorkerSlot
-from autoopt.store import ModelRecord, RunRecord, Store, open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(None, tmp_path) as opened:
-        yield opened
+from autoopt.store import ModelRecord, RunRecord, Store
 
 
 @pytest.fixture
