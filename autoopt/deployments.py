@@ -17,6 +17,7 @@ from zoneinfo import available_timezones
 
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.errors import InputError, SystemFailure
+from autoopt.json_codec import without_nulls
 from autoopt.orchestrate.flow_runs.deployed_chains import CHAIN_NAME, EARLIER_NAME
 from autoopt.orchestrate.forms import dag_files, only_choices, tags_of, with_choices, zoo_files
 from autoopt.orchestrate.server.connection import use_server, without_userinfo
@@ -174,7 +175,7 @@ def schedule_sweep(
         name,
         queue,
         Cron(cron, timezone=zone),
-        {key: value for key, value in parameters.items() if value is not None},
+        without_nulls(parameters),
         choices={"dag": [str(folder / file) for file in dag_files(folder)]},
         tags=tags_of(zoo),
         one_at_a_time=True,
@@ -258,7 +259,7 @@ def _deploy(deployment: _Deployment, keep_changes: bool) -> UUID:
         with get_client(sync_client=True) as client:
             existing = _read(client, deployment)
     if existing is not None:
-        runner.parameters = {key: value for key, value in existing.parameters.items() if value is not None}
+        runner.parameters = without_nulls(existing.parameters)
         runner.schedules = [
             DeploymentScheduleCreate(schedule=s.schedule, active=s.active, parameters=s.parameters, slug=s.slug)
             for s in existing.schedules

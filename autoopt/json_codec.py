@@ -53,6 +53,11 @@ def to_json(value: object) -> Any:  # noqa: ANN401  the caller knows what it pas
     return _collection_to_json(value)
 
 
+def without_nulls(fields: Mapping[str, T | None]) -> dict[str, T]:
+    """The fields that are not null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def from_json(kind: type[T], value: object) -> T:
     """Read JSON values as a record of type `kind`.
 

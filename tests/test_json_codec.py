@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.json_codec import JsonTypeError, JsonValue, from_json, to_json
+from autoopt.json_codec import JsonTypeError, JsonValue, from_json, to_json, without_nulls
 from autoopt.outcome import Outcome
 
 
@@ -111,3 +111,7 @@ def test_a_field_may_have_another_key() -> None:
     assert from_json(Step, {"pass": "fuse"}) == Step("fuse")
     with pytest.raises(JsonTypeError, match="pass: expected str"):
         from_json(Step, {"pass": 1})
+
+
+def test_nulls_are_left_out_but_not_other_empty_values() -> None:
+    assert without_nulls({"a": None, "b": 0, "c": ""}) == {"b": 0, "c": ""}

@@ -95,7 +95,7 @@ class MeasureRequest:
         fields = dict(document)
         settings = fields.pop("settings", None)
         data = fields.pop("data", None)
-        request = json_codec.from_json(MeasureRequest, {n: v for n, v in fields.items() if v is not None})
+        request = json_codec.from_json(MeasureRequest, json_codec.without_nulls(fields))
         if isinstance(settings, Mapping):
             request = replace(request, settings=MeasurementSettings.parse(settings))
         if isinstance(data, str | Mapping):

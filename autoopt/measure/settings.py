@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
+from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json, without_nulls
 from autoopt.metrics import Constraint
 
 ROUNDS: Final = 5
@@ -76,7 +76,7 @@ class MeasurementSettings:
             InputError: a value of the wrong type or out of range.
         """
         try:
-            settings = from_json(MeasurementSettings, {n: v for n, v in values.items() if v is not None})
+            settings = from_json(MeasurementSettings, without_nulls(values))
         except JsonTypeError as error:
             raise InputError(str(error), where="measurement") from None
         for name in ("seconds", "target_width", "replicas", "max_pairs", "margin"):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json, without_nulls
 
 
 def canonical_json(value: object) -> str:
@@ -48,5 +48,5 @@ class Candidate:
 
     @staticmethod
     def from_json(document: JsonObject) -> Candidate:
-        fields = {name: value for name, value in document.items() if value is not None}
+        fields = without_nulls(document)
         return from_json(Candidate, fields)

@@ -109,7 +109,7 @@ class RunResult:
             "undecided": self.undecided,
             "notes": list(self.notes),
             "objectives": [asdict(objective) for objective in self.objectives],
-            "constraints": [_constraint_json(constraint) for constraint in self.constraints],
+            "constraints": [json_codec.without_nulls(asdict(constraint)) for constraint in self.constraints],
         }
         if self.targets:
             document["targets"] = [target.to_json() for target in self.targets]
@@ -222,7 +222,3 @@ class BestSingleModel:
     @staticmethod
     def from_json(data: Json) -> BestSingleModel:
         return json_codec.from_json(BestSingleModel, {**data, "value": json_codec.from_json(Estimate, data)})
-
-
-def _constraint_json(constraint: Constraint) -> dict[str, object]:
-    return {name: value for name, value in asdict(constraint).items() if value is not None}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from autoopt.errors import SystemFailure
+from autoopt.json_codec import without_nulls
 
 SCHEMA = 2
 """Version of the documents that this version of autoopt writes."""
@@ -29,7 +30,7 @@ def upgraded(document: Json) -> Json:
         raise SystemFailure(f"result document with unknown schema {version}", remedy="store the result again")
     if version >= SCHEMA:
         return document
-    upgrade = {**_without_nulls(document), "schema": SCHEMA}
+    upgrade = {**without_nulls(document), "schema": SCHEMA}
     for name in ("baseline", "best", "last_best"):
         if name in upgrade:
             upgrade[name] = _model(upgrade[name])
@@ -42,7 +43,7 @@ def upgraded(document: Json) -> Json:
 
 def _model(model: Json) -> Json:
     """Upgrade a model: the source, the best one, or one of the Pareto front."""
-    upgrade = _without_nulls(model)
+    upgrade = without_nulls(model)
     metrics = upgrade["metrics"] = dict(upgrade.get("metrics", {}))
     for name, value in metrics.items():
         if isinstance(value, Mapping):
@@ -54,10 +55,6 @@ def _model(model: Json) -> Json:
         outputs = {name: _estimates(values, {}) for name, values in outputs.items()}
         upgrade["measured"] = {**upgrade["measured"], "outputs": outputs}
     return upgrade
-
-
-def _without_nulls(document: Json) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if value is not None}
 
 
 def _estimates(values: Json, metrics: Mapping[str, float]) -> dict[str, Json]:

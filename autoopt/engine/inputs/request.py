@@ -13,7 +13,7 @@ from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import Resources, open_resources
-from autoopt.json_codec import JsonValue, to_json
+from autoopt.json_codec import JsonValue, to_json, without_nulls
 from autoopt.model.fetch import cached, is_url
 from autoopt.observer import SILENT, Observer
 from autoopt.settings import root_of_data, settings, without_password
@@ -136,7 +136,7 @@ class RunRequest:
             # The key under which stores of all versions hold the proposal options; renaming it would orphan runs.
             "wish": self.proposal_options.to_json(),
             "target": self.target,
-            "goal": {name: value for name, value in goal.items() if value is not None},
+            "goal": without_nulls(goal),
         }
 
     @property

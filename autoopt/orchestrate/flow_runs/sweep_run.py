@@ -23,6 +23,7 @@ from autoopt.engine.run.session import Session
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.errors import AutooptError, SystemFailure
+from autoopt.json_codec import without_nulls
 from autoopt.observer import ObserverGroup
 from autoopt.orchestrate.flow_runs.in_process import run_as_flow
 from autoopt.orchestrate.flow_runs.model_run import search_and_show
@@ -82,7 +83,7 @@ class Night:
     def limits(self) -> dict[str, float]:
         """The limits of each run that are given."""
         limits = {"trials": self.trials, "minutes": self.minutes}
-        return {name: value for name, value in limits.items() if value is not None}
+        return without_nulls(limits)
 
 
 @only_allowed_scripts()

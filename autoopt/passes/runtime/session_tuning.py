@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+from autoopt.json_codec import without_nulls
 from autoopt.model.session import check_session_options, plain_options
 from autoopt.passes.base import Pass
 from autoopt.registry import ParameterInfo
@@ -130,7 +131,7 @@ class SessionTuning(Pass):
     def _values(self, names: Iterable[str]) -> dict[str, Any]:
         """Values of the parameters that are set, by name."""
         values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
+        return without_nulls(values)
 
 
 def _as_text(value: bool | int | str) -> str:
