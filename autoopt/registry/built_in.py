@@ -52,6 +52,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "ort_graph_optimization": "autoopt.passes.fusion.ort_graph:OrtGraphOptimization",
     # precision, quantize, structure, check, runtime
     "float16": "autoopt.passes.precision.half_floats:Float16",
+    "float32": "autoopt.passes.precision.full_floats:Float32",
     "mixed_float16": "autoopt.passes.precision.mixed_float16:MixedFloat16",
     "bfloat16": "autoopt.passes.precision.half_floats:BFloat16",
     "quant_pre_process": "autoopt.passes.quantize.pre_process:QuantPreProcess",

@@ -54,6 +54,8 @@ def decisions(
     opset = model.opsets.get("", 0)
     if 0 < opset < LOWEST_OPSET:
         yield Decision("opset upgrade", f"the model has opset {opset}; tried with and without")
+    if inputs.has_float16 and "float32" not in reasons:
+        yield Decision("float32", "the model is in float16, for which CPUs have few kernels; tried with and without")
     if inputs.narrowing and "specialize" not in reasons:
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; --keep-signature leaves this out")
     if inputs.needs_static_shapes(target):

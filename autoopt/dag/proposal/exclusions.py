@@ -68,6 +68,11 @@ class ProposalInputs:
         """True for a decoder with a cache."""
         return decodes(self.inspection)
 
+    @property
+    def has_float16(self) -> bool:
+        """True if weights are stored in float16."""
+        return "float16" in self.inspection.weight_dtypes
+
     def floats_fit(self, target: TargetSpec) -> bool:
         """True if the model in its own precision fits into the target's memory."""
         return target.memory is None or self.inspection.bytes <= target.memory

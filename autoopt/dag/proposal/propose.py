@@ -20,7 +20,7 @@ from autoopt.dag.proposal.decisions import LOWEST_IR, LOWEST_OPSET, decisions
 from autoopt.dag.proposal.effort import effort_for
 from autoopt.dag.proposal.exclusions import ProposalInputs, excluded_chains, excluded_options, ruled_out, value_cuts
 from autoopt.dag.proposal.first_points import first_points
-from autoopt.dag.proposal.precisions import ProviderProfile, provider_profile
+from autoopt.dag.proposal.precisions import CPU, ProviderProfile, provider_profile
 from autoopt.dag.proposal.templates import Template
 from autoopt.json_codec import JsonValue
 from autoopt.space import Value, same
@@ -151,6 +151,8 @@ def _preparation(inputs: ProposalInputs, target: TargetSpec) -> list[_Stage]:
         stages.append(_Stage(("opset",), skip=True))
     if model.functions:
         stages.append(_Stage(("inline",)))
+    if inputs.has_float16 and target.execution_provider == CPU:
+        stages.append(_Stage(("float32",), skip=True))
     if inputs.narrowing:
         stages.append(_Stage(("specialize",), skip=True))
     if inputs.needs_static_shapes(target):

@@ -45,6 +45,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "names": Template("name_fix", "rename tensors whose names the runtime rejects"),
     "ir": Template("ir_upgrade", "upgrade the file format for later passes"),
     "opset": Template("opset_conversion", "convert to a newer operator set", fixed={"target_opset": 17}),
+    "float32": Template("float32", "compute in float32 instead of float16"),
     "inline": Template("inline_functions", "replace calls of the model's own functions with their bodies"),
     "specialize": Template("specialize_inputs", "make constant and fix what never changes in the data"),
     "shapes": Template("fix_input_shape", "fix the input shapes"),
