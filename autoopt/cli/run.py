@@ -187,9 +187,9 @@ def _models(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
     Raises:
         InputError: several arguments are not all `NAME=MODEL`.
     """
-    from autoopt.spec.model_parts import parse_parts
+    from autoopt.spec.model_parts import is_part, parse_parts
 
-    if len(arguments) == 1 and ("=" not in arguments[0] or Path(arguments[0]).exists()):
+    if len(arguments) == 1 and (not is_part(arguments[0]) or Path(arguments[0]).exists()):
         return arguments[0], {}
     parts = parse_parts(arguments)
     return next(iter(parts.values())), parts

@@ -32,6 +32,12 @@ def check_parts(names: Collection[str]) -> None:
             raise FieldError(f"{name!r} has a dot", place=(name,), remedy="use letters, digits, '_', '-'")
 
 
+def is_part(argument: str) -> bool:
+    """True for `NAME=MODEL`, false for a path or URL with a `=` further on."""
+    name, equals, path = argument.partition("=")
+    return bool(name and equals and path) and not {"/", ":"}.intersection(name)
+
+
 def parse_parts(arguments: Iterable[str]) -> dict[str, str]:
     """Read `encoder=a.onnx decoder=b.onnx`.
 
@@ -39,17 +45,18 @@ def parse_parts(arguments: Iterable[str]) -> dict[str, str]:
         InputError: an argument is not `NAME=PATH`, or a name is not valid or given twice.
     """
     parts: dict[str, str] = {}
-    for argument in arguments:
-        name, equals, path = argument.partition("=")
-        if not equals or not path:
-            raise InputError("is not NAME=MODEL, as each of several models must be", where=argument)
+    for number, argument in enumerate(arguments, 1):
+        name, _, path = argument.partition("=")
+        # The address of a model may hold a secret, so errors do not repeat it.
+        if not is_part(argument):
+            raise InputError("is not NAME=MODEL, as each of several models must be", where=f"model {number}")
         if name in parts:
-            raise InputError(f"two models are named {name!r}", where=argument, remedy="give each a name of its own")
+            raise InputError(f"two models are named {name!r}", remedy="give each a name of its own")
         parts[name] = path
     try:
         check_parts(parts)
     except FieldError as error:
-        raise InputError(error.reason, where=" ".join(arguments), remedy=error.remedy) from None
+        raise InputError(error.reason, where=", ".join(parts), remedy=error.remedy) from None
     return parts
 
 

@@ -41,7 +41,7 @@ def test_the_settings_of_a_run_name_what_was_asked_for(simulation: Simulation) -
 
 
 def test_a_part_of_a_run_over_several_targets_carries_the_targets_name(simulation: Simulation) -> None:
-    parent = simulation.store.runs.create(record(simulation, identity="parent"))
+    parent = simulation.store.runs.create(record(simulation, identity="parent", settings={"targets": ["local"]}))
     request = RunRequest(dag=simulation.plan.spec, home=simulation.folder)
     session = open_session(request, simulation.inputs(), simulation.resources, 0.0, parent=parent)
     stored = simulation.store.runs.get(session.ctx.run)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.spec.model_parts import models_in, parse_parts
+from autoopt.spec.model_parts import is_part, models_in, parse_parts
 
 
 def test_models_are_named_on_the_command_line() -> None:
@@ -17,16 +17,28 @@ def test_models_are_named_on_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["a=x.onnx", "a=y.onnx"], "a=y.onnx: two models are named 'a'"),
-        (["a=x.onnx", "y.onnx"], "y.onnx: is not NAME=MODEL"),
-        (["a=x.onnx"], "a=x.onnx: names one model; give its path alone"),
+        (["a=x.onnx", "a=y.onnx"], "two models are named 'a'"),
+        (["a=x.onnx", "y.onnx"], "model 2: is not NAME=MODEL"),
+        (["a=x.onnx"], "a: names one model; give its path alone"),
         (["a.b=x.onnx", "c=y.onnx"], "'a.b' has a dot"),
-        (["a/b=x.onnx", "c=y.onnx"], "'a/b' is not a valid name"),
+        (["a/b=x.onnx", "c=y.onnx"], "model 1: is not NAME=MODEL"),
     ],
 )
 def test_wrong_names_are_refused(arguments: list[str], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         parse_parts(arguments)
+
+
+@pytest.mark.parametrize("argument", ["a=x.onnx", "a=http://host/x.onnx?sig=1"])
+def test_a_named_model_is_a_part(argument: str) -> None:
+    assert is_part(argument)
+
+
+@pytest.mark.parametrize(
+    "argument", ["x.onnx", "=x.onnx", "a=", "./a=b.onnx", "http://host/x.onnx?sig=1", "C:a=b.onnx"]
+)
+def test_paths_and_urls_are_no_parts(argument: str) -> None:
+    assert not is_part(argument)
 
 
 @pytest.mark.parametrize(
