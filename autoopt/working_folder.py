@@ -19,6 +19,8 @@ PREFIX = "autoopt-work-"
 OWNER_FILE = "owner"
 STORE_WORK = "work"
 """Name of the folder below the home of a store that holds the working folders of runs."""
+RECORDINGS = "recordings"
+"""Name of the folder below the home of a store that holds the recorded inputs of the parts of model sets."""
 SHARED_FOLDER = "AUTOOPT_SHARED_FOLDER"
 """Variable of a worker: a folder for files that all workers of the same process may read."""
 

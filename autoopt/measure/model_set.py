@@ -30,7 +30,7 @@ Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True)
 class RecordRequest:
-    """What to record."""
+    """The set, its data and the folder to record to."""
 
     path: str
     """The `model_set.json`."""
@@ -49,7 +49,7 @@ class RecordRequest:
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded."""
+    """The recorded inputs of each part."""
 
     items: int
     seconds: Mapping[str, float]

@@ -126,7 +126,7 @@ class Configuration(StrictModel):
 
 
 class Lesson(StrictModel):
-    """What one run measured on one model."""
+    """The measurements of one run on one model."""
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     """Digest of the run's random id: tells whether two lessons are the same, and nothing else."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from autoopt.errors import SystemFailure
@@ -51,6 +51,25 @@ def renewed_claim(
     finally:
         ended.set()
         thread.join()
+
+
+@contextmanager
+def run_lease(store: Store, run: str, on_note: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lease of a run until the block ends; an error that leaves the block ends the run.
+
+    Args:
+        store: The store.
+        run: Id of the run.
+        on_note: Takes a line that says how to continue a cancelled run.
+    """
+    try:
+        with renewed_claim(store, "run", run):
+            yield
+    except BaseException as error:
+        note = abandon_run(store, run, error)
+        if note:
+            on_note(note)
+        raise
 
 
 def close_dead_runs(store: Store, identity: str, successor: str) -> None:

@@ -14,7 +14,7 @@ from autoopt.owner import this_process
 from autoopt.store.maintenance.gc import collect
 from autoopt.store.maintenance.verify import verify
 from autoopt.store.sql.store import SqlStore
-from autoopt.working_folder import OWNER_FILE, STORE_WORK, make_working_folder, working_folders
+from autoopt.working_folder import OWNER_FILE, RECORDINGS, STORE_WORK, make_working_folder, working_folders
 
 
 def test_gc_removes_only_unneeded_artifacts(sqlite_store: SqlStore, tmp_path: Path) -> None:
@@ -49,6 +49,17 @@ def test_gc_removes_the_working_folders_of_ended_runs(sqlite_store: SqlStore) ->
         os.utime(path, (0, 0))
     collect(sqlite_store, dry_run=False)
     assert working_folders(work) == [ours]
+
+
+def test_gc_removes_recordings_that_nobody_used_for_a_week(sqlite_store: SqlStore) -> None:
+    recent, old = (sqlite_store.home / RECORDINGS / name for name in ("recent", "old"))
+    for folder in (recent, old):
+        folder.mkdir(parents=True)
+        (folder / "set.npz").write_bytes(bytes(1000))
+    for path in (old / "set.npz", old):
+        os.utime(path, (0, 0))
+    assert collect(sqlite_store, dry_run=False).leftovers == ("old",)
+    assert (recent.exists(), old.exists()) == (True, False)
 
 
 def test_gc_removes_what_killed_downloads_left(sqlite_store: SqlStore) -> None:

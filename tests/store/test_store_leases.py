@@ -7,7 +7,15 @@ from store_helpers import key, start_run
 
 from autoopt.owner import this_process
 from autoopt.store import Store
-from autoopt.store.leases import abandon_run, end_run, is_abandoned, is_run_abandoned, renewed_claim, resumable_runs
+from autoopt.store.leases import (
+    abandon_run,
+    end_run,
+    is_abandoned,
+    is_run_abandoned,
+    renewed_claim,
+    resumable_runs,
+    run_lease,
+)
 
 
 def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:
@@ -22,6 +30,25 @@ def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:
         assert lost.wait(30.0), "noticed at the next renewal"
     with renewed_claim(store, "pass_run", work, "a") as lost:
         assert lost.is_set()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"), [(KeyboardInterrupt(), "cancelled", True), (ValueError("bad"), "failed", False)]
+)
+def test_an_error_ends_the_run_that_it_leaves(store: Store, error: BaseException, status: str, told: bool) -> None:
+    run = start_run(store).id
+    notes: list[str] = []
+    with pytest.raises(type(error)), run_lease(store, run, notes.append):
+        raise error
+    assert store.runs.get(run).status == status
+    assert [f"autoopt resume {run}" in note for note in notes] == [True] * told
+
+
+def test_a_run_is_under_way_after_its_lease_ends_without_an_error(store: Store) -> None:
+    run = start_run(store).id
+    with run_lease(store, run, pytest.fail):
+        pass
+    assert store.runs.get(run).status == "running"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def _learned(plan: Plan) -> Iterator[str]:
-    """What earlier runs taught."""
+    """List the lessons of earlier runs."""
     for preference in plan.learned:
         yield f"learned: {preference.text}"
 

@@ -83,7 +83,7 @@ def _part_of(name: str, parts: Iterable[str]) -> str | None:
 
 
 def _source_of(part: str, name: str, inspections: Inspections, generation: Generation | None) -> str:
-    """Where an input comes from: the one part that gives a value of this name, else an input of the set.
+    """Find the source of an input: the one part that gives a value of this name, else an input of the set.
 
     Raises:
         FieldError: several parts give it.

@@ -36,7 +36,7 @@ SEARCH_SHARE: Final = 0.7
 OWN_FIELDS: Final = ("model", "connections", "pipeline", "data", "objectives", "constraints")
 """Fields of a DAG that are about the set, not about each part."""
 MINIMIZED: Final = {"size": "size", "peak_memory": "memory"}
-"""What to minimize in each part, by the objective of the set; else latency."""
+"""The figure to minimize in each part, by the objective of the set; else latency."""
 
 
 def prepare_model_set(

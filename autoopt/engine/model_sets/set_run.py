@@ -27,7 +27,7 @@ from autoopt.errors import InputError
 from autoopt.model.model_set import ModelSet
 from autoopt.results import Baseline, ModelResult, PartResult, RunResult, WorkCounts
 from autoopt.store import RunRecord
-from autoopt.store.leases import abandon_run, finish_run, renewed_claim
+from autoopt.store.leases import finish_run, run_lease
 
 NONE_MEETS = "no set of models meets the constraints"
 JOINT_SECONDS = 60.0
@@ -52,17 +52,13 @@ class ModelSetRun:
 
     def __enter__(self) -> ModelSetRun:
         if self.answer is None:
-            self._lease.enter_context(renewed_claim(self.ctx.store, "run", self.record.id))
+            self._lease.enter_context(run_lease(self.ctx.store, self.record.id, self.request.observer.on_note))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lease.close()
-        if error is not None and self.answer is None:
-            note = abandon_run(self.ctx.store, self.record.id, error)
-            if note:
-                self.request.observer.on_note(note)
+        self._lease.__exit__(kind, error, trace)
         self.ctx.resources.close()
 
     def execute(self, search: Callable[[Session], RunResult]) -> RunResult:

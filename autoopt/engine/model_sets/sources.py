@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from autoopt.model.model_set import ModelSet, Part, Pipeline
 from autoopt.spec import DagSpec
 from autoopt.spec.proposal_options import names_model
 from autoopt.spec.source import FieldError
+from autoopt.working_folder import RECORDINGS
 
 RECORD: Final = "autoopt.measure.model_set:record"
 RECORDING: Final = "recording.json"
@@ -194,7 +196,7 @@ def _needed(description: ModelSet) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RecordedInputs:
-    """What reached each part when the set ran over the data."""
+    """The inputs that reached each part when the set ran over the data."""
 
     folder: Path
     recording: Recording
@@ -228,7 +230,7 @@ def record_inputs(
         recording_settings.append(digest_file(script))
     versions = [library_version(name) for name in ("autoopt", "onnxruntime", "numpy")]
     key = digest_json([sources.model.key, data.digest, recording_settings, target.content, versions])
-    folder = store.home / "recordings" / key
+    folder = store.home / RECORDINGS / key
     if not (folder / RECORDING).is_file():
         scratch = Path(tempfile.mkdtemp(dir=resources.scratch))
         record_request = RecordRequest(
@@ -246,5 +248,6 @@ def record_inputs(
         folder.parent.mkdir(exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         scratch.rename(folder)
+    os.utime(folder)  # `store gc` removes what has not been used for a week
     recording = from_json(Recording, json.loads((folder / RECORDING).read_text(encoding="utf-8")))
     return RecordedInputs(folder, recording)

@@ -1,4 +1,4 @@
-"""What a finished run asked and found: its goal, its best candidate, and the machines that measured that."""
+"""The goal of a finished run, its best candidate, and the machines that measured that."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def goal_of(run: RunRecord) -> RunGoal | None:
 
 @dataclass(frozen=True)
 class BestCandidate:
-    """What made a candidate, and what was measured."""
+    """The chain and point of a candidate, and its measurements."""
 
     passes: frozenset[str]
     """Names of the passes that changed the model."""

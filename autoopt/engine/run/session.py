@@ -42,7 +42,7 @@ from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.study import Study
 from autoopt.spec.search import SearchConfig
 from autoopt.store import RunRecord
-from autoopt.store.leases import abandon_run, finish_run, renewed_claim
+from autoopt.store.leases import finish_run, run_lease
 
 CONTENDERS = 3
 """Number of the best candidates of each target that are measured on the others."""
@@ -86,18 +86,17 @@ class Session:
 
     def __enter__(self) -> Session:
         if self.answer is None:
-            self._lease.enter_context(renewed_claim(self.ctx.store, "run", self.ctx.run))
+            self._lease.enter_context(run_lease(self.ctx.store, self.ctx.run, self._show_note))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lease.close()
-        if error is not None and self.answer is None:
-            note = abandon_run(self.ctx.store, self.ctx.run, error)
-            if note:
-                self.closing.callback(self.ctx.attempt.observer.on_note, note)
+        self._lease.__exit__(kind, error, trace)
         self.closing.close()
+
+    def _show_note(self, note: str) -> None:
+        self.ctx.attempt.observer.on_note(note)
 
     def observe_with(self, observer: Observer) -> None:
         """Replace the observer of what follows."""

@@ -24,7 +24,7 @@ from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.resources import Resources
 from autoopt.results import ModelResult, RunResult, TargetResult, WorkCounts
 from autoopt.store import RunRecord
-from autoopt.store.leases import abandon_run, finish_run, renewed_claim
+from autoopt.store.leases import finish_run, run_lease
 
 NO_SINGLE = "no single model meets the constraints on all targets"
 
@@ -47,17 +47,13 @@ class Targets:
 
     def __enter__(self) -> Targets:
         if self.answer is None:
-            self._lease.enter_context(renewed_claim(self.resources.store, "run", self.record.id))
+            self._lease.enter_context(run_lease(self.resources.store, self.record.id, self.request.observer.on_note))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lease.close()
-        if error is not None and self.answer is None:
-            note = abandon_run(self.resources.store, self.record.id, error)
-            if note:
-                self.request.observer.on_note(note)
+        self._lease.__exit__(kind, error, trace)
         self.resources.close()
 
     @property

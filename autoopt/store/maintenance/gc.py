@@ -23,10 +23,10 @@ from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
 from autoopt.store.sql.runs import delete_run
 from autoopt.store.sql.store import SqlStore, require_sql
-from autoopt.working_folder import STORE_WORK, abandoned_folders, working_folders
+from autoopt.working_folder import RECORDINGS, STORE_WORK, abandoned_folders, working_folders
 
 UNTOUCHED_SECONDS: Final = 7 * 86400.0
-"""A working folder is removed after this time if nobody can tell whether its owner lives."""
+"""A recording is removed after this time, and a working folder if nobody can tell whether its owner lives."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,12 @@ def _old_leftovers(store: SqlStore) -> list[Path]:
     abandoned: set[Path] = set()
     for parent in (work, store.home / "downloads", store.home / "unpacked", Path(tempfile.gettempdir())):
         abandoned.update(abandoned_folders(parent))
-    for paths, limit in ((store.files.leftovers(), GRACE), (working_folders(work), UNTOUCHED_SECONDS)):
+    recordings = (store.home / RECORDINGS).glob("*")
+    for paths, limit in (
+        (store.files.leftovers(), GRACE),
+        (working_folders(work), UNTOUCHED_SECONDS),
+        (recordings, UNTOUCHED_SECONDS),
+    ):
         idle_seconds = store.files.idle_seconds(paths)
         abandoned.update(path for path, seconds in idle_seconds.items() if seconds >= limit)
     return sorted(abandoned)

@@ -130,7 +130,7 @@ class Variants:
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
-        """What is varied."""
+        """The factors that are varied."""
         factors = self.changes.libraries + self.changes.inputs
         old, new = self.before.candidate, self.after.candidate
         if not self._making and old.key != new.key:
