@@ -14,6 +14,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -q autoopt flows  # as for an installed package, also where PYTHONDONTWRITEBYTECODE is set
 	touch $@
 
 demo: install  ## optimise the model that ships with the project

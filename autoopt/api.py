@@ -16,8 +16,8 @@ from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.prepare import prepare
 from autoopt.engine.run.export import check_out
 from autoopt.engine.run.opening import refuse_imported
+from autoopt.engine.run.parts import is_outdated
 from autoopt.engine.run.session import Session, search_inline
-from autoopt.engine.targets.preparation import is_outdated
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.errors import InputError, SystemFailure, did_you_mean
@@ -33,6 +33,7 @@ from autoopt.spec.targets import HostSpec
 from autoopt.store import RunRecord, Store, open_store
 from autoopt.store.leases import end_run
 from autoopt.stored_runs import Run
+from autoopt.workers.gate import notices_to
 from autoopt.workers.hosts import Host
 
 Engine = Literal["prefect", "inline"]
@@ -172,7 +173,8 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
     a target have been retried since. Flow runs that a dead process left in state Running are closed.
 
     Args:
-        run: a run's id, the beginning of one, or `latest`; None for all interrupted runs.
+        run: a run's id, the beginning of one, or `latest`; None for all interrupted runs. A part of a run over several
+            targets or models stands for the whole.
         out: as for `run`.
         engine: as for `run`.
         observer: receives progress.
@@ -213,6 +215,8 @@ def _resumable(store: Store, run: str | None) -> list[RunRecord]:
         interrupted = [record for record in running if record.parent is None and not record.imported]
         return [record for record in interrupted if store.claims.acquire("run", record.id)]
     record = store.runs.get(run)
+    if record.parent is not None:
+        record = store.runs.get(record.parent)
     refuse_imported(record)
     if record.status == "finished" and not is_outdated(record, store):
         raise InputError(f"run {record.id} has finished", remedy=f"'autoopt best {record.id}' shows its result")
@@ -224,7 +228,7 @@ def execute(request: RunRequest, *, out: str | Path | None = "out", engine: Engi
     request = replace(request, opener=request.opener or open_remote)
     if out is not None:
         check_out(Path(out))
-    with prepare(request) as session:
+    with notices_to(request.observer.on_note), prepare(request) as session:
         try:
             result = session.execute(lambda one: _search(one, engine))
         except KeyboardInterrupt:

@@ -142,14 +142,18 @@ def _read_literal(choices: tuple[object, ...], value: object, place: str) -> obj
     return value
 
 
+def _read_float(value: object, place: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _mismatch("a number", place)
+    try:
+        return float(value)
+    except OverflowError:
+        raise _mismatch("a number that is not so large", place) from None
+
+
 def _read_scalar(kind: Any, value: Any, place: str) -> object:  # noqa: ANN401
     if kind is float:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise _mismatch("a number", place)
-        try:
-            return float(value)
-        except OverflowError:
-            raise _mismatch("a number that is not so large", place) from None
+        return _read_float(value, place)
     if kind in (str, int, bool):
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise _mismatch(kind.__name__, place)

@@ -18,6 +18,7 @@ from autoopt.report.runs import RunRow, runs_table
 from autoopt.report.table import plain
 from autoopt.report.verdict import verdict
 from autoopt.results import RunResult, Trial, values_of
+from autoopt.results.trial import flat_params, flat_ratios
 from autoopt.settings import settings
 from autoopt.space import Point
 from autoopt.store import RunRecord, Store, open_store
@@ -171,12 +172,7 @@ def _open(home: Path | None, db_url: str | None = None) -> Iterator[Store]:
 
 def _figures(metrics: Mapping[str, float], ratios: Mapping[str, Estimate], point: Point) -> dict[str, object]:
     """Columns `latency_p50`, `latency_p50_ratio` with `_low` and `_high`, and `node.parameter`."""
-    columns: dict[str, object] = dict(metrics)
-    for name, ratio in ratios.items():
-        columns |= {f"{name}_ratio": ratio.value, f"{name}_ratio_low": ratio.low, f"{name}_ratio_high": ratio.high}
-    for node, params in point.items():
-        columns |= {f"{node}.{name}": value for name, value in params.items()}
-    return columns
+    return {**metrics, **flat_ratios(ratios), **flat_params(point)}
 
 
 def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -24,11 +26,15 @@ SLOWEST = (
     "orchestrate/test_orchestrate_compose.py",
     "orchestrate/test_orchestrate_flows.py",
     "passes/test_passes_contract.py",
-    "reliability/test_killed.py",
     "reliability/test_disk.py",
-    "engine/test_engine_resume.py",
+    "reliability/test_bad_models.py",
+    "reliability/test_killed.py",
     "engine/test_engine_sweep.py",
-    "engine/test_engine_confirm.py",
+    "measure/test_memory.py",
+    "reliability/test_secrets.py",
+    "engine/test_engine_resume.py",
+    "store/test_store_chaos.py",
+    "engine/test_model_sets_run.py",
     "reliability/test_keeping.py",
     "cli/test_cli_run.py",
     "cli/test_cli_init.py",
@@ -36,6 +42,7 @@ SLOWEST = (
 """Files that start first, the slowest first, so that no process is left with one of them when the others have ended."""
 
 
+MARK = "mark.service"
 MEMORY = Path("/dev/shm")
 ENOUGH_MEMORY = 8 << 30
 """Free bytes; an interpreter with torch takes one GB."""
@@ -63,6 +70,29 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files whose tests would all be deselected: importing Prefect and others for them takes seconds."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    expression = config.option.markexpr
+    text = read(collection_path)
+    if expression.startswith("not service") and re.search(r"^pytestmark = .*mark\.service", text, re.MULTILINE):
+        return True
+    if expression.startswith("service") and not any(MARK in read(file) for file in marking_files(collection_path)):
+        return True
+    return None
+
+
+def marking_files(path: Path) -> list[Path]:
+    """The files that may mark the tests in a file: itself, and the conftest.py beside it."""
+    return [file for file in (path, path.with_name("conftest.py")) if file.is_file()]
+
+
+@lru_cache(maxsize=1000)
+def read(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import builders
 import numpy as np
 import onnx
+import yaml
 from onnx import TensorProto, helper
 
 from autoopt.engine.model_sets.connections import connect
@@ -19,6 +20,34 @@ from autoopt.model.model_set import MODEL_SET
 VOCABULARY, HEADS, SIZE = 128, 2, 16
 WIDTH = HEADS * SIZE
 TEXTS = np.random.default_rng(0).integers(0, VOCABULARY, (12, 6))
+
+
+PAIR: dict[str, Any] = {
+    "name": "pair",
+    "model": {"first": "first/model.onnx", "second": "second/model.onnx"},
+    "connections": {"second.x": "first.y"},
+    "data": "x.npz",
+    "passes": {
+        "tidy": "shape_inference",
+        "quant": {"pass": "dynamic_quantization", "params": {"per_channel": {"search": [True, False]}}},
+    },
+    "chains": [["tidy"], ["quant"]],
+    "objectives": [{"metric": "size"}],
+    "constraints": [{"metric": "agreement", "min": 0.1}],
+    "search": {"strategy": "per-chain", "sampler": "exhaustive"},
+    "measurement": {"seconds": 0.05, "replicas": 1, "target_width": 2.0, "rounds": 0},
+}
+"""A DAG of two models that follow each other: three trials each, and the smaller ones win."""
+
+
+def write_pair(folder: Path, **fields: Any) -> Path:
+    """`pair.yaml` with its models and data; `fields` replace those of `PAIR`."""
+    builders.write(builders.mlp(width=64, classes=8), folder / "first")
+    builders.write(builders.mlp(width=64, seed=1), folder / "second")
+    np.savez(folder / "x.npz", x=np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32))
+    file = folder / "pair.yaml"
+    file.write_text(yaml.safe_dump({**PAIR, **fields}, sort_keys=False))
+    return file
 
 
 def write_set(folder: Path, *, merged: bool = False) -> dict[str, str]:

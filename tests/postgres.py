@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 
@@ -70,12 +69,16 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def sql(self, *statements: str) -> None:
+        import psycopg
+
         with psycopg.connect(self.url, autocommit=True) as connection:
             for statement in statements:
                 connection.execute(statement.encode())
 
     def dump(self, database: str) -> dict[str, str]:
         """Every row of every table of a database, as text."""
+        import psycopg
+
         with psycopg.connect(self.url.replace("/postgres", f"/{database}"), autocommit=True) as connection:
             tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
             return {name: str(connection.execute(f'SELECT * FROM "{name}"'.encode()).fetchall()) for (name,) in tables}

@@ -11,6 +11,7 @@ from autoopt.cli.interrupts import ended_by_sigterm
 from autoopt.cli.output import AsJson, document_stream, print_json
 from autoopt.cli.run import Quiet
 from autoopt.cli.store_access import existing_store
+from autoopt.json_codec import to_json
 
 
 def bisect(
@@ -34,6 +35,6 @@ def bisect(
         with existing_store() as store, Progress(sys.stderr, quiet=quiet) as progress, ended_by_sigterm():
             bisection = find_cause(store, sweep, model, Budget(minutes, observer=progress))
         if as_json:
-            print_json(bisection.to_json(), stream)
+            print_json(to_json(bisection), stream)
     if not as_json:
         write_bisection(bisection, sys.stdout)

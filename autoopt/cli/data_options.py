@@ -21,14 +21,22 @@ Data = Annotated[
 Calibration = Annotated[str | None, typer.Option(help="Calibration data [default: the evaluation data].")]
 Label = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Column or array of --data with the labels [default: label, target, y, ...]."),
+    typer.Option(
+        metavar="NAME",
+        help="Column or array of --data with the labels [default: label, target, y, ...]; for a folder of images, a "
+        "CSV file of name and class [default: the sub-folders].",
+    ),
 ]
 Inputs = Annotated[
     str | None,
     typer.Option(metavar="A,B,...", help="Columns or arrays of --data that are the input [default: all others]."),
 ]
 ImageSize = Annotated[
-    str | None, typer.Option(metavar="HxW", help="Resize images to this height and width, such as 224x224.")
+    str | None,
+    typer.Option(
+        metavar="HxW",
+        help="Resize images to this height and width, such as 224x224; without data, generate them so.",
+    ),
 ]
 Grayscale = Annotated[bool, typer.Option("--grayscale", help="Read images with one channel instead of three.")]
 Scale = Annotated[
@@ -69,11 +77,12 @@ class DataOptions:
         if path is None:
             raise InputError("needs --data", where=f"--{options[0].replace('_', '-')}")
         config: dict[str, JsonValue] = {"path": path}
-        if self.label is not None:
+        is_folder = Path(path).is_dir()
+        if self.label is not None and not is_folder:
             config["label_col"] = self.label
         if self.inputs is not None:
             config["input_cols"] = [name.strip() for name in self.inputs.split(",")]
-        if Path(path).is_dir():
+        if is_folder:
             images = self._images()
             if images:
                 config["load_dataset"] = {"type": "images", "params": images}
@@ -83,6 +92,16 @@ class DataOptions:
         if values:
             config["pre_process"] = {"type": "normalize", "params": values}
         return config
+
+    def generated_size(self) -> dict[str, JsonValue]:
+        """The setting of the measurement for the size of generated images; empty without --image-size.
+
+        Raises:
+            InputError: The size is malformed.
+        """
+        if self.image_size is None:
+            return {}
+        return {"image_size": _size(self.image_size)}
 
     def _refuse_image_options(self, path: str) -> None:
         """Refuse options of images for a path that is no folder.
@@ -100,6 +119,8 @@ class DataOptions:
     def _images(self) -> dict[str, JsonValue]:
         """Parameters of the loader of images."""
         params: dict[str, JsonValue] = {}
+        if self.label is not None:
+            params["labels"] = self.label
         if self.image_size is not None:
             params["size"] = _size(self.image_size)
         if self.scale is not None:

@@ -44,7 +44,13 @@ PLAN_KEYS = ("chain_count", "point_count", "points_before", "decided", "learned"
 
 
 def init(  # noqa: PLR0913, PLR0917  options of the command
-    model: Annotated[str, typer.Argument(help="An ONNX model.")],
+    model: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL",
+            help="An ONNX model, a folder of models, or several that belong together: NAME=MODEL NAME=MODEL.",
+        ),
+    ],
     data: Data = None,
     calibration: Calibration = None,
     label: Label = None,
@@ -69,10 +75,14 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Propose a DAG for a model and write it to <model>.yaml, with comments, ready to edit and to run."""
+    """Propose a DAG for a model and write it to <model>.yaml, with comments, ready to edit and to run.
+
+    For several models, it is the one for the largest of them.
+    """
     from autoopt.dag.proposal.dag_yaml import yaml_text
     from autoopt.engine.planning.goal import GoalOptions
-    from autoopt.engine.planning.plan import make_proposal
+    from autoopt.engine.planning.plan import largest_part, make_proposal, propose_for_set
+    from autoopt.spec.model_parts import parse_models
 
     reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
     fidelity = bool(fidelity)  # a written DAG generates no data
@@ -80,16 +90,24 @@ def init(  # noqa: PLR0913, PLR0917  options of the command
     evaluation_config = reading.apply(data)
     calibration_config = reading.apply(calibration) if calibration else None
     goal = GoalOptions(minimize, metric, max_drop)
-    draft = make_proposal(model, evaluation_config, calibration_config, proposal_options, goal, anywhere=True)
+    first, parts = parse_models(model)
+    models: JsonValue = path_in_file(first)
+    if parts:
+        models = {name: path_in_file(path) for name, path in parts.items()}
+        draft = propose_for_set(parts, proposal_options, goal)
+    else:
+        draft = make_proposal(first, evaluation_config, calibration_config, proposal_options, goal, anywhere=True)
     plan = draft.plan
     sources = {"evaluation": evaluation_config, "calibration": calibration_config}
-    data_fields = {use: _in_file(source) for use, source in sources.items() if source is not None}
-    text = yaml_text(draft.proposal, plan, path_in_file(model), data_fields, draft.objectives, draft.constraints)
-    file = Path(f"{plan.name}.yaml")
+    fields = {use: _in_file(source) for use, source in sources.items() if source is not None}
+    text = yaml_text(draft.proposal, draft.plan, models, fields, draft.objectives, draft.constraints)
+    file = Path(f"{draft.proposal.spec.name}.yaml")
     write_file(file, f"{schema_line()}\n{text}", force)
     if as_json:
         print_json(_document(file, plan))
         return
+    if parts:
+        typer.echo(f"passes: those for {largest_part(parts)}, the largest model; a run tries them on each")
     for decision in plan.decisions:
         typer.echo(f"{decision.what}: {decision.why}")
     for preference in plan.learned:
@@ -107,4 +125,4 @@ def _in_file(source: str | dict[str, JsonValue]) -> JsonValue:
 
 def _document(file: Path, plan: Plan) -> dict[str, object]:
     data = plan.to_json(limit=100)
-    return {"file": str(file), "dag": plan.name, **{name: data[name] for name in PLAN_KEYS}}
+    return {"file": str(file), "dag": file.stem, **{name: data[name] for name in PLAN_KEYS}}

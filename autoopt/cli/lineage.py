@@ -11,7 +11,7 @@ import typer
 
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.run import exit_code
-from autoopt.cli.store_access import AllowScript, ModelOrRun, TargetName, best_of, existing_store
+from autoopt.cli.store_access import AllowScript, ModelOrRun, TargetName, best_of, existing_store, models_of_set
 
 if TYPE_CHECKING:
     from autoopt.model.candidate import Candidate
@@ -26,20 +26,22 @@ def lineage(
     """Show all passes from the source model to a model, with parameters and environment.
 
     A run (its id, or 'latest') stands for its best model; for a multi-target run, that is the best single model, or
-    with --target the best for that target.
+    with --target the best for that target; for several models that belong together, it is each of them.
     """
     from autoopt.report.lineage import write_lineage
 
     with existing_store() as store:
-        trace = store.lineage.trace(resolve(store, what, target))
-        document = trace.to_json()
-        _add_ratios(store, document)
-        imported = _imported(store, trace)
-        if imported:
-            document["imported"] = imported
+        models = {name: _document(store, candidate) for name, candidate in models_of_set(store, what).items()}
+        document = {"models": models}
+        if not models:
+            document = _document(store, resolve(store, what, target))
     if as_json:
         print_json(document)
-    else:
+        return
+    for name, of_model in models.items():
+        sys.stdout.write(f"model {name}\n")
+        write_lineage(of_model, sys.stdout)
+    if not models:
         write_lineage(document, sys.stdout)
 
 
@@ -68,6 +70,17 @@ def replay(
         for name, (before, now) in result.changed.items():
             typer.echo(f"  {name} was {before}, is {now}")
     return exit_code(result.same)
+
+
+def _document(store: Store, model: Candidate | str) -> dict[str, Any]:
+    """The lineage of a model as JSON."""
+    trace = store.lineage.trace(model)
+    document = trace.to_json()
+    _add_ratios(store, document)
+    imported = _imported(store, trace)
+    if imported:
+        document["imported"] = imported
+    return document
 
 
 def _add_ratios(store: Store, document: dict[str, Any]) -> None:

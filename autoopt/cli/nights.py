@@ -10,6 +10,7 @@ import typer
 from autoopt.cli.output import AsJson, print_json
 from autoopt.cli.store_access import existing_store
 from autoopt.errors import InputError
+from autoopt.json_codec import to_json
 
 
 def nights(  # noqa: PLR0913, PLR0917  options of the command
@@ -47,7 +48,7 @@ def nights(  # noqa: PLR0913, PLR0917  options of the command
         before, after = (chosen.restricted(night_named(stored, night)) for night in compare)
         if as_json:
             comparisons = compare_nights(before, after, worse=worse)
-            models = {name: comparison.to_json() for name, comparison in comparisons.items()}
+            models = {name: to_json(comparison) for name, comparison in comparisons.items()}
             print_json({"before": before.sweep, "after": after.sweep, "models": models})
         else:
             write_table(comparison_table(before, after, worse=worse), sys.stdout)

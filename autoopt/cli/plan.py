@@ -34,7 +34,7 @@ from autoopt.cli.proposal_options import (
     Threads,
     make_proposal_options,
 )
-from autoopt.cli.run import DataRoot
+from autoopt.cli.run import DagOrModels, DataRoot
 
 
 class PlanFormat(StrEnum):
@@ -50,7 +50,7 @@ COMMENT = {PlanFormat.TEXT: "", PlanFormat.MERMAID: "%% ", PlanFormat.DOT: "// "
 
 
 def plan(  # noqa: PLR0913, PLR0917  options of the command
-    dag: Annotated[str, typer.Argument(metavar="DAG", help="A dag.yaml or JSON file, or a bare model.onnx.")],
+    dag: DagOrModels,
     model: Annotated[str | None, typer.Option(help="Plan for this ONNX model.")] = None,
     data: Data = None,
     calibration: Calibration = None,
@@ -82,34 +82,35 @@ def plan(  # noqa: PLR0913, PLR0917  options of the command
 ) -> None:
     """Show the chains of a DAG, their points, and what was pruned and why. Runs nothing.
 
-    For a bare model, the DAG is the one that autoopt proposes. A DAG with several targets has a plan for each.
+    For a bare model, the DAG is the one that autoopt proposes. Several targets, or models that belong together, have a
+    plan each.
     """
     from autoopt.dag.compiler.rendering import dot, mermaid, tree_text
     from autoopt.engine.planning.goal import GoalOptions
-    from autoopt.engine.planning.plan import make_plans, plans_json
+    from autoopt.engine.planning.plan import make_plans
+    from autoopt.spec.model_parts import parse_models
 
     reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
+    first, parts = parse_models(dag)
     plans = make_plans(
-        dag,
+        first,
         model,
         reading.apply(data),
+        parts=parts,
         calibration=reading.apply(calibration) if calibration else None,
         proposal_options=proposal_options,
         goal=GoalOptions(minimize, metric, max_drop),
         data_root=data_root,
     )
     if as_json:
-        if len(plans) > 1:
-            print_json(plans_json(plans, limit))
-        else:
-            print_json(next(iter(plans.values())).to_json(limit))
+        print_json(plans.to_json(limit))
         return
-    for number, (target, plan) in enumerate(plans.items()):
+    for number, (name, plan) in enumerate(plans.by_name.items()):
         if number:
             sys.stdout.write("\n")
-        if target:
-            sys.stdout.write(f"{COMMENT[format]}target {target}\n")
+        if plans.kind:
+            sys.stdout.write(f"{COMMENT[format]}{plans.kind} {name}\n")
         if format is PlanFormat.TEXT:
             sys.stdout.write(tree_text(plan, limit))
         elif format is PlanFormat.MERMAID:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
@@ -64,15 +65,18 @@ DataRoot = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")]
 
 
+DagOrModels = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DAG",
+        help="A dag.yaml or JSON file, a bare model.onnx, a folder of models, or several models that belong "
+        "together: NAME=MODEL NAME=MODEL.",
+    ),
+]
+
+
 def run(  # noqa: PLR0913, PLR0917  options of the command
-    dag: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DAG",
-            help="A dag.yaml or JSON file, a bare model.onnx, a folder of models, or several models that belong "
-            "together: NAME=MODEL NAME=MODEL.",
-        ),
-    ],
+    dag: DagOrModels,
     model: Annotated[str | None, typer.Option(help="The source model; overrides the DAG's.")] = None,
     data: Data = None,
     calibration: Calibration = None,
@@ -130,10 +134,10 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
 
     Exit code 1 if no model meets the constraints.
     """
-    from autoopt.workers.pool import READING, start_spare
+    from autoopt.workers.pool import READING, start_ahead
 
-    # The worker imports its modules while this process imports its own.
-    start_spare(READING)
+    # Workers import their modules while this process imports its own.
+    start_ahead(READING)
     from autoopt.cli.logs import is_verbose
     from autoopt.observer import ObserverGroup
     from autoopt.report.profile import Profile
@@ -152,14 +156,21 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
             from autoopt.api import execute
             from autoopt.engine.inputs.request import RunRequest
             from autoopt.engine.planning.goal import GoalOptions
+            from autoopt.spec.model_parts import parse_models
+            from autoopt.spec.proposal_options import names_model
 
-            first, parts = _models(dag)
+            first, parts = parse_models(dag)
+            generated = {}
+            if data is None and calibration is None and names_model(first):
+                generated = reading.generated_size()
+                reading = replace(reading, image_size=None)
             request = RunRequest(
                 dag=first,
                 model=model,
                 parts=parts,
                 data=reading.apply(data),
                 calibration=reading.apply(calibration) if calibration else None,
+                measurement=generated,
                 goal=GoalOptions(minimize, metric, max_drop),
                 data_root=data_root,
                 workers=workers,
@@ -179,20 +190,6 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
         if profile:
             _show_profile(work, out, sys.stderr if as_json else sys.stdout)
     return exit_code(bool(result.best))
-
-
-def _models(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """The DAG or the model that the command names, and the models by name if there are several.
-
-    Raises:
-        InputError: several arguments are not all `NAME=MODEL`.
-    """
-    from autoopt.spec.model_parts import is_part, parse_parts
-
-    if len(arguments) == 1 and (not is_part(arguments[0]) or Path(arguments[0]).exists()):
-        return arguments[0], {}
-    parts = parse_parts(arguments)
-    return next(iter(parts.values())), parts
 
 
 def _show_profile(work: Profile, out: Path, stream: TextIO) -> None:
@@ -280,13 +277,15 @@ def _show_result(result: RunResult, out: Path, shown_notes: Sequence[str] = ()) 
     from autoopt.cli.logs import is_verbose
     from autoopt.report.conclusion import write_conclusion
     from autoopt.report.run import write_run
+    from autoopt.report.verdict import lossy_steps
 
     files, steps = [], []
     if result.best:
-        files.append(f"wrote {out}/: the model, its session, recipe, model card and run.py")
+        content = "your model" if result.best.is_source else "the model"
+        files.append(f"wrote {out}/: {content}, its session, recipe, model card and run.py")
         if not result.best.is_source:
             steps.append(f"Try it: python {out / 'run.py'}")
-    steps.append("Why: autoopt report")
+    steps += [*lossy_steps(result), "Why: autoopt report"]
     if result.best and result.parts:
         files = [f"wrote {out}/: {', '.join(part.name for part in result.parts)}, model_set.json, run.py"]
     names = [target.name for target in result.targets if target.result.best]

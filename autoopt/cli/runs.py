@@ -13,6 +13,7 @@ from autoopt.cli.output import AsJson, print_json, print_result
 from autoopt.cli.run import exit_code
 from autoopt.cli.store_access import RunName, TargetName, existing_store, result_of, target_of
 from autoopt.errors import InputError
+from autoopt.json_codec import to_json
 
 if TYPE_CHECKING:
     from autoopt.results import RunResult
@@ -80,7 +81,7 @@ def compare(first: RunName, second: RunName = "latest", as_json: AsJson = False)
         comparison = compare_runs(*map(result_of, records))
     imported = {record.id: record.imported for record in records if record.imported}
     if as_json:
-        document = comparison.to_json()
+        document = to_json(comparison)
         if imported:
             document["imported"] = imported
         print_json(document)
@@ -129,8 +130,10 @@ def _zoo_page(store: Store, zoo: str) -> str:
 
 
 def _next_step(result: RunResult) -> str:
+    from autoopt.report.verdict import lossy_steps
+
     if result.is_interim and result.status != "running":
         return f"Go on: autoopt resume {result.run}"
-    if result.best is None or result.best.is_source:
-        return f"Why: autoopt report {result.run}"
+    if result.better_model is None:
+        return ". ".join([*lossy_steps(result), f"Why: autoopt report {result.run}"])
     return f"Get it: autoopt export {result.run}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -97,6 +98,17 @@ def target_of(result: RunResult, name: str) -> TargetResult:
     from autoopt.engine.tools import measured_model
 
     return measured_model.target_of(result, name)
+
+
+def models_of_set(store: Store, what: str) -> dict[str, Candidate]:
+    """The chosen models of a run over a model set, by name; empty for any other run or model.
+
+    Raises:
+        InputError: the run has no result yet.
+    """
+    if Path(what).is_file() or not (what == "latest" or store.runs.exists(what)):
+        return {}
+    return {part.name: part.model.candidate for part in result_of(store.runs.get(what)).parts}
 
 
 def best_of(store: Store, run: str, target: str | None = None) -> Candidate:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autoopt.cli.lineage import resolve
-from autoopt.cli.store_access import ModelOrRun, TargetName, existing_store
+from autoopt.cli.store_access import ModelOrRun, TargetName, existing_store, models_of_set
 from autoopt.errors import InputError
 from autoopt.model.candidate import Candidate
 
@@ -26,6 +26,10 @@ def view(
     file = Path(what)
     if not file.is_file():
         with existing_store() as store:
+            models = models_of_set(store, what)
+            if models:
+                digests = ", ".join(f"{name} {candidate.artifact[:12]}" for name, candidate in models.items())
+                raise InputError(f"run {what} has several models", remedy=f"name one by its digest: {digests}")
             artifact = resolve(store, what, target)
             if isinstance(artifact, Candidate):
                 artifact = artifact.artifact

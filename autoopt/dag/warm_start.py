@@ -87,9 +87,7 @@ def warm_started(plan: Plan, examples: Sequence[Example]) -> Plan:
     """
     matches: dict[str, list[_Match]] = {}
     chains = list(plan.chains(MAX_CHAINS)) if examples else []
-    for example in sorted(examples, key=_precedence):
-        if example.ratio >= 1 or (example.similarity < MIN_SIMILARITY and not example.same_search):
-            continue
+    for example in sorted(filter(_teaches, examples), key=_precedence):
         match = _closest(example, chains)
         if match is not None and (match.chain.id in matches or len(matches) < MAX_LEARNED):
             matches.setdefault(match.chain.id, []).append(match)
@@ -98,6 +96,10 @@ def warm_started(plan: Plan, examples: Sequence[Example]) -> Plan:
     for group in matches.values():
         learned.append(_learned(group, 1 if learned else room))
     return plan.with_learned(learned)
+
+
+def _teaches(example: Example) -> bool:
+    return example.ratio < 1 and (example.similarity >= MIN_SIMILARITY or example.same_search)
 
 
 def _precedence(example: Example) -> tuple[object, ...]:

@@ -230,7 +230,7 @@ def map_texts(value: object, change: Callable[[str], str]) -> object:
     """A JSON value with `change` applied to each text in it; keys stay."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list):
         return [map_texts(item, change) for item in value]

@@ -5,9 +5,9 @@ Planning recognises them too, so numpy is imported late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,26 +92,42 @@ class Decoder:
 
 def decoder_of(shapes: Mapping[str, Sequence[int | str | None] | None]) -> Decoder | None:
     """Recognise a decoder with a cache by the names and shapes of its inputs; None for any other model."""
-    tokens = _first(TOKENS, shapes)
+    tokens = first_of(TOKENS, shapes)
     if tokens is None or len(shapes[tokens] or ()) != 2:
         return None
     cache = _cache_axes(shapes)
     if not cache:
         return None
-    mask = _first(MASKS, shapes)
+    mask = first_of(MASKS, shapes)
     if mask is not None and len(shapes[mask] or ()) != 2:
         mask = None
-    return Decoder(tokens, mask, _first(POSITIONS, shapes), _first(BRANCHES, shapes), _first(LAST, shapes), cache)
+    return Decoder(tokens, mask, first_of(POSITIONS, shapes), first_of(BRANCHES, shapes), first_of(LAST, shapes), cache)
+
+
+class NamedShape(Protocol):
+    """An input of a model as inspections and sessions describe it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> Sequence[int | str | None] | None: ...
+
+
+def decoder_with(inputs: Iterable[NamedShape]) -> Decoder | None:
+    """Recognise a decoder with a cache that has these inputs; None for any other model."""
+    return decoder_of({value.name: value.shape for value in inputs})
 
 
 def decodes(inspection: Inspection) -> bool:
     """True for a model that takes a cache and returns it."""
-    decoder = decoder_of({spec.name: spec.shape for spec in inspection.inputs})
+    decoder = decoder_with(inspection.inputs)
     return decoder is not None and bool(decoder.outputs([spec.name for spec in inspection.outputs]))
 
 
-def _first(names: Iterable[str], shapes: Mapping[str, object]) -> str | None:
-    return next((name for name in names if name in shapes), None)
+def first_of(names: Iterable[str], existing: Container[str]) -> str | None:
+    """The first of these names that exists; None if none does."""
+    return next((name for name in names if name in existing), None)
 
 
 def _cache_axes(shapes: Mapping[str, Sequence[int | str | None] | None]) -> dict[str, int]:

@@ -39,9 +39,13 @@ class DataDescription:
     labels."""
     label_text: str | None = None
     """A label that is text and not a number."""
+    class_names: tuple[str, ...] = ()
+    """The different labels in sorted order if they are texts, unless there are very many."""
     broken_labels: int = 0
     """Number of items whose label is NaN or infinite."""
     loader: str = ""
     """The component that loaded the data, such as `images`."""
     made_up: bool = False
     """True if the items were made from the model, so that their values and sizes say nothing about its use."""
+    assumed: tuple[str, ...] = ()
+    """Sizes of such items that the model leaves open, in words: `images of 320x320 (imgsz in the model's metadata)`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import Array, Feed
-from autoopt.data.decoder import decoder_of, empty_cache
+from autoopt.data.decoder import decoder_with, empty_cache
 from autoopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class InputSpec:
     def dtype(self) -> np.dtype[np.generic] | None:
         """The numpy type; None if numpy has none."""
         return _DTYPES.get(self.element)
+
+    def zeros(self) -> Array:
+        """The zeros that it takes, as a recurrent state begins; open dimensions have size 1."""
+        sizes = [size if isinstance(size, int) else 1 for size in self.shape or ()]
+        return np.zeros(sizes, self.dtype or np.float32)
 
 
 def specs_of(session: InferenceSession) -> tuple[InputSpec, ...]:
@@ -115,7 +120,7 @@ def _with_prompt(feed: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Mapp
     """Add what follows from the tokens of a decoder with a cache and is not in the feed; any other feed as it is."""
     if all(spec.name in feed for spec in inputs):
         return feed
-    decoder = decoder_of({spec.name: spec.shape for spec in inputs})
+    decoder = decoder_with(inputs)
     if decoder is None:
         return feed
     if len(feed) == 1:

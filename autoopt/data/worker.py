@@ -12,10 +12,11 @@ from autoopt.data.dataset import MIN_ITEMS, Array, DataSet, may_be_constant, pla
 from autoopt.data.description import Column, DataDescription
 from autoopt.data.next_tokens import next_tokens
 from autoopt.data.opening import loader_of, open_data
+from autoopt.data.sources.synthetic import assumed_sizes
 from autoopt.json_codec import JsonValue, to_json
 
 TEXTS = 1000
-"""Labels that are looked at for one that is text."""
+"""Labels that are looked at for one that is text; most different texts that may be names of classes."""
 
 
 def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
@@ -43,10 +44,14 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
             dtype, shape, stacked=False, open_axes=_open_axes(arrays), span=_span(arrays), constant=_constant(arrays)
         )
     description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config))
+    if made_up and model is not None:
+        description = replace(description, assumed=assumed_sizes(str(model), data))
     if data.labels is not None:
         kind, text = _label_kind(data, data.labels), _label_text(data.labels)
         broken = _broken_labels(data.labels)
         description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
+        if text is not None:
+            description = replace(description, class_names=_class_names(data.labels))
     document: dict[str, JsonValue] = to_json(description)
     return document
 
@@ -99,6 +104,11 @@ def _broken_labels(labels: Array) -> int:
     if labels.dtype.kind != "f":
         return 0
     return int((~np.isfinite(labels)).reshape(len(labels), -1).any(axis=1).sum())
+
+
+def _class_names(labels: Array) -> tuple[str, ...]:
+    names = np.unique(labels.astype(str))
+    return tuple(map(str, names)) if len(names) <= TEXTS else ()
 
 
 def _label_text(labels: Array) -> str | None:

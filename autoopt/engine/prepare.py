@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs, spec_of
-from autoopt.engine.model_sets.preparation import prepare_model_set
-from autoopt.engine.model_sets.set_run import ModelSetRun
 from autoopt.engine.run.opening import open_session
 from autoopt.engine.run.session import Session
 from autoopt.engine.run.source_check import source_warnings
-from autoopt.engine.targets.multi_target import Targets
-from autoopt.engine.targets.preparation import prepare_targets
 from autoopt.engine.work.resources import Resources, closed_on_error
 from autoopt.errors import SystemFailure, TimeUp
 from autoopt.spec import DagSpec
 from autoopt.workers import Gate
-from autoopt.workers.gate import FOREVER, deadline, report_waiting
+from autoopt.workers.gate import FOREVER, deadline, notices_to, report_waiting
 from autoopt.workers.pool import READING
 
-WARM = ["onnx", "onnxruntime", "autoopt.measure.latency.profiles", "autoopt.measure.quality.meters"]
-"""Modules that workers import before the first call, so that its time limit does not include them."""
+if TYPE_CHECKING:
+    from autoopt.engine.model_sets.set_run import ModelSetRun
+    from autoopt.engine.targets.multi_target import Targets
+
+Prepared: TypeAlias = "Session | Targets | ModelSetRun"
+WARM = [
+    *READING,
+    "onnxruntime",
+    "numpy.random",
+    "autoopt.passes.runner",
+    "autoopt.measure.worker",
+    "autoopt.measure.latency.profiles",
+    "autoopt.measure.quality.meters",
+]
+"""Modules that all workers of a run need; they share one import."""
 
 
-def prepare(request: RunRequest) -> Session | Targets | ModelSetRun:
+def prepare(request: RunRequest) -> Prepared:
     """Read the request, resolve its inputs and open its run.
 
     Raises:
@@ -39,21 +49,26 @@ def prepare(request: RunRequest) -> Session | Targets | ModelSetRun:
     minutes = spec.search.config().overridden(request.search).minutes
     until = began + minutes * 60 if minutes else FOREVER
     try:
-        with deadline(until):
+        with deadline(until), notices_to(request.observer.on_note):
             return _opened(request, spec, began)
     except TimeUp as error:
         raise SystemFailure(str(error), remedy="wait for the other run, or allow more --minutes") from None
 
 
-def _opened(request: RunRequest, spec: DagSpec, began: float) -> Session | Targets | ModelSetRun:
+def _opened(request: RunRequest, spec: DagSpec, began: float) -> Prepared:
     with closed_on_error(request.open_resources(spec)) as resources:
         # One worker reads the model. The others are not needed if the store answers.
         _warm(resources, READING, workers=1)
         parts = request.parts or spec.parts
         if parts and request.model is None:
+            # Imported late, as most runs are over one model and one target: it takes a tenth of a second.
+            from autoopt.engine.model_sets.preparation import prepare_model_set
+
             _warm(resources, WARM)
             return prepare_model_set(request, spec, parts, resources, began)
         if len(spec.all_targets) > 1:
+            from autoopt.engine.targets.preparation import prepare_targets
+
             _warm(resources, WARM)
             return prepare_targets(request, spec, resources, began)
         inputs = resolve_inputs(request, spec, resources)

@@ -149,22 +149,27 @@ def _value_bounds(constraint: Constraint, metric: Metric, observation: Observati
 
 
 def _relative_bounds(constraint: Constraint, metric: Metric, observation: Observation) -> Iterator[_Bound]:
-    candidate, source, resolution = observation.candidate, observation.source, observation.resolution or None
+    candidate, source = observation.candidate, observation.source
     ratio = observation.ratio or _unpaired_ratio(candidate, source)
     if ratio is not None:
-        lowest = highest = None
-        if resolution is not None and source is not None and source.value > 0:
-            lowest, highest = 1 - resolution / source.value, 1 + resolution / source.value
-        if constraint.min_ratio is not None:
-            text, limit = f"ratio of at least {constraint.min_ratio}", constraint.min_ratio
-            yield _Bound(text, ratio, limit, is_upper=False, unchanged=lowest)
-        if constraint.max_ratio is not None:
-            text, limit = f"ratio of at most {constraint.max_ratio}", constraint.max_ratio
-            yield _Bound(text, ratio, limit, is_upper=True, unchanged=highest)
+        yield from _ratio_bounds(constraint, ratio, observation)
     if source is not None and constraint.max_drop is not None:
         drop = observation.drop or _unpaired_drop(metric.direction, candidate, source)
-        text, limit = f"drop of at most {constraint.max_drop}", constraint.max_drop
-        yield _Bound(text, drop, limit, is_upper=True, unchanged=resolution, is_drop=True)
+        text, limit, unchanged = f"drop of at most {constraint.max_drop}", constraint.max_drop, observation.resolution
+        yield _Bound(text, drop, limit, is_upper=True, unchanged=unchanged or None, is_drop=True)
+
+
+def _ratio_bounds(constraint: Constraint, ratio: Estimate, observation: Observation) -> Iterator[_Bound]:
+    source, lowest, highest = observation.source, None, None
+    if observation.resolution and source is not None and source.value > 0:
+        resolution = observation.resolution / source.value
+        lowest, highest = 1 - resolution, 1 + resolution
+    if constraint.min_ratio is not None:
+        text, limit = f"ratio of at least {constraint.min_ratio}", constraint.min_ratio
+        yield _Bound(text, ratio, limit, is_upper=False, unchanged=lowest)
+    if constraint.max_ratio is not None:
+        text, limit = f"ratio of at most {constraint.max_ratio}", constraint.max_ratio
+        yield _Bound(text, ratio, limit, is_upper=True, unchanged=highest)
 
 
 def _unpaired_ratio(candidate: Estimate, source: Estimate | None) -> Estimate | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -15,49 +15,16 @@ from autoopt.data.config import DataConfig
 from autoopt.data.dataset import DataSet, Feed
 from autoopt.data.fit import fit, specs_of
 from autoopt.data.opening import open_data
-from autoopt.errors import InputError
+from autoopt.errors import InputError, one_line
 from autoopt.json_codec import JsonObject, JsonValue, from_json, to_json
+from autoopt.measure.recording import SET, Recording, RecordRequest
 from autoopt.model.model_set import CONTINUATION, ModelSetSession
 from autoopt.model.session import make_set_session
-from autoopt.target import Target
+from autoopt.script import script_line
 
-SET: Final = "set"
-"""Name of the file with the inputs of the set itself; a part's file has the part's name."""
 MOST_BYTES: Final = 256 << 20
 """Size of the inputs of a part that are stored."""
 Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
-
-
-@dataclass(frozen=True)
-class RecordRequest:
-    """The set, its data and the folder to record to."""
-
-    path: str
-    """The `model_set.json`."""
-    folder: str
-    """Receives `set.npz` and `<part>.npz`."""
-    data: Mapping[str, object]
-    """Inputs of the set."""
-    target: Target = field(default_factory=Target)
-    new_tokens: int = 32
-    """Tokens to generate after the prompt."""
-    start_token: int = 0
-    """The prompt where the data have none."""
-    script: str | None = None
-    """The file with the set's pipeline."""
-
-
-@dataclass(frozen=True)
-class Recording:
-    """The recorded inputs of each part."""
-
-    items: int
-    seconds: Mapping[str, float]
-    """Mean time of each part for an item."""
-    calls: Mapping[str, int]
-    """Inferences of each part for an item."""
-    outputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Shapes of the outputs of the set's pipeline, if it has one."""
 
 
 def record(payload: JsonObject) -> dict[str, JsonValue]:
@@ -150,11 +117,15 @@ def _run(session: ModelSetSession, feed: Feed, count: int) -> tuple[Feed, dict[s
     """Run a set on one item; return its inputs, with the tokens that it generated, and shapes of a pipeline's outputs.
 
     Raises:
-        InputError: the pipeline returns no arrays by name.
+        InputError: the pipeline raises an exception, or returns no arrays by name.
     """
     pipeline = session.description.pipeline
     if pipeline is not None:
-        outputs: object = session.run_pipeline(feed)
+        try:
+            outputs: object = session.run_pipeline(feed)
+        except Exception as error:
+            reason = one_line(f"{pipeline.function} raised {type(error).__name__}: {error}")
+            raise InputError(reason, where=script_line(error)) from error
         if not isinstance(outputs, dict) or not outputs:
             reason = f"{pipeline.function} returns {type(outputs).__name__}, not a dict of arrays"
             raise InputError(reason, remedy="return {name: array}")

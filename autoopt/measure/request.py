@@ -18,6 +18,10 @@ from autoopt.model.candidate import digest_json
 from autoopt.model.storage import content_digest
 from autoopt.target import Target
 
+EXECUTED_GRAPH, SAME_GRAPH = "executed_graph", "same_graph"
+"""Entries of a latency reply's details: the digest of the graph that the runtime executes, empty if unknown, and
+True if it is the source's."""
+
 
 class Unmeasurable(InputError):
     """The data, the settings or the metric do not fit the model; the runtime itself has refused nothing."""

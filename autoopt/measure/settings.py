@@ -61,9 +61,10 @@ class MeasurementSettings:
     dimensions: Mapping[str, int] | None = _setting(None, "synthetic inputs: size by symbolic dimension")
     shapes: Mapping[str, list[int]] | None = _setting(None, "synthetic inputs: shape by input")
     ranges: Mapping[str, list[float]] | None = _setting(None, "synthetic inputs: [low, high] by input")
+    image_size: tuple[int, ...] = _setting((), "synthetic inputs: [height, width] of images")
     state: Mapping[str, str] | None = _setting(None, "recurrent state: {output: input}")
     reset_every: int | None = _setting(None, "recurrent state: items after which it starts from zero again")
-    samples: int = _setting(0, "fidelity: number of items to compare (256; 64 for slow models)")
+    samples: int = _setting(0, "fidelity: number of items to compare (as many as the model's speed allows, 16 to 1024)")
     task_output: str | int | None = _setting(None, "task metrics: name or index of the output with predictions (first)")
     sequential: bool = _setting(False, "task metrics: grow the subset until every constraint is decided (false)")
     constraints: tuple[Constraint, ...] = _setting((), "task metrics: the constraints that `sequential` decides")
@@ -90,6 +91,8 @@ class MeasurementSettings:
                 raise InputError(f"{reason}, not {case.batch_size!r} and {case.concurrency!r}", where="measurement")
         if settings.new_tokens < 1:
             raise InputError(f"'new_tokens' must be at least 1, not {settings.new_tokens!r}", where="measurement")
+        if len(settings.image_size) not in (0, 2) or any(side < 1 for side in settings.image_size):
+            raise InputError(f"'image_size' must be [height, width], not {settings.image_size}", where="measurement")
         if settings.rounds < 0:
             raise InputError(f"'rounds' must be a whole number from 0, not {settings.rounds!r}", where="measurement")
         return settings

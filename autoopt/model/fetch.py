@@ -57,6 +57,16 @@ def is_url(text: str) -> bool:
     return bool(URL.match(text))
 
 
+def shown_source(source: str) -> str:
+    """A path as it is, a URL without its secrets."""
+    return without_password(source) if is_url(source) else source
+
+
+def has_secret(source: str) -> bool:
+    """True for a URL with a password or a signature."""
+    return shown_source(source) != source
+
+
 def fetch(source: str, cache: Path) -> Path:
     """Return the file behind a path or URL; that of a URL lies in `cache` under its own name and must not be written.
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
+
+from autoopt.errors import InputError, SystemFailure
+from autoopt.settings import redacted, without_password
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -43,3 +49,35 @@ def open_filesystem(url: str) -> tuple[AbstractFileSystem, str]:
         fsspec.filesystem(protocol, **arguments).retries = 1
     system, path = fsspec.core.url_to_fs(url, **options)
     return system, str(path)
+
+
+class RemoteFolder:
+    """A folder or object store that several machines reach."""
+
+    def __init__(self, url: str, refusal: str) -> None:
+        """Connect to the file system; `refusal` is what the error says that there cannot be.
+
+        Raises:
+            InputError: There is no such file system, or its library is not installed.
+        """
+        self._url = url
+        self.safe_url = without_password(url)
+        try:
+            self.system, root = open_filesystem(url)
+        except (ImportError, ValueError) as error:
+            raise InputError(f"{refusal} ({redacted(str(error), url)})", where=self.safe_url) from None
+        self.root = PurePosixPath(root)
+
+    def put(self, file: Path, target: PurePosixPath) -> None:
+        """Copy a file of this machine there, with the folders above it."""
+        self.system.makedirs(str(target.parent), exist_ok=True)
+        self.system.put_file(str(file), str(target))
+
+    @contextmanager
+    def failures(self, failure: str) -> Iterator[None]:
+        """Turn the errors of any file system into `SystemFailure`, which begins with `failure`."""
+        try:
+            yield
+        except Exception as error:  # each file system has its own family of errors
+            reason = redacted(f"{type(error).__name__}: {error}", self._url)
+            raise SystemFailure(f"{failure} ({reason})", where=self.safe_url) from None

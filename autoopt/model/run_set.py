@@ -39,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("ORT_DISABLE_CPU_AFFINITY_WARNING", "1")
     recorded = run_package.read(FOLDER / "result.json")
     feed = run_package.read_inputs(options.inputs)
-    description = model_set.ModelSet.read(FOLDER / model_set.MODEL_SET)
-    session = open_set(description, open_part)
+    session = load()
+    description = session.description
     print(f"models   {recorded['chain']}")
     for value in session.get_inputs():
         print(f"input    {value.name}: {run_package.described(feed[value.name])}")
@@ -53,6 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     print(f"source   {', '.join(str(path) for path in sources.values())}")
     return compare(description, sources, feed, recorded["ratios"].get("latency_p50"), options.seconds)
+
+
+def load() -> model_set.ModelSetSession:
+    """Open these models as one session."""
+    return open_set(model_set.ModelSet.read(FOLDER / model_set.MODEL_SET), open_part)
 
 
 def open_part(model: Path, _: Mapping[str, Any]) -> ort.InferenceSession:

@@ -22,18 +22,15 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 from autoopt.model import model_set
 from autoopt.model.model_set import MODEL_SET, ModelSet, ModelSetSession
-from autoopt.model.session import (
+from autoopt.model.session import check_installed, check_no_fallback, make_session, provider_list
+from autoopt.model.session_options import (
     EXECUTION_MODES,
     OPTIMIZATION_LEVELS,
     RUNTIME_DEFAULTS,
     SessionConfig,
     check_entries,
-    check_installed,
-    check_no_fallback,
     check_provider_options,
     check_session_options,
-    make_session,
-    provider_list,
 )
 
 if TYPE_CHECKING:

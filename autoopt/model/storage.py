@@ -48,16 +48,22 @@ def _parts_of(path: Path) -> list[Path]:
     return [path.parent / part.file for part in ModelSet.read(path).parts.values()]
 
 
-def _external_locations(path: Path) -> set[str]:
+def _external_locations(path: Path) -> frozenset[str]:
+    status = path.stat()
+    return _locations_in(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _locations_in(path: Path, size: int, modified: int) -> frozenset[str]:  # the last two tell versions apart
     if path.suffix == ".ort" or not _mentions_location(path):
-        return set()
+        return frozenset()
     try:
         import onnx as _  # noqa: F401  asks whether it is installed
     except ImportError:
-        return _mentioned_files(path)
+        return frozenset(_mentioned_files(path))
     from autoopt.model.io import external_locations, parse
 
-    return external_locations(parse(path))
+    return frozenset(external_locations(parse(path)))
 
 
 def _mentions_location(path: Path) -> bool:

@@ -1,8 +1,9 @@
-"""Inputs of a model that index a constant table, as token ids do. Takes protobuf objects, imports nothing."""
+"""Inputs of a model that index a constant table, as token ids do. Takes protobuf objects, imports no library."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import prod
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -48,6 +49,19 @@ def table_lengths(graph: GraphProto, through: Collection[str] = SOME_VALUES) -> 
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
         if source is not None and -len(table) <= axis < len(table):
             lengths[source] = min(table[axis], lengths.get(source, table[axis]))
+    return lengths
+
+
+def one_hot_lengths(graph: GraphProto) -> dict[str, int]:
+    """Return the number of constants that an input is compared with at once, as for one-hot vectors of its values."""
+    inputs, shapes = origins(graph), constant_shapes(graph)
+    lengths: dict[str, int] = {}
+    for node in graph.node:
+        if node.op_type == "Equal":
+            for name, other in (node.input, reversed(node.input)):
+                length = prod(shapes.get(other, ()))
+                if name in inputs and length > 1:
+                    lengths[inputs[name]] = min(length, lengths.get(inputs[name], length))
     return lengths
 
 

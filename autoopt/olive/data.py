@@ -20,10 +20,12 @@ _TEXT_STEPS: Final = (
 
 def data_settings(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]:
     """Return the `data:` section: the data of the metrics, and those of the first pass that reads any."""
-    metrics = [flat(item) for item in items(config.evaluator()[1].get("metrics"))]
-    quality = [metric.get("data_config") for metric in metrics if metric.get("type") != "latency"]
-    latency = [metric.get("data_config") for metric in metrics if metric.get("type") == "latency"]
-    calibration = []
+    quality: list[JsonValue] = []
+    latency: list[JsonValue] = []
+    for metric in map(flat, items(config.evaluator()[1].get("metrics"))):
+        named = latency if metric.get("type") == "latency" else quality
+        named.append(metric.get("data_config"))
+    calibration: list[JsonValue] = []
     for passes in config.slots.values():
         calibration += [each.params.get("data_config") for each in passes if "Tuning" not in each.type]
     if INPUT_MODEL_DATA in config.data:
@@ -31,12 +33,10 @@ def data_settings(config: OliveConfig, remarks: Remarks) -> dict[str, JsonValue]
     names = {"evaluation": _first(quality + latency), "calibration": _first(calibration), "latency": _first(latency)}
     result: dict[str, JsonValue] = {}
     for use, value in names.items():
-        if value is None or (use != "evaluation" and value == names["evaluation"]):
-            continue
-        content = _convert(config, value, remarks)
-        if content:
-            result[use] = content
-    return result
+        is_repeated = use != "evaluation" and value == names["evaluation"]
+        if value is not None and not is_repeated:
+            result[use] = _convert(config, value, remarks)
+    return {use: content for use, content in result.items() if content}
 
 
 def _first(values: Iterable[JsonValue]) -> JsonValue:
@@ -76,16 +76,15 @@ def _place_of(config: OliveConfig, value: JsonValue) -> Place:
 def _hub(load: Section, fields: Section, place: Place, remarks: Remarks) -> Section:
     """A data set of the Hugging Face hub."""
     steps = flat(fields.get("pre_process_data_config"))
-    content: dict[str, JsonValue] = {"data_name": load["data_name"]}
-    for field in ("subset", "split"):
-        if load.get(field):
-            content[field] = load[field]
     columns = steps.get("input_cols", fields.get("input_cols"))
-    if columns:
-        content["input_cols"] = list(items(columns))
-    label = _first(items(steps.get("label_col", steps.get("label_cols", fields.get("label_cols")))))
-    if label:
-        content["label_col"] = label
+    stated: dict[str, JsonValue] = {
+        "data_name": load["data_name"],
+        "subset": load.get("subset"),
+        "split": load.get("split"),
+        "input_cols": list(items(columns)),
+        "label_col": _first(items(steps.get("label_col", steps.get("label_cols", fields.get("label_cols"))))),
+    }
+    content = {name: value for name, value in stated.items() if value}
     count = steps.get("max_samples", steps.get("size"))
     if isinstance(count, int) and count > 0:
         content["limit"] = count

@@ -32,7 +32,7 @@ CalibMovingAverage | moving_average |
 sym | is_symmetric |
 symmetric | is_symmetric |
 group_size | block_size |
-algorithm | algorithm | {"DEFAULT": "default", "RTN": "rtn", "HQQ": "hqq", "GPTQ": "gptq"}
+algorithm | algorithm | {"DEFAULT": "default", "RTN": "rtn", "HQQ": "hqq"}
 execution_mode_list | execution_mode | {"ORT_SEQUENTIAL": "sequential", "ORT_PARALLEL": "parallel"}
 opt_level_list | graph_optimization_level | {"0": "disable", "1": "basic", "2": "extended", "99": "all"}
 inter_thread_num_list | inter_op_num_threads |

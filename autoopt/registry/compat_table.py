@@ -135,8 +135,8 @@ VitisAIQuantization | - |  | needs the vendor's quantiser; static_quantization m
 QNNPreprocess | quant_pre_process |  | and static_16bit for 16-bit activations
 LoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
 QLoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
-GptqQuantizer | weight_only_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
-AutoAWQQuantizer | - |  | works on PyTorch weights; weight_only_quantization with k_quant is the nearest
+GptqQuantizer | calibrated_weight_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
+AutoAWQQuantizer | calibrated_weight_quantization | {"algorithm": "awq"} | on the ONNX model instead of the PyTorch one
 SparseGPT | - |  | prunes PyTorch weights; ONNX Runtime gains nothing from sparse weights
 QuantizationAwareTraining | - |  | is training; export the trained model with torch_export
 AddOliveMetadata | - |  | Olive's own metadata; `autoopt lineage` shows how a model was made
@@ -146,8 +146,8 @@ CaptureLayerAnnotations | - |  | prepares Olive's own export of PyTorch models
 CaptureSplitInfo | split_stages |  | chooses the cuts on the ONNX graph
 DoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
 EPContextBinaryGenerator | - |  | compiles for one provider; onnxruntime does it with `ep.context_enable` of a session
-Gptq | weight_only_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
-GptqModel | weight_only_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
+Gptq | calibrated_weight_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
+GptqModel | calibrated_weight_quantization | {"algorithm": "gptq"} | on the ONNX model instead of the PyTorch one
 InputNCHWtoNHWC | prepend_preprocessing | {"image_layout": "NHWC"} | takes 8-bit images and scales them
 KQuant | weight_only_quantization | {"algorithm": "k_quant"} | on the ONNX model instead of the PyTorch one
 LoHa | - |  | fine-tuning of PyTorch models is training, not a graph pass
@@ -175,7 +175,7 @@ QuaRot | - |  | rotates PyTorch weights before quantization; rotate before torch
 QuarkQuantization | static_quantization |  | without AMD's quantizer; the format is QDQ too
 Rtn | weight_only_quantization | {"algorithm": "rtn"} | on the ONNX model instead of the PyTorch one
 SDLoRA | - |  | fine-tuning of PyTorch models is training, not a graph pass
-SelectiveMixedPrecision | selective_quantization |  | keeps sensitive layers in float32, instead of choosing bits
+SelectiveMixedPrecision | calibrated_weight_quantization | {"sensitive_share": 0.25} | chooses the MatMuls by measuring
 SliceGPT | - |  | prunes PyTorch weights; export the pruned model with torch_export
 SpinQuant | - |  | rotates PyTorch weights before quantization; rotate before torch_export
 StaticLLM | fix_dim_param or fix_input_shape |  | fixed shapes only; the split into prompt and generation is for NPUs

@@ -34,11 +34,7 @@ def sentence(bisection: Bisection) -> str:
             reason = total.reason
         return f"{model} cannot be compared with the earlier night: {reason}."
     if not _is_certain(total.ratio):
-        numbers = f"{total.ratio.value:.2f}x, {total.ratio.low:.2f} to {total.ratio.high:.2f}"
-        text = f"Measured in turns, {model} is as fast as on the earlier night ({numbers})"
-        if bisection.source is not None and _is_certain(bisection.source):
-            return f"{text}, but its source is {_speed(bisection.source)}, which the ratio to it shows."
-        return f"{text}: no change made it slower."
+        return _unchanged(bisection, total.ratio)
     if not bisection.cause:
         return f"{model} is {_speed(total.ratio)}, but no single change and no pair of changes explains it."
     causes = [factor.text for factor in bisection.factors if factor.name in bisection.cause]
@@ -47,6 +43,14 @@ def sentence(bisection: Bisection) -> str:
         verb = "together make"
     place = _place(bisection.operators, slower=total.ratio.value > 1)
     return f"{' and '.join(causes)} {verb} {model} {_speed(total.ratio)}{place}; {_others(bisection)}."
+
+
+def _unchanged(bisection: Bisection, ratio: Estimate) -> str:
+    numbers = f"{ratio.value:.2f}x, {ratio.low:.2f} to {ratio.high:.2f}"
+    text = f"Measured in turns, {bisection.model} is as fast as on the earlier night ({numbers})"
+    if bisection.source is not None and _is_certain(bisection.source):
+        return f"{text}, but its source is {_speed(bisection.source)}, which the ratio to it shows."
+    return f"{text}: no change made it slower."
 
 
 def _speed(ratio: Estimate) -> str:

@@ -12,6 +12,9 @@ from autoopt.results import ModelResult, TrialResult
 
 MANY, SEVERAL = 10.0, 1.2
 """Factors from which no and one decimal are enough."""
+MOST_DECIMALS = 3
+NOTICED = 1.1
+"""Factor from which people notice a change."""
 EQUAL = 0.005
 """Relative difference of two sizes that nobody notices."""
 
@@ -47,7 +50,7 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
     """The change of a time, throughput, size or memory, from its ratio candidate / source.
 
     Where the interval holds 1, there is no change to speak of: `same speed (0.97x to 1.04x)`,
-    or `speed undecided (0.6x to 1.4x)` if it is wider than a factor of 2.
+    or `speed undecided (0.80x to 1.33x)` if it leaves room for one that people would notice.
     """
     words = words_of(metric)
     better = ratio
@@ -59,7 +62,7 @@ def ratio_change(metric: str, ratio: Estimate) -> str:
         return _interval_text(better, words.better)
     if better.high < 1:
         return _interval_text(_inverse(better), words.worse)
-    if not ratio.decided:
+    if better.high > NOTICED or better.low < 1 / NOTICED:
         return f"{words.noun} undecided ({better.low:.2f}x to {better.high:.2f}x)"
     return f"same {words.noun} ({better.low:.2f}x to {better.high:.2f}x)"
 
@@ -71,17 +74,17 @@ def quality_change(metric: str, before: float | None, after: float) -> str:
         decimals = 2
     name = metric.replace("_", " ")
     if kind(metric) == "fidelity":
-        return f"{name} with your model {quality_text(metric, after, decimals)}"
-    text = f"{name} {quality_text(metric, after, decimals)}"
+        return f"{name} with your model {figure_text(metric, after, decimals)}"
+    text = f"{name} {figure_text(metric, after, decimals)}"
     if before is None:
         return text
-    return f"{text} (was {quality_text(metric, before, decimals)})"
+    return f"{text} (was {figure_text(metric, before, decimals)})"
 
 
-def quality_text(metric: str, value: float, decimals: int = 1) -> str:
-    """A quality metric for people: shares in percent, `75.2 %`."""
+def figure_text(metric: str, value: float | None, decimals: int = 1) -> str:
+    """A metric's value for people: shares in percent, `75.2 %`, others with their unit; `-` if it was not measured."""
     built_in = known_metric(metric)
-    if built_in is not None and built_in.unit == "fraction":
+    if value is not None and built_in is not None and built_in.unit == "fraction":
         return f"{100 * value:.{decimals}f} %"
     return metric_text(metric, value)
 
@@ -109,10 +112,10 @@ def trial_change(metric: str, result: TrialResult) -> str:
     if is_quality(metric):
         if metric not in result.metrics:
             return ""
-        return f"{metric} {quality_text(metric, result.metrics[metric].value)}"
+        return f"{metric} {figure_text(metric, result.metrics[metric].value)}"
     if metric not in result.ratios:
         return ""
-    return _named(metric, ratio_change(metric, result.ratios[metric]))
+    return _named(metric, ratio_change(metric, result.ratios[metric]).removeprefix("speed "))
 
 
 def _named(metric: str, text: str) -> str:
@@ -142,9 +145,11 @@ def _exact_change(words: Words, better: float) -> str:
 def _interval_text(factor: Estimate, word: str) -> str:
     """`1.6x faster (1.5 to 1.6)`; only the range where the factor is not known within 2."""
     decimals = _decimals(factor.value)
-    low, high = f"{factor.low:.{decimals}f}", f"{factor.high:.{decimals}f}"
     if not factor.decided:
-        return f"{low}x to {high}x {word}"
+        return f"{factor.low:.{decimals}f}x to {factor.high:.{decimals}f}x {word}"
+    while round(factor.low, decimals) <= 1 and decimals < MOST_DECIMALS:
+        decimals += 1  # a range that seems to begin at 1 would seem to hold it
+    low, high = f"{factor.low:.{decimals}f}", f"{factor.high:.{decimals}f}"
     return f"{factor.value:.{decimals}f}x {word} ({low} to {high})"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TextIO, TypeAlias
 
-from autoopt.json_codec import to_json
 from autoopt.metrics import Estimate, is_ratio_metric, known_metric
 from autoopt.report.figures import chain_text, estimate_text, metrics_of, model_estimate
 from autoopt.report.formatting import short
@@ -42,10 +41,6 @@ class Comparison:
     """True if the second run is worse in any metric or has no model while the first one has."""
     same_source: bool = True
     """True if both runs started from the same model."""
-
-    def to_json(self) -> dict[str, object]:
-        data: dict[str, object] = to_json(self)
-        return data
 
 
 def compare(first: RunResult, second: RunResult) -> Comparison:

@@ -11,15 +11,15 @@ from typing import TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import known_metric
-from autoopt.report.change import quality_text, ratio_change
+from autoopt.report.change import figure_text, ratio_change
 from autoopt.report.figures import first_objective, is_better, is_quality
-from autoopt.report.formatting import clock_text, metric_text, plural, short
-from autoopt.report.measurement import measured_tables
-from autoopt.report.run import REUSED, answers, part_title, single_model, target_text, trials_line
+from autoopt.report.formatting import clock_text, percent, plural, short
+from autoopt.report.measurement import disturbance, measured_tables
+from autoopt.report.run import REUSED, answers, single_model, target_text, trial_counts
 from autoopt.report.steps import steps_text
 from autoopt.report.table import Table, write_lines, write_table
-from autoopt.report.verdict import headlines
-from autoopt.results import ModelResult, RunResult
+from autoopt.report.verdict import gains, headlines
+from autoopt.results import SOURCE, ModelResult, RunResult
 
 WIDTH = 100
 """Characters of a row."""
@@ -30,11 +30,8 @@ SMALLER = 0.95
 """Size relative to the best model's from which another model is worth a row."""
 CHANGE = "change"
 TITLES = {"latency_p50": "latency", "time_to_first_token": "first token"}
-BUSY = "the machine was busy or unsteady during the measurement"
-UNVERIFIED = (
-    "the lossy model is unverified: compared on generated inputs only; add --data FILE to judge it by accuracy, "
-    "or --fidelity to accept it as it is"
-)
+WIDE = 1.2
+"""Upper end of an interval relative to the lower one from which the reader wonders why it is so wide."""
 
 
 def write_conclusion(
@@ -58,8 +55,8 @@ def write_conclusion(
         write_table(table, stream)
     lines = [
         "",
-        *_best_lines(result),
-        _work_line(result),
+        *_model_lines(result),
+        *_work_lines(result),
         *_note_lines(result, shown_notes),
         *files,
         "",
@@ -72,8 +69,8 @@ def write_conclusion(
 def short_tables(result: RunResult) -> list[Table]:
     """A short table of the models, and the tables of what else the DAG asks to measure; for each target or model."""
     if result.parts:
-        parts = [_table(part.result, labelled(part.result), part_title(part)) for part in result.parts]
-        return [*parts, short_table(result)]
+        together = _table(result, labelled(result), "together")
+        return [_parts_table(result), together] if result.baseline.metrics else [_parts_table(result)]
     if not result.targets:
         return [short_table(result), *measured_tables(result.best)]
     tables = []
@@ -84,8 +81,21 @@ def short_tables(result: RunResult) -> list[Table]:
         if single is not None and all(single.candidate.key != row.model.candidate.key for row in rows):
             rows.append(Row("single", single))
         title = f"target {target.name}: {target_text(target)}"
-        tables += [_table(own_result, rows, title), *measured_tables(target.result.best)]
+        # Trials are numbered for each target, and the best model may be another target's.
+        tables += [_table(own_result, rows, title, numbered=False), *measured_tables(target.result.best)]
     return tables
+
+
+def _parts_table(result: RunResult) -> Table:
+    """The chosen models of a set, with their changes when measured by themselves."""
+    rows = []
+    for part in result.parts:
+        change = "" if part.model.is_source else ", ".join(gains(part.result, part.model))
+        rows.append((part.name, percent(part.share), change))
+    used = sum(max(map(len, cells)) + 2 for cells in zip(*rows, strict=True))
+    passes = [_passes(part.model, WIDTH - used) or SOURCE for part in result.parts]
+    cells = tuple((*row, text) for row, text in zip(rows, passes, strict=True))
+    return Table(("model", "time", "by itself", "passes"), cells, right=frozenset({1}))
 
 
 def short_table(result: RunResult) -> Table:
@@ -101,12 +111,26 @@ class Row:
     model: ModelResult
 
 
+@dataclass(frozen=True)
+class _Column:
+    """A column of the table of models."""
+
+    name: str
+    cells: Sequence[str]
+    right: bool = False
+    """True for numbers, which end at the right."""
+
+    @property
+    def width(self) -> int:
+        return max(map(len, (self.name, *self.cells)))
+
+
 def labelled(result: RunResult) -> list[Row]:
     """The source, the best model, the best lossy one, and one model for each way to be better than the best."""
     rows = [Row("source", result.baseline.model)]
     best = result.best
-    if best is not None and not best.is_source:
-        rows.append(Row("best", best))
+    if result.better_model is not None:
+        rows.append(Row("best", result.better_model))
     if result.best_lossy is not None:
         rows.append(Row("lossy", result.best_lossy))
     if best is None or len(rows) != 2:
@@ -129,7 +153,7 @@ def _advantage(result: RunResult, model: ModelResult, best: ModelResult) -> str:
         metric = known_metric(name)
         if metric is None or name not in own or name not in other:
             continue
-        if quality_text(name, own[name]) != quality_text(name, other[name]):
+        if figure_text(name, own[name]) != figure_text(name, other[name]):
             word = "lower" if metric.direction == "minimize" else "higher"
             if is_better(own[name], other[name], metric.direction):
                 return f"{word} {name}"
@@ -147,37 +171,46 @@ def _is_worse(result: RunResult, model: ModelResult) -> bool:
     return ratio.low > 1
 
 
-def _table(result: RunResult, rows: Sequence[Row], title: str = "") -> Table:
+def _table(result: RunResult, rows: Sequence[Row], title: str = "", *, numbered: bool = True) -> Table:
+    """The table of some models; `numbered`: with the numbers of their trials, which `autoopt export` takes."""
     models = [row.model for row in rows]
-    columns, right = [[row.label for row in rows]], []
-    names = ["model"]
-    for metric in headlines(result):
-        if not any(metric in model.metrics for model in models):
-            continue
-        right.append(len(names))
-        names.append(TITLES.get(metric, metric.replace("_", " ")))
-        columns.append(_values(metric, models))
-        if len(models) > 1 and CHANGE not in names and not is_quality(metric):
-            names.append(CHANGE)
-            columns.append([_change(metric, model) for model in models])
-    if len(models) > 1:
-        used = sum(max(map(len, (name, *cells))) + 2 for name, cells in zip(names, columns, strict=True))
-        names.append("passes")
-        columns.append([_passes(model, WIDTH - used) for model in models])
+    columns = [_Column("model", [row.label for row in rows])]
+    if numbered and any(model.trial is not None for model in models):
+        numbers = ["" if model.trial is None else str(model.trial) for model in models]
+        columns.append(_Column("trial", numbers, right=True))
+    columns += _metric_columns(result, models)
+    if len(models) > 1 and not result.parts:
+        room = WIDTH - sum(column.width + 2 for column in columns)
+        columns.append(_Column("passes", [_passes(model, room) for model in models]))
     strong = None
     if result.best is not None:
         strong = int(not result.best.is_source)  # the source model stands first
-    cells = tuple(zip(*columns, strict=True))
-    return Table(tuple(names), cells, title=title, right=frozenset(right), strong=strong)
+    names = tuple(column.name for column in columns)
+    cells = tuple(zip(*(column.cells for column in columns), strict=True))
+    right = frozenset(number for number, column in enumerate(columns) if column.right)
+    return Table(names, cells, title=title, right=right, strong=strong)
+
+
+def _metric_columns(result: RunResult, models: Sequence[ModelResult]) -> list[_Column]:
+    """The headline metrics, and the change of the first one that is not a quality."""
+    measured: set[str] = set().union(*(model.metrics for model in models))
+    columns: list[_Column] = []
+    for metric in headlines(result):
+        if metric not in measured:
+            continue
+        title = TITLES.get(metric, metric.replace("_", " "))
+        columns.append(_Column(title, _values(metric, models), right=True))
+        has_change = any(column.name == CHANGE for column in columns)
+        if len(models) > 1 and not has_change and not is_quality(metric):
+            columns.append(_Column(CHANGE, [_change(metric, model) for model in models]))
+    return columns
 
 
 def _values(metric: str, models: Sequence[ModelResult]) -> list[str]:
     """The values of a metric; shares have a second decimal if they would look equal without it."""
     values = [model.metrics.get(metric) for model in models]
-    if not is_quality(metric):
-        return ["-" if value is None else metric_text(metric, value) for value in values]
     for decimals in (1, 2):
-        texts = ["-" if value is None else quality_text(metric, value, decimals) for value in values]
+        texts = [figure_text(metric, value, decimals) for value in values]
         if len(set(texts)) == len(set(values)):
             break
     return texts
@@ -195,33 +228,47 @@ def _passes(model: ModelResult, room: int) -> str:
     return steps_text(model.short_chain, model.point, max(room, STEPS_WIDTH))
 
 
-def _best_lines(result: RunResult) -> list[str]:
-    """All passes of the best model, for which the table has no room."""
-    if result.best is None or result.best.is_source or result.targets or result.parts:
+def _model_lines(result: RunResult) -> list[str]:
+    """All passes of the best models, for which the table has no room, and how to get the model of another row."""
+    if result.targets or result.parts:
         return []
-    return [f"best: {steps_text(result.best.short_chain, result.best.point)}"]
+    _, *rows = labelled(result)
+    found = [row for row in rows if row.label in ("best", "lossy")]
+    lines = [f"{row.label}: {steps_text(row.model.short_chain, row.model.point)}" for row in found]
+    others = [row.model.trial for row in rows if row not in found and row.model.trial is not None]
+    if others:
+        lines.append(f"to use another row: autoopt export {short(result.run)} {others[0]}")
+    return lines
 
 
-def _work_line(result: RunResult) -> str:
-    """`run 0123456789ab: 3 trials: 2 ok, 1 refused (stopped at 3 trials), 0:41`."""
-    seconds = clock_text(result.seconds.get("total", 0.0))
-    work = f"{trials_line(result)}, {seconds}"
+def _work_lines(result: RunResult) -> list[str]:
+    """`run 0123456789ab, 0:41: 3 trials: 2 ok, 1 refused`, then why the search stopped."""
+    run = f"run {short(result.run)}"
     if result.reused:
-        work = REUSED
-    elif result.is_interim:
-        work = f"{result.status}: {work}"
-    return f"run {short(result.run)}: {work}"
+        return [f"{run}: {REUSED}"]
+    if result.is_interim:
+        run += f", {result.status}"
+    lines = [f"{run}, {clock_text(result.seconds.get('total', 0.0))}: {trial_counts(result)}"]
+    if result.stopped:
+        lines.append(result.stopped)
+    return lines
+
+
+def _disturbance(result: RunResult) -> list[str]:
+    """The reason for a wide interval, if the machine is one. A narrow one has taken the disturbance into account."""
+    best = result.best
+    if best is None or best.is_source or result.undecided or not best.measured.busy:
+        return []
+    ratio = best.ratios.get(first_objective(result).metric)
+    if ratio is None or ratio.high <= WIDE * ratio.low:
+        return []
+    return [f"the range is wide because {disturbance(best.measured)}; --remeasure all on a quieter machine narrows it"]
 
 
 def _note_lines(result: RunResult, shown: Collection[str]) -> list[str]:
     """The notes that matter to the answer, a few of them."""
-    notes = []
-    if result.best_lossy is not None:
-        notes.append(UNVERIFIED)
-    notes += [note for note in result.notes if note not in shown]
-    parts = [target.result for target in result.targets] or [result]
-    if any(part.best is not None and part.best.measured.busy for part in parts):
-        notes.append(BUSY)
+    notes = [note for note in result.notes if note not in shown]
+    notes += _disturbance(result)
     lines = [f"note: {one_line(note)}" for note in notes[:MOST_NOTES]]
     if len(notes) > MOST_NOTES:
         lines.append(f"and {plural(len(notes) - MOST_NOTES, 'more note')}: autoopt best")

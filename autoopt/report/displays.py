@@ -12,6 +12,7 @@ from typing import Protocol, TextIO
 from autoopt.errors import one_line
 from autoopt.outcome import Outcome
 from autoopt.report.change import trial_change
+from autoopt.report.failures import plain_reason
 from autoopt.report.figures import is_quality
 from autoopt.report.search_progress import SearchProgress
 from autoopt.report.steps import steps_text
@@ -22,6 +23,8 @@ LOG_WIDTH = 120
 """Characters of a line on a trial in a file or pipe."""
 STEPS_WIDTH = 24
 """Characters that the passes of a trial have at least."""
+WIDE, FEWEST_STEPS = 90, 10
+"""Characters of a wide line, and those that the passes have at least in a narrower one."""
 NUMBER_WIDTH = len("trial 99:")
 CHANGE_WIDTH = len("1.15x faster (1.14 to 1.18)")
 
@@ -84,7 +87,11 @@ class Lines:
             self._stream.flush()
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
-        line = trial_line(trial, self._state.search.metrics, LOG_WIDTH - len(time) - 1)
+        search = self._state.search
+        if trial.result.outcome is Outcome.OK:
+            line = trial_line(trial, search.metrics, LOG_WIDTH - len(time) - 1)
+        else:
+            line = failure_line(trial, search.first_failure_like(trial))
         self.write_line(f"{time} {line}")
 
     def update(self) -> None:
@@ -133,7 +140,7 @@ class StatusLine(Lines):
 
 
 def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
-    """A trial in one line, the result first: `trial 3:  1.6x faster (1.5 to 1.6)  3.3x smaller  fold -> static`.
+    """A trial with a model in one line: `trial 3:  1.6x faster (1.5 to 1.6)  3.3x smaller  fold -> static`.
 
     Args:
         trial: The finished trial.
@@ -141,26 +148,49 @@ def trial_line(trial: Trial, metrics: Sequence[str], width: int = 0) -> str:
         width: Characters that the line may have; 0 for any number.
     """
     result = trial.result
-    cells = [f"trial {trial.number}:".ljust(NUMBER_WIDTH), *_result_cells(result, metrics)]
-    if result.outcome is Outcome.OK and result.executed == 0:
+    cells = [_numbered(trial), *_result_cells(result, metrics)]
+    if result.executed == 0:
         cells.append("reused")
-    line = "  ".join(cells)
     if not width:
-        return f"{line}  {steps_text(trial.short_chain, result.point)}"
-    line = shorten(line, width - STEPS_WIDTH - 2)
+        return f"{'  '.join(cells)}  {steps_text(trial.short_chain, result.point)}"
+    room = width - 2 - STEPS_WIDTH
+    if width < WIDE:
+        room = width - 2 - FEWEST_STEPS
+    while len(cells) > 2 and len("  ".join(cells)) > room:
+        del cells[-1]
+    line = shorten("  ".join(cells), room)
     return f"{line}  {steps_text(trial.short_chain, result.point, width - len(line) - 2)}"
 
 
+def failure_line(trial: Trial, first: int) -> str:
+    """A trial without a model in one line of any length: `trial 3:  failed: static: no Conv`.
+
+    Args:
+        trial: The finished trial.
+        first: Number of the first trial that failed like it; a later one only refers to that.
+    """
+    reason = plain_reason(trial.result.message)
+    if first != trial.number:
+        reason = f"{reason.partition(':')[0]}, like trial {first}"
+    text = ": ".join(filter(None, (str(trial.result.outcome), reason)))
+    return f"{_numbered(trial)}  {one_line(text)}"
+
+
+def _numbered(trial: Trial) -> str:
+    return f"trial {trial.number}:".ljust(NUMBER_WIDTH)
+
+
 def _result_cells(result: TrialResult, metrics: Sequence[str]) -> list[str]:
-    """The figures of a trial, or the reason why it has none."""
-    if result.outcome is not Outcome.OK:
-        return [one_line(": ".join(filter(None, (str(result.outcome), result.message))))]
+    """The figures of a trial."""
     cells: list[str] = []
-    if result.violation > 0:
-        limits = [reason.partition(" ")[0] for reason in result.reasons]
-        cells.append(f"breaks the limit of {one_line(' and '.join(limits)) or 'a metric'}")
     quality = list(filter(is_quality, result.metrics))[:1]
-    for metric in dict.fromkeys((*metrics, "size", *quality)):
+    shown = dict.fromkeys((*metrics, "size", *quality))
+    if result.violation > 0:
+        broken = dict.fromkeys(reason.partition(" ")[0] for reason in result.reasons)
+        texts = [trial_change(metric, result) or metric for metric in broken]
+        cells.append(one_line(f"breaks the limit: {', '.join(texts) or 'of a metric'}"))
+        shown = {metric: None for metric in shown if metric not in broken}
+    for metric in shown:
         text = trial_change(metric, result)
         if text:
             cells.append(one_line(text))

@@ -10,6 +10,15 @@ from autoopt.outcome import Outcome
 from autoopt.results import Trial
 
 _NUMBERS = re.compile(r"-?\d[\d.]*(e[-+]?\d+)?")
+_CLUTTER = re.compile(
+    r"\b(?:Fail|InvalidArgument|ValidationError|InferenceError): "
+    r"|\[(?:ONNXRuntimeError\] : \d+ : [A-Z_]+ :|ShapeInferenceError\]) "
+    r"|Inference error\(s\): |Load model from \S+ failed:"
+    r"|/onnxruntime_src/\S+:\d+ [^(]*\([^)]*\)(?: const)? "
+    r"| ==> Context: .*"
+)
+"""Classes of exceptions, codes and places in C++ in the messages of onnx and onnxruntime."""
+_NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
 
 
 @dataclass(frozen=True)
@@ -20,6 +29,11 @@ class FailureGroup:
     message: str
     """Of the first of them."""
     trials: tuple[Trial, ...]
+
+
+def plain_reason(message: str) -> str:
+    """A message of onnx or onnxruntime without classes, codes and places in their sources."""
+    return _NODE.sub(r"\1 node '\2': ", _CLUTTER.sub("", message))
 
 
 def outcome_text(trial: Trial) -> str:
@@ -38,5 +52,5 @@ def failure_groups(trials: Iterable[Trial]) -> list[FailureGroup]:
             groups.setdefault((outcome_text(trial), message), []).append(trial)
     failures = []
     for (outcome, _), members in groups.items():
-        failures.append(FailureGroup(outcome, members[0].result.explanation, tuple(members)))
+        failures.append(FailureGroup(outcome, plain_reason(members[0].result.explanation), tuple(members)))
     return sorted(failures, key=lambda group: -len(group.trials))

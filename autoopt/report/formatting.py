@@ -10,11 +10,14 @@ from autoopt.metrics import Estimate, known_metric
 
 STAGES = {"prefect start": "Prefect start-up", "baseline": "baseline", "search": "search", "confirm": "deciding"}
 """The stages of a run, which follow each other, with their names for people."""
+UNMEASURED = "-"
 HIDDEN_PHASES = ("total", "prefect start waited for")
 
 
-def metric_text(name: str, value: float) -> str:
-    """A metric's value with its unit: `0.178 ms`, `409 kB`, `0.9950`."""
+def metric_text(name: str, value: float | None) -> str:
+    """A metric's value with its unit: `0.178 ms`, `409 kB`, `0.9950`; `-` if it was not measured."""
+    if value is None:
+        return UNMEASURED
     metric = known_metric(name)
     unit = metric.unit if metric else ""
     if unit == "bytes":
@@ -54,11 +57,13 @@ def bytes_text(value: float) -> str:
     return f"{size:.3g} {unit}"
 
 
-def ratio_text(ratio: Estimate) -> str:
-    """A ratio with its confidence interval, `0.301x (0.290..0.312)`; without one if it is exact.
+def ratio_text(ratio: Estimate | None) -> str:
+    """A ratio with its confidence interval, `0.301x (0.290..0.312)`; without one if it is exact, `-` if unmeasured.
 
     A number with an interval wider than a factor of 2 would only mislead: `undecided`.
     """
+    if ratio is None:
+        return UNMEASURED
     if ratio.low == ratio.high:
         return f"{ratio.value:.3f}x"
     if not ratio.decided:
@@ -75,12 +80,12 @@ def value_text(value: object) -> str:
 
 def params_text(params: Mapping[str, Mapping[str, object]]) -> str:
     """Parameters by node, in the order of their names: `session: ...; static: per_channel=true, weight_type=QInt8`."""
-    nodes = []
-    for node, values in sorted(params.items()):
-        if values:
-            settings = [f"{name}={value_text(value)}" for name, value in sorted(values.items())]
-            nodes.append(f"{one_line(node)}: {', '.join(settings)}")
-    return "; ".join(nodes)
+    return "; ".join(f"{one_line(node)}: {settings_text(values)}" for node, values in sorted(params.items()) if values)
+
+
+def settings_text(values: Mapping[str, object]) -> str:
+    """Parameters of one node, in the order of their names: `per_channel=true, weight_type=QInt8`."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in sorted(values.items()))
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -124,6 +129,11 @@ def clock_text(seconds: float) -> str:
     if hours:
         return f"{hours}:{minutes:02}:{rest:02}"
     return f"{minutes}:{rest:02}"
+
+
+def percent(share: float) -> str:
+    """`40 %`."""
+    return f"{100 * share:.0f} %"
 
 
 def plural(count: int, noun: str) -> str:

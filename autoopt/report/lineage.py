@@ -1,4 +1,4 @@
-"""The lineage of an artifact, from the source model on, as lines of text."""
+"""The lineage of an artifact, from the source model on, as lines of text and as a table."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, TextIO
 
 from autoopt.errors import one_line
 from autoopt.metrics import is_ratio_metric
-from autoopt.report.formatting import params_text, short, value_text
-from autoopt.report.table import write_lines
+from autoopt.report.formatting import bytes_text, settings_text, short, value_text
+from autoopt.report.run_facts import ModelFacts
+from autoopt.report.table import Table, write_lines
 
 
 def write_lineage(document: Mapping[str, Any], stream: TextIO) -> None:
@@ -59,7 +60,7 @@ def _step_line(place: str, step: Mapping[str, Any]) -> str:
 
 def params_of_step(step: Mapping[str, Any]) -> str:
     """The parameters of a step, as `bits=8, per_channel=true`."""
-    return params_text({"": step.get("params") or {}}).removeprefix(": ")
+    return settings_text(step.get("params") or {})
 
 
 def _report_lines(step: Mapping[str, Any]) -> list[str]:
@@ -76,4 +77,44 @@ def _environment_text(environment: object) -> str:
         text = f"({_environment_text(value)})" if isinstance(value, Mapping) else value_text(value)
         if text not in ("", "()", "null"):
             parts.append(f"{one_line(str(name))} {text}")
+    return ", ".join(parts)
+
+
+def lineage_table(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Table:
+    """The steps from the source model on, each with what it changed in the model.
+
+    Args:
+        document: The lineage document.
+        models: The models on the way, by digest, as far as they are known.
+    """
+    source = str(document.get("source", ""))
+    rows = [("0", "source", *_content_cells(source, "", models), "", "", short(source))]
+    for number, step in enumerate(document.get("steps") or (), start=1):
+        before, after = str(step.get("input", "")), str(step.get("output", ""))
+        cells = _content_cells(after, before, models)
+        if before == after:
+            cells = ("", "", f"session options only: {settings_text(step.get('session_options') or {})}")
+        seconds = f"{float(step.get('seconds') or 0):.2f} s"
+        rows.append((str(number), str(step.get("pass", "")), *cells, params_of_step(step), seconds, short(after)))
+    columns = ("step", "pass", "nodes", "size", "what changed", "parameters", "time", "artifact")
+    return Table(columns, tuple(rows), right=frozenset({0, 2, 3, 6}))
+
+
+def _content_cells(artifact: str, before: str, models: Mapping[str, ModelFacts]) -> tuple[str, str, str]:
+    """Nodes and size of a model, and the change of its operators."""
+    facts, earlier = models.get(artifact), models.get(before)
+    if facts is None:
+        return ("-", "-", "")
+    if facts.op_counts is None:
+        return ("-", bytes_text(facts.bytes), "")
+    change = ""
+    if earlier is not None and earlier.op_counts is not None:
+        change = operator_changes(earlier.op_counts, facts.op_counts) or "no operator added or removed"
+    return (str(sum(facts.op_counts.values())), bytes_text(facts.bytes), change)
+
+
+def operator_changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """The change of the number of nodes by operator: `-7 Relu, +19 QuantizeLinear`."""
+    changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    parts = [f"{change:+d} {name}" for name, change in sorted(changes.items(), key=lambda item: item[1]) if change]
     return ", ".join(parts)

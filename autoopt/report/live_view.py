@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autoopt.errors import one_line
-from autoopt.report.displays import SPINNER, LiveState, trial_line
+from autoopt.outcome import Outcome
+from autoopt.report.displays import SPINNER, LiveState, failure_line, trial_line
 from autoopt.report.formatting import clock_text, plural
 from autoopt.report.search_progress import SearchProgress
 from autoopt.report.steps import tail
@@ -56,8 +57,12 @@ class LiveView:
             self._console.print(wrapped(text, self._console.width), soft_wrap=True)
 
     def write_trial(self, time: str, trial: Trial, *, gains: bool) -> None:
+        search = self._state.search
+        if trial.result.outcome is not Outcome.OK:
+            self.write_line(f"{time} {failure_line(trial, search.first_failure_like(trial))}")
+            return
         style = "green" if gains else "dim"
-        line = trial_line(trial, self._state.search.metrics, self._console.width - len(time) - 1)
+        line = trial_line(trial, search.metrics, self._console.width - len(time) - 1)
         with self._drawing:
             self._console.print(Text(f"{time} {line}", style=style), no_wrap=True, overflow="ellipsis")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, is_ratio_metric, known_metric
+from autoopt.report.change import NOTICED
 from autoopt.report.formatting import metric_text, plural, ratio_text, short
 from autoopt.report.table import Table
 from autoopt.results import MeasurementSummary, ModelResult
@@ -55,10 +56,18 @@ def _rounds_text(measured: MeasurementSummary) -> str:
             noun = "core"
         parts.append(f"{noun} {', '.join(map(str, measured.affinity))}")
     text = ", ".join(parts)
-    if measured.disturbed_rounds == measured.rounds:
-        return f"{text}; the machine was busy or unsteady"
     if measured.disturbed_rounds:
-        return f"{text}; the machine was busy or unsteady in {measured.disturbed_rounds} of them"
+        return f"{text}; {disturbance(measured)}, which the ranges include"
+    return text
+
+
+def disturbance(measured: MeasurementSummary) -> str:
+    """`other programs or the host disturbed 3 of 4 measurements (source up to 1.4x slower)`."""
+    text = (
+        f"other programs or the host disturbed {measured.disturbed_rounds} of {plural(measured.rounds, 'measurement')}"
+    )
+    if measured.pace is not None and measured.pace >= NOTICED:
+        text += f" (source up to {measured.pace:.1f}x slower)"
     return text
 
 
@@ -96,9 +105,7 @@ def _intermediate_table(model: ModelResult) -> Table:
     for row in model.intermediate:
         cells = [row.node, short(row.artifact)]
         for metric in metrics:
-            text = "-"
-            if metric in row.metrics:
-                text = metric_text(metric, row.metrics[metric])
+            text = metric_text(metric, row.metrics.get(metric))
             if metric in row.ratios and is_ratio_metric(metric):
                 text = f"{text} ({ratio_text(row.ratios[metric])})"
             cells.append(text)
@@ -111,7 +118,7 @@ def _intermediate_table(model: ModelResult) -> Table:
 def _throughput_table(model: ModelResult) -> Table:
     rows = []
     for row in model.measured.throughput:
-        ratio = _ratio(row.ratio)
+        ratio = ratio_text(row.ratio)
         if row.refused:
             ratio = f"refused: {row.refused}"
         source, candidate = _value("throughput", row.source), _value("throughput", row.candidate)
@@ -133,7 +140,7 @@ def _profiles_table(model: ModelResult) -> Table:
     for name, profile in profiles.items():
         cells = [name]
         for metric in metrics:
-            cells += [_value(metric, profile.metrics.get(metric)), _ratio(profile.ratios.get(metric))]
+            cells += [_value(metric, profile.metrics.get(metric)), ratio_text(profile.ratios.get(metric))]
         rows.append(tuple(cells))
     title = f"latency of {_label(model)} by profile"
     return Table(tuple(columns), tuple(rows), title=title, right=frozenset(range(1, len(columns))))
@@ -156,12 +163,4 @@ def _label(model: ModelResult) -> str:
 
 
 def _value(metric: str, estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    return metric_text(metric, estimate.value)
-
-
-def _ratio(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    return ratio_text(estimate)
+    return metric_text(metric, None if estimate is None else estimate.value)

@@ -9,10 +9,11 @@ from typing import Final
 
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
-from autoopt.report.change import change_text, quality_text
+from autoopt.report.change import change_text, figure_text
 from autoopt.report.figures import is_quality, metrics_of
-from autoopt.report.formatting import metric_text, plural, short, value_text
+from autoopt.report.formatting import percent, plural, short, value_text
 from autoopt.report.goal import constraint_text
+from autoopt.report.measurement import disturbance
 from autoopt.report.verdict import gains
 from autoopt.results import ModelResult, RunResult
 
@@ -42,15 +43,16 @@ SET_USE: Final = """\
 and says if the gain shows on your machine. `model_set.json` says how the models connect; `model_set.py` runs them:
 
 ```python
-from pathlib import Path
-from model_set import ModelSet
-from run import open_part, open_set
+from run import load
 
-session = open_set(ModelSet.read(Path("model_set.json")), open_part)
-outputs = session.run(None, inputs)
+session = load()
+outputs = session.run(None, inputs)  # arrays by name
 ```
-
+{generate}
 The folder of each model is a package of its own.
+"""
+GENERATE: Final = """
+`session.generate(inputs, count)` returns the most probable tokens after the prompt, which is one of the inputs.
 """
 NO_INPUTS: Final = "The data could not be read when this package was written: name inputs with `--inputs FILE.npz`.\n"
 SPECIALIZE: Final = "specialize_inputs"
@@ -95,13 +97,14 @@ def model_card(card: Card) -> str:
     return "\n".join(sections)
 
 
-def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool) -> str:
+def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool, generates: bool) -> str:
     """Write the model card of a model set in Markdown.
 
     Args:
         result: The run.
         model: The set.
         has_inputs: True if the package holds the inputs of one inference.
+        generates: True if one of the models generates tokens.
     """
     title = f"{' + '.join(part.name for part in result.parts)}"
     lines = [f"# {title}, optimised by autoopt", ""]
@@ -113,8 +116,9 @@ def set_card(result: RunResult, model: ModelResult, *, has_inputs: bool) -> str:
     for part in result.parts:
         change = "-" if part.model.is_source else ", ".join(gains(part.result, part.model))
         link, chain = f"[{part.name}]({part.name}/README.md)", part.model.short_chain
-        lines.append(f"| {link} | {part.share:.0%} | `{chain}` | {change} |")
-    lines += ["", _section("Try it", SET_USE if has_inputs else f"{SET_USE}{NO_INPUTS}")]
+        lines.append(f"| {link} | {percent(part.share)} | `{chain}` | {change} |")
+    use = SET_USE.format(generate=GENERATE if generates else "")
+    lines += ["", _section("Try it", use if has_inputs else f"{use}{NO_INPUTS}")]
     limits = [f"- required: {constraint_text(constraint)}" for constraint in result.constraints]
     limits += [f"- {one_line(flag)}" for flag in model.flags]
     return "\n".join([*lines, _section("Limits", "\n".join(limits) + "\n")])
@@ -137,20 +141,12 @@ def _figures_table(card: Card) -> str:
     source = card.result.baseline.metrics
     for metric in metrics_of(card.result):
         if metric in card.model.metrics:
-            before = _value(metric, source.get(metric))
+            before = figure_text(metric, source.get(metric))
             change = change_text(metric, card.model, source)
             if is_quality(metric):
                 change = _items_text(card)
-            lines.append(f"| {metric} | {before} | {_value(metric, card.model.metrics[metric])} | {change} |")
+            lines.append(f"| {metric} | {before} | {figure_text(metric, card.model.metrics[metric])} | {change} |")
     return "\n".join(lines) + "\n"
-
-
-def _value(metric: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    if is_quality(metric):
-        return quality_text(metric, value)
-    return metric_text(metric, value)
 
 
 def _items_text(card: Card) -> str:
@@ -215,10 +211,10 @@ def _measuring_text(card: Card) -> str:
     lines.append(f"- session: {', '.join(session)}; `session.json` has all of it")
     if measured.rounds:
         times = plural(measured.rounds, "time")
-        lines.append(
-            f"- source and this model in turns in one process, {times}; the machine was busy or unsteady in "
-            f"{measured.disturbed_rounds} of them"
-        )
+        text = f"- source and this model in turns in one process, {times}"
+        if measured.disturbed_rounds:
+            text += f"; {disturbance(measured)}, which the ranges include"
+        lines.append(text)
     lines.append(f"- run {short(card.result.run)}; ranges are 95 % confidence intervals")
     return "\n".join(lines) + "\n"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from statistics import median
+from statistics import geometric_mean, median
 from types import MappingProxyType
 from typing import Final
 
@@ -188,34 +188,35 @@ def history_of(
 
 def _night(stored: StoredNight) -> Night:
     result = stored.result
-    ratios: list[float] = []
-    busy, host = 0, ""
-    for entry in result.models:
-        host = host or str(entry.environment.get("host", ""))
-        if entry.best is None or entry.result is None:
-            continue
-        busy += entry.best.measured.busy
-        ratio = entry.best.ratios.get(first_objective(entry.result).metric)
-        if ratio is not None and ratio.value > 0:
-            ratios.append(math.log(ratio.value))
-    gain = None
-    if ratios:
-        gain = math.exp(sum(ratios) / len(ratios))
-    ok = sum(entry.status == OK for entry in result.models)
+    hosts = [str(entry.environment["host"]) for entry in result.models if entry.environment.get("host")]
     return Night(
         sweep=result.sweep,
         time=stored.time,
-        host=host,
+        host=hosts[0] if hosts else "",
         models=len(result.models),
-        ok=ok,
+        ok=sum(entry.status == OK for entry in result.models),
         regressions=result.regressions,
         improvements=result.improvements,
-        busy=busy,
-        gain=gain,
+        busy=sum(entry.best is not None and entry.best.measured.busy for entry in result.models),
+        gain=_gain(result.models),
         changes=result.environment_changes,
         accepted=result.accepted,
         causes=tuple(sentence(entry.bisection) for entry in result.models if entry.bisection is not None),
     )
+
+
+def _gain(entries: Sequence[SweepEntry]) -> float | None:
+    """The geometric mean of the ratios best / source; None if no model has one."""
+    ratios: list[float] = []
+    for entry in entries:
+        if entry.best is None or entry.result is None:
+            continue
+        ratio = entry.best.ratios.get(first_objective(entry.result).metric)
+        if ratio is not None and ratio.value > 0:
+            ratios.append(ratio.value)
+    if not ratios:
+        return None
+    return geometric_mean(ratios)
 
 
 def _course(name: str, stored: Sequence[StoredNight], releases: Sequence[ReleaseMark]) -> Course:

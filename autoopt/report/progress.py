@@ -15,9 +15,9 @@ from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
+from autoopt.report.change import figure_text
 from autoopt.report.displays import SPINNER, Display, Lines, LiveState, StatusLine, Work
-from autoopt.report.figures import DEFAULT_OBJECTIVE
-from autoopt.report.formatting import metric_text
+from autoopt.report.figures import DEFAULT_OBJECTIVE, kind
 from autoopt.report.search_progress import SearchProgress
 from autoopt.results import Trial
 
@@ -113,8 +113,9 @@ class Progress(Observer):
         with self.state.lock:
             search = self.state.search
             search.began = self._clock()
-        names = dict.fromkeys((*search.metrics, "size"))
-        figures = [f"{name} {metric_text(name, metrics[name].value)}" for name in names if name in metrics]
+        # The fidelity of the source compares it with itself.
+        names = [name for name in dict.fromkeys((*search.metrics, "size")) if kind(name) != "fidelity"]
+        figures = [f"{name} {figure_text(name, metrics[name].value)}" for name in names if name in metrics]
         self._write(f"source model: {', '.join(figures)}")
 
     def on_trial_end(self, trial: Trial, best: float | None) -> None:

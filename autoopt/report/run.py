@@ -10,10 +10,10 @@ from autoopt.errors import one_line
 from autoopt.metrics import Estimate, is_ratio_metric
 from autoopt.report.change import ratio_change
 from autoopt.report.figures import chain_text, metrics_of, shared_flags
-from autoopt.report.formatting import counts_text, metric_text, plural, ratio_text, seconds_text, short
+from autoopt.report.formatting import counts_text, metric_text, percent, plural, ratio_text, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.table import Table, write_lines, write_table
-from autoopt.report.verdict import gains, verdict, verdict_lines
+from autoopt.report.verdict import verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult
 
 REUSED = "answered from the store: an identical run has finished, so nothing was executed"
@@ -48,7 +48,9 @@ def write_run(
 def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
     """The tables of a run, for each of its targets or models if there are several."""
     if result.parts:
-        return [*(run_table(part.result, title=part_title(part)) for part in result.parts), run_table(result)]
+        tables = [run_table(part.result, title=part_title(part)) for part in result.parts]
+        title = f"together, run {short(result.run)}: {result.status}"
+        return [*tables, run_table(result, title=title)] if result.baseline.metrics else tables
     if not result.targets:
         return [run_table(result), *measured_tables(result.best, outputs=outputs)]
     tables = []
@@ -59,7 +61,7 @@ def run_tables(result: RunResult, *, outputs: bool = False) -> list[Table]:
 
 def part_title(part: PartResult) -> str:
     """A part of a model set in words: `model encoder: 40 % of the time, run 1a2b3c`."""
-    return f"model {part.name}: {part.share:.0%} of the time, run {short(part.result.run)}"
+    return f"model {part.name}: {percent(part.share)} of the time, run {short(part.result.run)}"
 
 
 def target_table(result: RunResult, target: TargetResult) -> Table:
@@ -120,16 +122,10 @@ def _ratio_metrics(models: Sequence[tuple[str, ModelResult]]) -> set[str]:
 def _cells(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str]) -> tuple[str, ...]:
     cells = [_label(label, model)]
     for name in metrics:
-        value, ratio = "-", "-"
-        if name in model.metrics:
-            value = metric_text(name, model.metrics[name])
-        if model.is_source:
-            ratio = ratio_text(Estimate.exact(1.0))
-        elif name in model.ratios:
-            ratio = ratio_text(model.ratios[name])
-        cells.append(value)
+        cells.append(metric_text(name, model.metrics.get(name)))
         if name in ratios:
-            cells.append(ratio)
+            ratio = Estimate.exact(1.0) if model.is_source else model.ratios.get(name)
+            cells.append(ratio_text(ratio))
     return tuple(cells)
 
 
@@ -170,7 +166,7 @@ def summary(result: RunResult, *, verbose: bool = False) -> list[str]:
     if result.reused:
         lines.append(REUSED)
     if not result.targets:
-        return [*lines, *measured_lines(result.best), *_unverified(result), verdict(result)]
+        return [*lines, *measured_lines(result.best), verdict(result)]
     for target in result.targets:
         lines += [f"target {target.name}: {line}" for line in measured_lines(target.result.best)]
     return [*lines, *answers(result)]
@@ -184,25 +180,17 @@ def answers(result: RunResult) -> list[str]:
     return [*lines, single_verdict(result)]
 
 
-def _unverified(result: RunResult) -> list[str]:
-    """The best lossy model of a run without data, and how to use it all the same."""
-    model = result.best_lossy
-    if model is None:
-        return []
-    remedy = "add --data FILE to judge it by accuracy, or --fidelity to accept it as it is"
-    return [
-        f"best lossy: {', '.join(gains(result, model))} ({model.short_chain})",
-        f"unverified: compared on generated inputs only; {remedy}",
-    ]
-
-
 def trials_line(result: RunResult) -> str:
     """`3 trials: 2 ok, 1 refused (stopped at 3 trials)`."""
-    total, colon, outcomes = counts_text(result.trials).partition(": ")
-    text = f"{plural(int(total), 'trial')}{colon}{outcomes}"
     if result.stopped:
-        text += f" ({result.stopped})"
-    return text
+        return f"{trial_counts(result)} ({result.stopped})"
+    return trial_counts(result)
+
+
+def trial_counts(result: RunResult) -> str:
+    """`3 trials: 2 ok, 1 refused`."""
+    total, colon, outcomes = counts_text(result.trials).partition(": ")
+    return f"{plural(int(total), 'trial')}{colon}{outcomes}"
 
 
 def time_line(result: RunResult) -> str:
@@ -245,8 +233,7 @@ def single_verdict(result: RunResult) -> str:
 
 
 def _origin(target: TargetResult) -> str:
-    best = target.result.best
-    if best is None or best.is_source or target.made_on == target.name:
+    if target.result.better_model is None or target.made_on == target.name:
         return ""
     return f" (found by the search for {target.made_on})"
 
@@ -254,4 +241,7 @@ def _origin(target: TargetResult) -> str:
 def _label(label: str, model: ModelResult) -> str:
     if model.is_source or not model.artifact:
         return label
-    return f"{label} {short(model.artifact)[:8]}"
+    text = f"{label} {short(model.artifact)[:8]}"
+    if model.trial is not None:
+        text += f", trial {model.trial}"
+    return text

@@ -54,7 +54,9 @@ class RunFacts:
     command: str = ""
     """The command that repeats the run."""
     lineage: Mapping[str, Any] = field(default_factory=dict)
-    """The lineage document of the best model."""
+    """The lineage document of the best model; empty for several models."""
+    part_lineages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of several models, the lineage documents by name."""
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
     """The models of the lineage, by digest."""
     measurements: Sequence[Measurement] = ()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from autoopt.metrics import MEDIAN_LATENCY, Objective, headline_metrics, is_ratio_metric
-from autoopt.report.change import quality_text, ratio_change
+from autoopt.report.change import figure_text, ratio_change
 from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
 from autoopt.report.effects import Effect, chain_levels, effects
-from autoopt.report.failures import failure_groups, outcome_text
+from autoopt.report.failures import failure_groups, outcome_text, plain_reason
 from autoopt.report.figures import (
     figure,
     figure_title,
@@ -18,16 +19,16 @@ from autoopt.report.figures import (
     is_quality,
     metrics_of,
 )
-from autoopt.report.formatting import bytes_text, metric_text, number_text, params_text, plural, short
+from autoopt.report.formatting import metric_text, number_text, params_text, percent, plural, settings_text, short
 from autoopt.report.goal import constraint_text, objective_text
 from autoopt.report.html import charts, code, definitions, page, paragraphs, section, subsection, table_html, text_html
 from autoopt.report.html import figure as figure_html
-from autoopt.report.lineage import lineage_lines, params_of_step
+from autoopt.report.lineage import lineage_lines, lineage_table
 from autoopt.report.measurement import measured_lines, measured_tables
 from autoopt.report.run import caveats, run_table, single_verdict, target_table, time_line, trials_line
 from autoopt.report.run_facts import ModelFacts, RunFacts
 from autoopt.report.table import Table
-from autoopt.report.verdict import verdict
+from autoopt.report.verdict import lossy_steps, verdict
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial, values_of
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
@@ -59,27 +60,21 @@ def html_report(result: RunResult, trials: Sequence[Trial] = (), facts: RunFacts
     """
     facts = facts or RunFacts()
     title = f"{facts.name or 'run'} {short(result.run)}"
-    parts = [_head(title, result, facts)]
+    titles = dict(SECTIONS)
+    sections = {"asked": _asked(result, facts)}
     if not result.targets:
         sections = _search_sections(result, trials, facts)
-        for number, part in enumerate(result.parts, start=1):
-            sections[f"part-{number}"] = _part(part, facts.part_trials.get(part.result.run, ()))
-    else:
-        sections = {"asked": _asked(result, facts)}
-        for number, target in enumerate(result.targets, start=1):
-            sections[f"target-{number}"] = _target(result, target, facts.part_trials.get(target.result.run, ()))
-    sections |= {"lineage": _lineage(facts), "use": _use(result, facts)}
-    ordered = sorted(sections, key=_position)
-    titles = {**SECTIONS}
-    for number, target in enumerate(result.targets, start=1):
-        titles[f"target-{number}"] = f"Target {target.name}"
     for number, part in enumerate(result.parts, start=1):
         titles[f"part-{number}"] = f"Model {part.name}"
-    present = [name for name in ordered if sections[name]]
+        sections[f"part-{number}"] = _part(part, facts)
+    for number, target in enumerate(result.targets, start=1):
+        titles[f"target-{number}"] = f"Target {target.name}"
+        sections[f"target-{number}"] = _target(result, target, facts.part_trials.get(target.result.run, ()))
+    sections |= {"lineage": _lineage(facts.lineage, facts.models), "use": _use(result, facts)}
+    present = [name for name in sorted(sections, key=_position) if sections[name]]
     links = " ".join(f'<a href="#{name}">{text_html(titles[name])}</a>' for name in present)
-    parts.append(f"<nav>{links}</nav>")
-    parts += [section(titles[name], sections[name], name) for name in present]
-    return page(title, parts)
+    bodies = [section(titles[name], sections[name], name) for name in present]
+    return page(title, [_head(title, result, facts), f"<nav>{links}</nav>", *bodies])
 
 
 def _position(name: str) -> int:
@@ -105,9 +100,8 @@ def _head(title: str, result: RunResult, facts: RunFacts) -> str:
     if facts.imported:
         note = f"Imported from {facts.imported}: measured elsewhere, and may have been edited."
         parts.append(f'<p class="warning">{text_html(note)}</p>')
-    best = result.best
-    if best is not None and not best.is_source:
-        parts += [_tiles(best, result), _chain(best)]
+    if result.better_model is not None:
+        parts += [_tiles(result.better_model, result), _chain(result.better_model)]
     return "\n".join(parts)
 
 
@@ -117,18 +111,13 @@ def _tiles(best: ModelResult, result: RunResult) -> str:
     for name in metrics_of(result)[:MOST_TILES]:
         if name not in best.metrics or name not in result.baseline.metrics:
             continue
-        before, after = _value(name, result.baseline.metrics[name]), _value(name, best.metrics[name])
+        before = figure_text(name, result.baseline.metrics[name], decimals=2)
+        after = figure_text(name, best.metrics[name], decimals=2)
         tiles.append(
             f'<div class="tile"><span>{text_html(name)}</span><b>{text_html(f"{before} → {after}")}</b>'
             f"<span>{text_html(_change(name, best))}</span></div>"
         )
     return f'<div class="tiles">{"".join(tiles)}</div>'
-
-
-def _value(metric: str, value: float) -> str:
-    if is_quality(metric):
-        return quality_text(metric, value, 2)
-    return metric_text(metric, value)
 
 
 def _change(metric: str, best: ModelResult) -> str:
@@ -146,7 +135,7 @@ def _chain(best: ModelResult) -> str:
     """The passes of the best model with their searched parameters."""
     items = []
     for name in best.short_chain.split(" -> "):
-        params = params_text({"": best.point.get(name, {})}).removeprefix(": ")
+        params = settings_text(best.point.get(name, {}))
         settings = f" <code>{text_html(params)}</code>" if params else ""
         items.append(f"<li>{text_html(name)}{settings}</li>")
     return f'<ol class="chain">{"".join(items)}</ol>'
@@ -166,7 +155,7 @@ def _asked(result: RunResult, facts: RunFacts) -> str:
             "evaluation data": facts.evaluation,
             "calibration data": facts.calibration,
             "passes": facts.dag,
-            "search": params_text({"": facts.search}).removeprefix(": "),
+            "search": settings_text(facts.search),
             "target": facts.target,
             "machine": ", ".join(filter(None, machine)),
             "runtime": f"onnxruntime {runtime}" if runtime else "",
@@ -247,7 +236,7 @@ def operator_table(times: OperatorTimes) -> Table:
 
 
 def _operator_row(name: str, time: OperatorTime) -> tuple[str, ...]:
-    cells = ["-" if value is None else metric_text(MEDIAN_LATENCY, value) for value in (time.source, time.candidate)]
+    cells = [metric_text(MEDIAN_LATENCY, value) for value in (time.source, time.candidate)]
     return (name, *cells, f"{time.change:+.3g} ms")
 
 
@@ -329,62 +318,34 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
         figures = [figure(name, values, result.ratios) or "-" for name in metrics]
         chain, params = trial.chain, params_text(result.point)
         time_text = f"{number_text(result.seconds)} s"
-        rows.append((str(trial.number), outcome_text(trial), *figures, chain, params, time_text, result.explanation))
+        message = plain_reason(result.explanation)
+        rows.append((str(trial.number), outcome_text(trial), *figures, chain, params, time_text, message))
     columns = ("trial", "outcome", *map(figure_title, metrics), "chain", "parameters", "time", "message")
     right = frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)})
     return Table(columns, tuple(rows), right=right)
 
 
-def _lineage(facts: RunFacts) -> str:
-    document = facts.lineage
+def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> str:
     if not document:
         return ""
-    source = str(document.get("source", ""))
-    rows = [("0", "source", *_content_cells(source, "", facts.models), "", "", short(source))]
-    for number, step in enumerate(document.get("steps") or (), start=1):
-        before, after = str(step.get("input", "")), str(step.get("output", ""))
-        params = params_of_step(step)
-        if before == after:
-            options = params_text({"": step.get("session_options") or {}}).removeprefix(": ")
-            cells = ("", "", f"session options only: {options}")
-        else:
-            cells = _content_cells(after, before, facts.models)
-        seconds = f"{float(step.get('seconds') or 0):.2f} s"
-        rows.append((str(number), str(step.get("pass", "")), *cells, params, seconds, short(after)))
-    columns = ("step", "pass", "nodes", "size", "what changed", "parameters", "time", "artifact")
-    table = table_html(Table(columns, tuple(rows), right=frozenset({0, 2, 3, 6})))
     details = escape("\n".join(lineage_lines(document)))
+    table = table_html(lineage_table(document, models))
     return f"{table}\n<details><summary>Environment and reports of each step</summary><pre>{details}</pre></details>"
 
 
-def _content_cells(artifact: str, before: str, models: Mapping[str, ModelFacts]) -> tuple[str, str, str]:
-    """Nodes and size of a model, and the change of its operators."""
-    facts, earlier = models.get(artifact), models.get(before)
-    if facts is None:
-        return ("-", "-", "")
-    nodes = "-" if facts.op_counts is None else str(sum(facts.op_counts.values()))
-    change = ""
-    if facts.op_counts is not None and earlier is not None and earlier.op_counts is not None:
-        change = operator_changes(earlier.op_counts, facts.op_counts) or "no operator added or removed"
-    return (nodes, bytes_text(facts.bytes), change)
-
-
-def operator_changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """The change of the number of nodes by operator: `-7 Relu, +19 QuantizeLinear`."""
-    changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
-    parts = [f"{change:+d} {name}" for name, change in sorted(changes.items(), key=lambda item: item[1]) if change]
-    return ", ".join(parts)
-
-
 def _use(result: RunResult, facts: RunFacts) -> str:
-    best = result.best
     parts = []
-    if best is not None and not best.is_source:
+    if result.better_model is not None:
         parts.append(subsection("See the gain on this machine", code("python out/run.py")))
         text = 'import autoopt\n\nsession = autoopt.load("out")  # an onnxruntime.InferenceSession, as it was measured'
-        parts.append(subsection("Use the model in a program", code(text)))
         replay = f"autoopt replay out/recipe.json --model {facts.model or 'model.onnx'}"
+        if result.parts:
+            text = 'import autoopt\n\nsession = autoopt.load("out")  # run() runs all models together'
+            replay = "\n".join(f"autoopt replay out/{part.name}/recipe.json --model MODEL" for part in result.parts)
+        parts.append(subsection("Use the model in a program", code(text)))
         parts.append(subsection("Make the same model again from its recipe", code(replay)))
+    if result.best_lossy is not None:
+        parts.append(subsection("The lossy model", paragraphs(lossy_steps(result))))
     if facts.command:
         parts.append(subsection("Repeat the run", code(facts.command)))
     commands = f"autoopt best {short(result.run)}\nautoopt lineage {short(result.run)}"
@@ -392,13 +353,16 @@ def _use(result: RunResult, facts: RunFacts) -> str:
     return "\n".join([*parts, paragraphs([trials_line(result), time_line(result)], "muted small")])
 
 
-def _part(part: PartResult, trials: Sequence[Trial]) -> str:
+def _part(part: PartResult, facts: RunFacts) -> str:
     """The sections of one model of a set below one heading."""
+    trials = facts.part_trials.get(part.result.run, ())
     chosen = part.model.short_chain
-    lead = f"{part.share:.0%} of the time of a whole inference. Chosen: {chosen}. {verdict(part.result)}"
+    lead = f"{percent(part.share)} of the time of a whole inference. Chosen: {chosen}. {verdict(part.result)}"
     sections = _search_sections(part.result, trials, RunFacts())
     parts = [paragraphs([lead]), sections.pop("found")]
     parts += [subsection(SECTIONS[name], text) for name, text in sections.items() if text and name != "asked"]
+    lineage = _lineage(facts.part_lineages.get(part.name, {}), facts.models)
+    parts.append(subsection("How the chosen model was made", lineage))
     return "\n".join(filter(None, parts))
 
 

@@ -17,6 +17,7 @@ class ChainTrials:
     """The trials of one chain."""
 
     name: str
+    """Without the passes that changed nothing in its best trial."""
     trials: int = 0
     best: Estimate | None = None
     """First objective of its best feasible trial: a ratio, or the value of a metric without ratios."""
@@ -47,6 +48,8 @@ class SearchProgress:
         self._goal = goal
         self._deadline = deadline
         self._executed = 0
+        self._failures: dict[str, int] = {}
+        """By message, the number of the first trial with it."""
 
     def add(self, trial: Trial) -> bool:
         """Count a trial; true if it is the best so far."""
@@ -58,11 +61,15 @@ class SearchProgress:
         if estimate is None or not trial.result.feasible:
             return False
         if chain.best is None or is_better(estimate.value, chain.best.value, self._goal):
-            chain.best = estimate
+            chain.best, chain.name = estimate, trial.short_chain
         if self.best is not None and not is_better(estimate.value, self.best.value, self._goal):
             return False
         self.best = estimate
         return True
+
+    def first_failure_like(self, trial: Trial) -> int:
+        """The number of the first trial that failed with the same message: possibly this one."""
+        return self._failures.setdefault(trial.result.message, trial.number)
 
     def best_chains(self) -> list[ChainTrials]:
         """The chains with a feasible trial, the best first."""
@@ -117,10 +124,11 @@ class SearchProgress:
 
     @property
     def has_gain(self) -> bool:
-        """True if the best trial is better than the source model, as far as there are ratios."""
+        """True if the best trial is better than the source model beyond its interval, as far as there are ratios."""
         if self.best is None:
             return False
-        return not is_ratio_metric(self.metrics[0]) or is_better(self.best.value, 1.0, self._goal)
+        worst = self.best.low if self._goal == "maximize" else self.best.high
+        return not is_ratio_metric(self.metrics[0]) or is_better(worst, 1.0, self._goal)
 
     def value_text(self, estimate: Estimate) -> str:
         """The first objective in words: `1.6x faster (1.5 to 1.6)`, `accuracy 0.9950`."""

@@ -39,11 +39,12 @@ def steps_text(chain: str, point: Point, width: int = 0) -> str:
 
 
 def _shorter(nodes: Sequence[str], steps: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The last passes, fewer and fewer, down to two without their settings."""
+    """The last passes, fewer and fewer, down to the last one without its settings."""
     for first in range(1, len(steps) - 1):
         yield steps[first:]
     yield [*nodes[-2:-1], steps[-1]]
     yield nodes[-2:]
+    yield nodes[-1:]
 
 
 def _settings(values: Mapping[str, object]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, is_ratio_metric
 from autoopt.report.change import change_text, words_of
 from autoopt.report.figures import first_objective, is_quality, metrics_of
-from autoopt.report.formatting import plural
+from autoopt.report.formatting import plural, short
 from autoopt.results import ModelResult, RunResult
 
 Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
@@ -15,6 +15,8 @@ Answer: TypeAlias = Literal["better", "not better", "undecided", "none"]
 UNSURE: Final = "is not certain"
 """Part of the caveat of a constraint that the data neither confirm nor refute."""
 
+NO_DATA: Final = "no data: "
+"""Start of the note on how lossy models are judged without data."""
 TIME_LIMIT: Final = "--minutes"
 """Part of the reason to stop of a run that its time limit ended."""
 
@@ -36,7 +38,32 @@ def verdict(result: RunResult) -> str:
 
 
 def verdict_lines(result: RunResult) -> list[str]:
-    """The sentences of the answer."""
+    """The sentences of the answer; those on the best lossy model of a run without data come last."""
+    lossy = result.best_lossy
+    if lossy is None:
+        return _answer_lines(result)
+    first, *others = _answer_lines(result)
+    found = ", ".join(gains(result, lossy)) or lossy.short_chain
+    lines = [f"Lossless: {first[:1].lower()}{first[1:]}", *others, f"Lossy: {found}."]
+    return [*lines, "The lossy model is unverified: it was compared on generated inputs only."]
+
+
+def lossy_steps(result: RunResult) -> list[str]:
+    """The next steps for the lossy models of a run without data; none without such a run."""
+    model = result.best_lossy
+    if model is None:
+        lacks_data = any(note.startswith(NO_DATA) for note in result.notes)
+        if not lacks_data or not result.trials.get("infeasible"):
+            return []
+        return ["Lossy models broke the limit on generated inputs; --data FILE judges them by accuracy"]
+    steps = ["Judge the lossy model by accuracy: the same command with --data FILE"]
+    if model.trial is not None:
+        steps.append(f"Use it as it is: autoopt export {short(result.run)} {model.trial}")
+    return steps
+
+
+def _answer_lines(result: RunResult) -> list[str]:
+    """The sentences on the best model."""
     if result.is_interim:
         return [f"So far: {_interim_answer(result)}"]
     if result.best is None:
@@ -46,7 +73,7 @@ def verdict_lines(result: RunResult) -> list[str]:
     text = ", ".join(gains(result, result.best))
     sentence = f"{text[:1].upper()}{text[1:]}." if text else f"Best: {result.best.short_chain}."
     if result.undecided:
-        return [sentence, f"Undecided: {result.undecided}.", deciding_action(result)]
+        return [sentence, f"Still open: {result.undecided}.", deciding_action(result)]
     unsure = _unsure_metrics(result.best)
     if unsure:
         return [sentence, f"Not certain yet: the limit of {' and '.join(unsure)}; more evaluation data would decide."]
@@ -62,9 +89,9 @@ def _kept_answer(result: RunResult) -> list[str]:
     word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":
         word, verb = words_of(metric).better, words_of(metric).verb
-    if result.undecided:
-        return [f"Undecided whether a candidate {verb} {word}; keeping your model.", deciding_action(result)]
     lines = [f"Not {word}: no candidate was measurably better, so your model stays."]
+    if result.undecided:
+        lines = [f"Undecided whether a candidate {verb} {word}; keeping your model.", deciding_action(result)]
     if TIME_LIMIT in result.stopped:
         trials = plural(result.trials.get("total", 0), "trial")
         lines.append(f"The time was up after {trials}; more time ({TIME_LIMIT}) allows more.")
@@ -73,6 +100,8 @@ def _kept_answer(result: RunResult) -> list[str]:
 
 def _interim_answer(result: RunResult) -> str:
     """The answer of a run that has not finished."""
+    if result.parts:
+        return "the models are not measured together yet."
     if result.best is None:
         return "no model meets the constraints."
     if result.best.is_source:

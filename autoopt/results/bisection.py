@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoopt import json_codec
 from autoopt.metrics import Estimate
 
 
@@ -77,11 +75,3 @@ class Bisection:
         if not self.variants:
             return None
         return self.variants[0]
-
-    def to_json(self) -> dict[str, object]:
-        document: dict[str, object] = json_codec.to_json(self)
-        return document
-
-    @staticmethod
-    def from_json(data: Mapping[str, object]) -> Bisection:
-        return json_codec.from_json(Bisection, data)

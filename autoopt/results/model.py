@@ -41,14 +41,16 @@ class ModelResult:
     point: Point = field(default_factory=dict)
     """The searched parameters of each node."""
     flags: tuple[str, ...] = ()
-    """Caveats: constraints that are not certain to hold, a busy machine."""
+    """Caveats, such as constraints that are not certain to hold."""
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
     """The metrics with their confidence intervals."""
     measured: MeasurementSummary = field(default_factory=MeasurementSummary)
     intermediate: tuple[IntermediateResult, ...] = ()
     """The models between the source and this one, if the DAG asks for their metrics (`evaluate: intermediate`)."""
     steps: tuple[str, ...] = ()
-    """Nodes of the chain that changed the model, in order, without inserted ones; empty if unknown."""
+    """Nodes of the chain that changed the model, in order, without inserted and formal ones; empty if unknown."""
+    trial: int | None = None
+    """Number of the trial that made the model; None for the source and in results of older versions."""
 
     @property
     def candidate(self) -> Candidate:

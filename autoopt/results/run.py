@@ -70,11 +70,18 @@ class RunResult:
         return self.status in INTERIM
 
     @property
+    def better_model(self) -> ModelResult | None:
+        """The best model, if it is another one than the source."""
+        if self.best is None or self.best.is_source:
+            return None
+        return self.best
+
+    @property
     def models(self) -> tuple[ModelResult, ...]:
         """The source, the best model, the best lossy one and the rest of the front, each candidate once."""
         models = [self.baseline.model]
-        if self.best is not None and not self.best.is_source:
-            models.append(self.best)
+        if self.better_model is not None:
+            models.append(self.better_model)
         if self.best_lossy is not None:
             models.append(self.best_lossy)
         keys = {model.candidate.key for model in models[1:]}

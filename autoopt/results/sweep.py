@@ -127,7 +127,7 @@ class SweepEntry:
         if self.last_best is not None:
             document["last_best"] = self.last_best.to_json()
         if self.bisection is not None:
-            document["bisection"] = self.bisection.to_json()
+            document["bisection"] = json_codec.to_json(self.bisection)
         return document | {
             "schema": SCHEMA,
             "status": self.status,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.space import Point
+from autoopt.space import Point, Value
 
 
 def short_chain(chain: str, steps: Sequence[str]) -> str:
@@ -56,7 +56,8 @@ class TrialResult:
     """True for a failure whose cause may lie outside the work; an identical run tries again."""
     intermediate: tuple[IntermediateResult, ...] = ()
     steps: tuple[str, ...] = ()
-    """Nodes of the chain that changed the candidate, in order, without inserted ones; empty for a failure."""
+    """Nodes of the chain that changed the candidate, in order, without inserted ones and those that only rename or
+    convert the file format; empty for a failure."""
 
     @property
     def feasible(self) -> bool:
@@ -86,3 +87,16 @@ class Trial:
     @property
     def feasible(self) -> bool:
         return self.result.feasible
+
+
+def flat_params(point: Point) -> dict[str, Value]:
+    """Parameters by `node.parameter`."""
+    return {f"{node}.{name}": value for node, params in point.items() for name, value in params.items()}
+
+
+def flat_ratios(ratios: Mapping[str, Estimate]) -> dict[str, float]:
+    """Ratios and the bounds of their intervals by `NAME_ratio`, `NAME_ratio_low` and `NAME_ratio_high`."""
+    figures: dict[str, float] = {}
+    for name, ratio in ratios.items():
+        figures |= {f"{name}_ratio": ratio.value, f"{name}_ratio_low": ratio.low, f"{name}_ratio_high": ratio.high}
+    return figures

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
@@ -161,6 +160,12 @@ class DagSpec(FileModel):
         for field in ("connections", "pipeline"):
             if getattr(self, field) and not isinstance(self.model, dict):
                 raise FieldError("is for several models", place=(field,), remedy="name them in model")
+        if isinstance(self.model, dict) and len(self.targets) > 1:
+            remedy = "keep one; a DAG for each of the others compares them"
+            raise FieldError("several models run on one target", place=("targets",), remedy=remedy)
+        if isinstance(self.model, dict) and self.data.latency is not None:
+            reason = "times of several models are measured on the evaluation data"
+            raise FieldError(reason, place=("data", "latency"), remedy="remove it")
         if self.pipeline and self.user_script is None:
             raise FieldError("is a function of the user script", place=("pipeline",), remedy="name it in user_script")
         if self.pipeline and self.connections:
@@ -278,19 +283,22 @@ class DagSpec(FileModel):
         Raises:
             ConfigError: one is missing.
         """
-        files: list[tuple[Place, str, str]] = []
         if self.user_script:
-            files.append((("user_script",), self.user_script, self.path(self.user_script)))
-        if model and isinstance(self.model, str):
-            file = split_source(self.model)[0]
-            files.append((("model",), file, self.path(file)))
-        if model and isinstance(self.model, dict):
-            files += [(("model", name), path, self.path(path)) for name, path in self.model.items()]
+            self.check_exists(("user_script",), self.user_script, self.path(self.user_script))
+        if model:
+            for place, file in self._model_files():
+                self.check_exists(place, file, self.path(file))
         if data:
-            files += [(("data", *place), text, self.data_path(text)) for place, text in self.data.paths()]
-        for place, text, path in files:
-            if "://" not in path and not Path(path).exists():
-                raise self.error(place, f"no such file: {text}", f"looked for {path}")
+            for place, text in self.data.paths():
+                self.check_exists(("data", *place), text, self.data_path(text))
+
+    def _model_files(self) -> Iterator[tuple[Place, str]]:
+        """Yield the model, or each of several, as written, with its place in the DAG."""
+        if isinstance(self.model, str):
+            yield ("model",), split_source(self.model)[0]
+        elif self.model is not None:
+            for name, path in self.model.items():
+                yield ("model", name), path
 
 
 def load_dag(given: Written | DagSpec) -> DagSpec:

@@ -98,6 +98,15 @@ class FileModel(StrictModel):
         """Return a path in this file as an absolute one; URLs as they are."""
         return resolve_path(self._source.folder, text)
 
+    def check_exists(self, place: Place, text: str, path: str) -> None:
+        """Check that the file exists that a field names as `text`; URLs are not looked up.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if "://" not in path and not Path(path).exists():
+            raise self.error(place, f"no such file: {text}", f"looked for {path}")
+
     def data_path(self, text: str) -> str:
         """Return a path of data as an absolute one; URLs as they are."""
         return resolve_path(self._data_root or self._source.folder, text)

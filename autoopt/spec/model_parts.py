@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +58,24 @@ def parse_parts(arguments: Iterable[str]) -> dict[str, str]:
     except FieldError as error:
         raise InputError(error.reason, where=", ".join(parts), remedy=error.remedy) from None
     return parts
+
+
+def parse_models(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Read the DAG or the model that a command names, or several models: `NAME=MODEL` each, or a folder.
+
+    Returns:
+        The DAG or the first model, and the models by name if there are several.
+
+    Raises:
+        InputError: several arguments are not all `NAME=MODEL`, or a folder has no model.
+    """
+    if len(arguments) > 1 or (is_part(arguments[0]) and not Path(arguments[0]).exists()):
+        parts = parse_parts(arguments)
+    elif Path(arguments[0]).is_dir():
+        parts = models_in(Path(arguments[0]))
+    else:
+        return arguments[0], {}
+    return next(iter(parts.values())), parts if len(parts) > 1 else {}
 
 
 def models_in(folder: Path) -> dict[str, str]:

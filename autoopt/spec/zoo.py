@@ -6,7 +6,7 @@ import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -31,7 +31,8 @@ class ZooModel(StrictModel):
 
     path: str = Field(min_length=1)
     """A model file (also a PyTorch one, see `autoopt run`), a folder (its .onnx files and archives, or the model that
-    MLflow put there), a glob, an archive, or a URL."""
+    MLflow put there), a glob, an archive, or a URL; or a dag.yaml that names its model, or several that belong
+    together."""
     name: Name | None = None
     """Name of a single model; the file's name by default."""
     tags: tuple[Name, ...] = Field(default=(), strict=False)
@@ -47,11 +48,25 @@ class ZooModel(StrictModel):
     search: dict[str, JsonValue] = Field(default_factory=dict)
     """Overrides of the DAG's `search:` for these models."""
 
+    @property
+    def is_dag(self) -> bool:
+        """True if the path is that of a DAG, which names its models itself."""
+        return self.path.endswith(DAG_SUFFIXES)
+
+    @model_validator(mode="after")
+    def _check_dag(self) -> ZooModel:
+        if self.is_dag and self.dag is not None:
+            raise FieldError("is for models, and path is a DAG already", place=("dag",), remedy="remove one of them")
+        return self
+
     @field_validator("search")
     @classmethod
     def _check_search(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         SearchFields.model_validate(value)
         return value
+
+
+DAG_SUFFIXES: Final = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,11 @@ class EvaluationRecord:
         """True for a failure that other runs do not take over, because its cause may lie outside the work."""
         return bool(self.details.get(TRANSIENT))
 
+    @property
+    def disturbed(self) -> bool:
+        """True if another process used the machine while a latency was measured, or its speed changed."""
+        return bool(self.details.get("disturbed") or self.details.get("busy"))
+
 
 @dataclass(frozen=True)
 class ChainRecord:

@@ -1,8 +1,9 @@
-"""The worker process. A pool starts it as a program: `child.py POOL_PID`, in any Python 3.11 or newer.
+"""The fork server and the workers that it forks. The pool's process starts it as a program: `child.py POOL_PID`.
 
-It imports only the standard library and the modules of the functions that it is asked to call. What native code or
-anybody else prints goes to the error pipe and never into the replies. A worker starts it once more for one call in a
-fresh process: `child.py MODULE:FUNCTION`.
+It runs in any Python 3.11 or newer and imports only the standard library, the modules that it is asked to preload, and
+in a worker those of the functions that it is asked to call. What native code or anybody else prints goes to the error
+pipe and never into the replies. A worker starts it once more for one call in a fresh process: `child.py
+MODULE:FUNCTION`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ if "autoopt" not in sys.modules:  # run by path: another interpreter need not ha
     sys.modules["autoopt"] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(sys.modules["autoopt"])
 
+import gc
 import importlib
 import json
+import signal
+import socket
+import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from autoopt.errors import ErrorRecord
 from autoopt.json_codec import from_json
@@ -36,11 +43,99 @@ from autoopt.outcome import Outcome
 from autoopt.workers import environ, keeper, limits, protocol
 from autoopt.workers.protocol import CallRequest, Reply
 
+NO_PRELOAD = "--no-preload"
+DESCRIPTORS = 4
+"""Descriptors that come with the request for a worker."""
+
 
 def main() -> None:
-    """Split into keeper and worker, then serve calls until the pool closes the pipe."""
-    keeper.split(int(sys.argv[1]))
+    """Fork workers until the pool's process closes the socket at descriptor 0, then wait for them."""
+    keeper.end_with_parent(int(sys.argv[1]))
     environ.use_lent_modules()
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(os.WNOHANG))
+    requests = socket.socket(fileno=0)
+    for message, descriptors in _requests(requests):
+        if "preload" in message:
+            _import(message["preload"])
+            continue
+        server = os.getpid()
+        if os.fork() == 0:
+            requests.detach()
+            try:
+                _become_worker(server, message["env"], message["folder"], descriptors)
+            finally:
+                os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _reap(0)
+    os._exit(0)
+
+
+def _requests(requests: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """Yield the messages to the fork server, each with its descriptors; leaves later ones in the socket."""
+    while True:
+        header, descriptors, _, _ = socket.recv_fds(requests, protocol.HEADER_BYTES, DESCRIPTORS, socket.MSG_WAITALL)
+        if len(header) < protocol.HEADER_BYTES:
+            return
+        line = requests.recv(int(header), socket.MSG_WAITALL)
+        yield json.loads(line), descriptors
+
+
+def _import(modules: Sequence[str]) -> None:
+    """Import modules that forks share; elsewhere than on Linux, native libraries may not survive a fork."""
+    if sys.platform != "linux" or NO_PRELOAD in sys.argv:
+        return
+    for module in modules:
+        with suppress(Exception):  # a call that needs the module will report what is wrong with it
+            importlib.import_module(module)
+    gc.freeze()  # collections in forks would copy all pages
+    if _has_threads():
+        # Forks would lack the threads of a library: begin anew, without its modules.
+        os.set_inheritable(0, True)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], NO_PRELOAD])
+
+
+def _has_threads() -> bool:
+    """True if libraries run threads of their own, apart from those that they end before a fork, such as OpenBLAS's."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)
+    return len(os.listdir("/proc/self/task")) > 1
+
+
+def _reap(options: int) -> None:
+    """Collect keepers that have ended; with options 0, wait for all."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, options)[0]:
+            pass
+
+
+def _become_worker(server: int, env: Mapping[str, str], folder: str, descriptors: Sequence[int]) -> None:
+    """Turn a fork into keeper and worker, and serve calls in the worker until the pool closes the pipe.
+
+    Args:
+        server: process id of the fork server.
+        env: all variables of the worker.
+        folder: its working directory.
+        descriptors: its ends of the pipes for requests, replies, errors and the keeper's report.
+    """
+    os.setsid()
+    for number, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(env)
+    tempfile.tempdir = None
+    with suppress(OSError):  # it was removed
+        os.chdir(folder)
+    keeper.split(server, descriptors[3])
+    _serve_calls()
+
+
+def _serve_calls() -> None:
     with suppress(OSError):  # if the kernel has to kill a process to free memory, it should be a worker
         Path("/proc/self/oom_score_adj").write_text("500")
     requests = os.dup(0)
@@ -48,17 +143,11 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    pipe.send(protocol.encode({"pid": os.getpid()}))
+    pipe.send(protocol.encode({"pid": os.getpid(), "keeper": os.getppid()}))
     log_level = 0
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
-            message = json.loads(line)
-            if "warm" in message:
-                for module in message["warm"]:
-                    with suppress(Exception):  # a call that needs the module will report what is wrong with it
-                        importlib.import_module(module)
-                continue
-            request = from_json(CallRequest, message)
+            request = from_json(CallRequest, json.loads(line))
             if request.log_level != log_level:
                 # Imported here: most workers never log.
                 from autoopt.workers.log_relay import send_records

@@ -41,6 +41,18 @@ def child_environment(python: str, extra: Mapping[str, str] | None = None, lend:
     return env
 
 
+def startup_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables of a worker that may matter to the start and the imports of its interpreter.
+
+    Those of autoopt itself and the folder for temporary files differ between workers of the same interpreter.
+    """
+    return {
+        name: value
+        for name, value in env.items()
+        if name == LENT_MODULES or not name.startswith(("AUTOOPT_", "PYTEST_", "TMPDIR"))
+    }
+
+
 def use_lent_modules() -> None:
     """In a worker: make lent modules importable, after all of the interpreter's own."""
     version, *folders = os.environ.get(LENT_MODULES, "").split(os.pathsep)

@@ -12,18 +12,17 @@ call writes into travels as `{"$output": {}}`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
-from autoopt.errors import ErrorRecord, InputError, SystemFailure
+from autoopt.errors import ErrorRecord, SystemFailure
 from autoopt.json_codec import from_json, to_json
 from autoopt.model.files import digest_file
-from autoopt.model.filesystems import open_filesystem
+from autoopt.model.filesystems import RemoteFolder
 from autoopt.outcome import Outcome
-from autoopt.settings import without_password
 
 MODELS: Final = ("candidate", "source", "model")
 """Fields that name a model: its folder travels with it, for external data."""
@@ -87,12 +86,9 @@ class Exchange:
     """
 
     def __init__(self, url: str) -> None:
-        self.safe_url = without_password(url)
-        try:
-            self._system, root = open_filesystem(url)
-        except (ImportError, ValueError) as error:
-            raise InputError(f"cannot exchange calls there ({error})", where=self.safe_url) from None
-        self._root = PurePosixPath(root)
+        self._folder = RemoteFolder(url, "cannot exchange calls there")
+        self._system, self._root = self._folder.system, self._folder.root
+        self.safe_url = self._folder.safe_url
 
     def put(self, file: Path) -> str:
         """Upload a file unless it is there already; returns its digest."""
@@ -100,8 +96,7 @@ class Exchange:
         target = self._root / "blobs" / digest
         with self._failures("write"):
             if not self._system.exists(str(target)):
-                self._system.makedirs(str(target.parent), exist_ok=True)
-                self._system.put_file(str(file), str(target))
+                self._folder.put(file, target)
         return digest
 
     def get(self, digest: str, file: Path) -> None:
@@ -136,12 +131,8 @@ class Exchange:
             if self._system.exists(str(self._root)):
                 self._system.rm(str(self._root), recursive=True)
 
-    @contextmanager
-    def _failures(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # each file system has its own family of errors
-            raise SystemFailure(f"cannot {verb} the files of a call ({error})", where=self.safe_url) from None
+    def _failures(self, verb: str) -> AbstractContextManager[None]:
+        return self._folder.failures(f"cannot {verb} the files of a call")
 
 
 def pack(payload: Mapping[str, object], exchange: Exchange) -> dict[str, object]:

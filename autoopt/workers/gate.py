@@ -64,12 +64,37 @@ def machine_folder() -> Path:
     return Path(tempfile.gettempdir())
 
 
+def _print_notice(text: str) -> None:
+    with suppress(OSError, ValueError):  # standard error may be closed
+        print(text, file=sys.stderr, flush=True)
+
+
+_notice: ContextVar[Callable[[str], None]] = ContextVar("notice", default=_print_notice)
+
+
+@contextmanager
+def notices_to(report: Callable[[str], None]) -> Iterator[None]:
+    """Report the first long wait of this thread within the context to `report` instead of standard error."""
+    reported = threading.Event()
+
+    def report_once(text: str) -> None:
+        if not reported.is_set():
+            reported.set()
+            report(text)
+
+    token = _notice.set(report_once)
+    try:
+        yield
+    finally:
+        _notice.reset(token)
+
+
 def report_waiting() -> AbstractContextManager[None]:
-    """For commands: a context to wait in, which reports a long wait on standard error."""
+    """For commands: a context to wait in, which reports a long wait."""
+    notice = _notice.get()
 
     def report() -> bool:
-        with suppress(OSError, ValueError):  # standard error may be closed
-            print(f"waiting while another run measures a latency{_who_is_inside()}", file=sys.stderr, flush=True)
+        notice(f"waiting while another run measures a latency{_who_is_inside()}")
         return True
 
     return _after_notice_time(report)

@@ -1,9 +1,9 @@
 """The keeper: a small process between the pool and a worker that leaves no process behind.
 
-The pool starts one process, which splits into the keeper and its child, the worker. The keeper never runs anyone's
-code. It kills the worker's process group, and every orphan that was handed to it, when the pool is gone (its end of the
-request pipe closes, even after kill -9), when the pool asks for it (SIGTERM), or when the worker has died. Then it ends
-the way the worker ended.
+The fork server starts one process, which splits into the keeper and its child, the worker. The keeper never runs
+anyone's code. It kills the worker's process group, and every orphan that was handed to it, when the pool closes its end
+of the request pipe (it does not need the worker any more, or is gone, even after kill -9), when the fork server has
+died, or when the worker has died. Then it reports how the worker ended.
 """
 
 from __future__ import annotations
@@ -21,18 +21,31 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def split(pool: int) -> None:
-    """Split this process; returns in the worker only.
-
-    Expects the request pipe at descriptor 0. Call it before any thread is started.
+def end_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
+    """Have the kernel send this process a signal when its parent ends; end at once if it has ended.
 
     Args:
-        pool: process id of the pool.
+        parent: process id of the parent.
+        number: the signal.
     """
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    if os.getppid() != pool:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
         os._exit(1)
+
+
+def split(server: int, report: int) -> None:
+    """Split this process; returns in the worker only.
+
+    Expects the request pipe at descriptor 0.
+
+    Args:
+        server: process id of the fork server, the parent of this process.
+        report: descriptor to which the keeper writes the worker's exit code, negative for a signal.
+    """
+    end_with_parent(server)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -42,25 +55,18 @@ def split(pool: int) -> None:
     keeper = os.getpid()
     worker = os.fork()
     if worker:
-        _keep(worker, wake_read)
+        _keep(worker, wake_read, report)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.close(wake_read)
-    os.close(wake_write)
+    for descriptor in (wake_read, wake_write, report):
+        os.close(descriptor)
     os.setpgid(0, 0)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != keeper:
-        os._exit(1)
+    end_with_parent(keeper, signal.SIGKILL)
 
 
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-def _keep(worker: int, wake: int) -> NoReturn:
-    """Wait until the pool or the worker ends, clean up, and end."""
+def _keep(worker: int, wake: int, report: int) -> NoReturn:
+    """Wait until the pool or the worker ends, clean up, report, and end."""
     with suppress(OSError):  # the worker does the same; either may be first
         os.setpgid(worker, worker)
     null = os.open(os.devnull, os.O_RDWR)
@@ -78,12 +84,9 @@ def _keep(worker: int, wake: int) -> NoReturn:
     final_status = _kill_all(worker)
     if status is None:
         status = final_status
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        with suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    with suppress(OSError):  # the pool is gone
+        os.write(report, str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
 
 
 def _reap(worker: int) -> int | None:

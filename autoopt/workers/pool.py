@@ -11,12 +11,12 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from autoopt.errors import TimeUp
 from autoopt.workers import limits, protocol
 from autoopt.workers.environ import child_environment
+from autoopt.workers.fork_server import end_servers, preload
 from autoopt.workers.gate import Gate, report_waiting
 from autoopt.workers.log_relay import requested_level
 from autoopt.workers.process import CallResult, Cancelled, KilledAtStart, WorkerProcess
@@ -24,10 +24,8 @@ from autoopt.workers.protocol import CallRequest
 from autoopt.working_folder import remove_temporary_folder
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-_spares: list[Spare] = []
-"""Workers of this process that no pool has taken over yet."""
-READING: Final = ("onnx",)
-"""Modules that the reading of a model needs."""
+READING: Final = ("onnx", "pydantic.type_adapter", "autoopt.data.worker")
+"""Modules that the reading of a model and its data needs."""
 logger = logging.getLogger(__name__)
 
 
@@ -62,7 +60,6 @@ class WorkerPool:
         self._idle: list[WorkerProcess] = []
         self._busy = 0
         self._free = threading.Condition()
-        self._modules: list[str] = []
         self._era = 0
         """Counts cancellations: a call is cancelled when the era changes."""
         self._closed = False
@@ -113,26 +110,30 @@ class WorkerPool:
         try:
             return worker.call(line, timeout, cap, cancelled)
         except KilledAtStart:
-            worker = self._new_worker()
+            worker = WorkerProcess(self.python, self._env)
             return worker.call(line, timeout, cap, cancelled)
         finally:
             self._give_back(worker)
 
     def warm(self, modules: Sequence[str], workers: int | None = None) -> None:
-        """Start workers and have all import `modules`, now and whenever one is started; returns at once.
+        """Start workers, and have all that start now or later share the import of `modules`; returns at once.
+
+        Idle workers without these modules are replaced.
 
         Args:
-            modules: names of modules.
+            modules: names of modules that start no threads.
             workers: number of workers that run afterwards, unless more do already; None for all of the pool.
         """
         if workers is None:
             workers = self.size
+        outdated: list[WorkerProcess] = []
         with self._free:
-            self._modules += [module for module in modules if module not in self._modules]
-            fresh = [self._new_worker() for _ in range(workers - self._busy - len(self._idle))]
-            for worker in self._idle:
-                worker.warm(modules)
-            self._idle = fresh + self._idle
+            if preload(self.python, self._env, modules):
+                outdated, self._idle = self._idle, []
+            missing = max(workers, len(outdated)) - self._busy - len(self._idle)
+            self._idle = [WorkerProcess(self.python, self._env) for _ in range(missing)] + self._idle
+        for worker in outdated:
+            worker.kill()
 
     def cancel(self) -> None:
         """End all calls that are running or waiting now; later ones are served."""
@@ -154,12 +155,6 @@ class WorkerPool:
         with self._free:  # running calls notice within a tick and end their workers
             self._free.wait_for(lambda: not self._busy, timeout=limits.KILL_SECONDS)
 
-    def _new_worker(self) -> WorkerProcess:
-        worker = _take_spare(self.python, self._env) or WorkerProcess(self.python, self._env)
-        if self._modules:
-            worker.warm(self._modules)
-        return worker
-
     def _acquire(self, cancelled: Callable[[], bool], memory: int | None) -> WorkerProcess:
         worker = None
         with self._free:
@@ -176,11 +171,11 @@ class WorkerPool:
                 worker = self._idle.pop()
         try:
             if worker is None:
-                return self._new_worker()
+                return WorkerProcess(self.python, self._env)
             if _is_fit(worker, memory):
                 return worker
             worker.kill()
-            return self._new_worker()
+            return WorkerProcess(self.python, self._env)
         except BaseException:
             self._release()
             raise
@@ -201,37 +196,13 @@ class WorkerPool:
             self._free.notify_all()
 
 
-@dataclass(frozen=True)
-class Spare:
-    """A worker that waits for the pool that needs one like it."""
-
-    owner: int
-    """The process that started it; a fork must leave it alone."""
-    python: str
-    env: Mapping[str, str]
-    worker: WorkerProcess
-
-
-def start_spare(modules: Sequence[str]) -> None:
-    """Start a worker for the first pool of this process, so that both import their modules at the same time.
+def start_ahead(modules: Sequence[str]) -> None:
+    """Have the workers of later pools of this process import `modules`, while this process imports its own.
 
     Does nothing while somebody measures on this machine.
     """
-    env = child_environment(sys.executable)
     with suppress(TimeUp), Gate().working(until=time.monotonic()):
-        worker = WorkerProcess(sys.executable, env)
-        worker.warm(modules)
-        _spares.append(Spare(os.getpid(), sys.executable, env, worker))
-
-
-def _take_spare(python: str, env: Mapping[str, str]) -> WorkerProcess | None:
-    """A spare worker of this interpreter with these variables; None without one."""
-    for spare in list(_spares):
-        if (spare.owner, spare.python, spare.env) == (os.getpid(), python, env) and spare.worker.alive:
-            with suppress(ValueError):  # another thread was faster
-                _spares.remove(spare)
-                return spare.worker
-    return None
+        preload(sys.executable, child_environment(sys.executable), modules)
 
 
 def _is_fit(worker: WorkerProcess, memory: int | None) -> bool:
@@ -261,7 +232,5 @@ def call_once(function: str, payload: dict[str, Any], timeout: float | None = 60
 def _close_all() -> None:
     for pool in list(_pools):
         pool.close()
-    for spare in _spares:
-        if spare.owner == os.getpid():
-            spare.worker.kill()
+    end_servers()
     remove_temporary_folder()

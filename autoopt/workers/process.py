@@ -6,27 +6,23 @@ import errno
 import json
 import logging
 import os
-import queue
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from autoopt.errors import AutooptError, ErrorRecord, InputError, SystemFailure
 from autoopt.json_codec import from_json
 from autoopt.outcome import Outcome
 from autoopt.workers import limits, protocol
+from autoopt.workers.fork_server import start_worker
 from autoopt.workers.log_relay import show_record
 from autoopt.workers.protocol import Reply
 from autoopt.working_folder import SHARED_FOLDER, temporary_folder
@@ -42,7 +38,6 @@ NEARLY_FULL = 0.8
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """Errors of the system at the start of a process: no more descriptors, processes or memory."""
 READ_BYTES = 1 << 20
-_CHILD = Path(__file__).with_name("child.py")
 logger = logging.getLogger(__name__)
 
 
@@ -92,41 +87,6 @@ class CallResult:
         return record.to_exception(otherwise=InputError)
 
 
-Start: TypeAlias = tuple[Callable[[], "subprocess.Popen[bytes]"], "Future[subprocess.Popen[bytes]]"]
-
-
-@lru_cache(maxsize=1)
-def _starter(pid: int) -> queue.SimpleQueue[Start]:
-    """The queue of the one thread of process `pid` that starts workers.
-
-    A worker ends together with the thread that started it (PR_SET_PDEATHSIG), so that thread has to stay.
-    """
-    jobs: queue.SimpleQueue[Start] = queue.SimpleQueue()
-
-    def serve() -> None:
-        while True:
-            job, future = jobs.get()
-            try:
-                future.set_result(job())
-            except Exception as error:
-                future.set_exception(error)
-
-    threading.Thread(target=serve, name="autoopt-worker-starter", daemon=True).start()
-    return jobs
-
-
-def _start(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    def start() -> subprocess.Popen[bytes]:
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), bufsize=0, start_new_session=True
-        )
-
-    future: Future[subprocess.Popen[bytes]] = Future()
-    _starter(os.getpid()).put((start, future))
-    return future.result()
-
-
 class WorkerProcess:
     """A worker with its keeper. Not thread-safe: one call at a time.
 
@@ -142,6 +102,7 @@ class WorkerProcess:
         self.data = 0
         """The worker's private writable memory in bytes after its last call."""
         self._pid = 0
+        self._keeper = 0
         self._peak = 0
         """The largest resident set seen during the current call, in bytes."""
         self._outbox = memoryview(b"")
@@ -151,19 +112,16 @@ class WorkerProcess:
         self._folder = _make_folder()
         env = {**env, "TMPDIR": str(self._folder), SHARED_FOLDER: str(self._folder.parent)}
         try:
-            self._process = _start([python, "-P", str(_CHILD), str(os.getpid())], env)
+            self._process = start_worker(python, env)
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
             message = f"cannot start {python}: {error.strerror}"
             if error.errno in NO_RESOURCES:
                 raise SystemFailure(message) from error
             raise InputError(message, remedy="name a Python interpreter") from error
-        assert self._process.stdin
-        assert self._process.stdout
-        assert self._process.stderr
-        self._in = self._process.stdin.fileno()
-        self._out = self._process.stdout.fileno()
-        self._err = self._process.stderr.fileno()
+        self._in = self._process.requests.fileno()
+        self._out = self._process.replies.fileno()
+        self._err = self._process.errors.fileno()
         for fd in (self._in, self._out, self._err):
             os.set_blocking(fd, False)
 
@@ -173,11 +131,6 @@ class WorkerProcess:
         if self._process.poll() is not None:
             return False
         return not self._pid or sys.platform != "linux" or limits.resident(self._pid) > 0
-
-    def warm(self, modules: Sequence[str]) -> None:
-        """Have the worker import `modules` before its next call; returns at once."""
-        with suppress(OSError):
-            os.write(self._in, protocol.encode({"warm": list(modules)}))
 
     def call(
         self, request: bytes, timeout: float | None, memory: int | None, cancelled: Callable[[], bool]
@@ -195,16 +148,15 @@ class WorkerProcess:
         Raises:
             Cancelled: `cancelled()` became true; the worker was killed.
             KilledAtStart: something killed the worker before it was ready.
-        SystemFailure: the worker could not start.
+            SystemFailure: the worker could not start.
         """
         self.calls += 1
         self._peak = 0
         self._stderr_tail = b""
         started = time.monotonic()
         oom_kills = limits.oom_kills()
-        load = limits.MachineLoad.now(self._pid)
         try:
-            result = self._exchange(request, started, timeout, memory, cancelled, load)
+            result = self._exchange(request, timeout, memory, cancelled)
             if result is None:
                 return self._examine_death(time.monotonic() - started, memory, limits.oom_kills() > oom_kills)
         except BaseException:
@@ -216,15 +168,11 @@ class WorkerProcess:
         return result
 
     def _exchange(
-        self,
-        request: bytes,
-        started: float,
-        timeout: float | None,
-        memory: int | None,
-        cancelled: Callable[[], bool],
-        load: limits.MachineLoad,
+        self, request: bytes, timeout: float | None, memory: int | None, cancelled: Callable[[], bool]
     ) -> CallResult | None:
         """The worker's reply, or the result of killing it; None when it died."""
+        started = time.monotonic()
+        load = limits.MachineLoad.now(self._pid)
         self._outbox = memoryview(request)
         events = select.poll()
         events.register(self._out, select.POLLIN)
@@ -296,7 +244,7 @@ class WorkerProcess:
             message = json.loads(self._inbox[:end])
             del self._inbox[: end + 1]
             if "pid" in message:
-                self._pid = message["pid"]
+                self._pid, self._keeper = message["pid"], message["keeper"]
             elif "log" in message:
                 show_record(message["log"])
             else:
@@ -314,8 +262,7 @@ class WorkerProcess:
     def _examine_death(self, seconds: float, memory: int | None, oom_kill: bool) -> CallResult:
         """Find out why the worker died; `oom_kill`: the kernel has killed some process meanwhile to free memory."""
         is_ending = bool(self._pid) and limits.resident(self._pid) == 0
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(DEATH_SECONDS if is_ending else GRACE_SECONDS)
+        self._process.wait(DEATH_SECONDS if is_ending else GRACE_SECONDS)
         with suppress(BlockingIOError):
             while data := os.read(self._err, READ_BYTES):
                 self._stderr_tail += data
@@ -324,7 +271,8 @@ class WorkerProcess:
         output = self._last_output()
         killed = code == -signal.SIGKILL
         if not self._pid:
-            reason = protocol.shorten(output) or _exit_name(code)
+            printed = output or self._process.server.output.decode("utf-8", "replace")
+            reason = protocol.shorten(printed) or _exit_name(code)
             error = KilledAtStart if killed else SystemFailure
             raise error(f"the worker process could not start: {reason}")
         outcome = Outcome.OUT_OF_MEMORY
@@ -349,17 +297,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the worker and all that it started; returns when they are gone."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(1.0)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe and not pipe.closed:
-                pipe.close()
+        self._process.end(self._keeper, GRACE_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -1,8 +1,9 @@
 """The line protocol between a pool and a worker: one JSON document per line, over the worker's first two descriptors.
 
-To the worker: `{"warm": [module, ...]}` or a `CallRequest`. From the worker: `{"pid": n}` once; then, for each call,
-any number of `{"log": LogLine}` and one `Reply`. Only the standard library is used, because a worker may run in any
-Python 3.11 or newer.
+To the worker: a `CallRequest`. From the worker: `{"pid": n, "keeper": n}` once; then, for each call, any number of
+`{"log": LogLine}` and one `Reply`. To the fork server: `{"preload": [module, ...]}`, or `{"env", "folder"}` and the
+descriptors of a worker to start, each document after its length. Only the standard library is used, because a worker
+may run in any Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from autoopt.outcome import Outcome
 MAX_MESSAGE_CHARS = 2000
 MAX_DETAILS_CHARS = 4000
 MAX_REPLY_BYTES = 64 << 20
+HEADER_BYTES = 10
+"""Decimal digits of the length of a message to the fork server, which come before it."""
 _FAILED_ALLOCATION = re.compile(
     r"bad_alloc|MemoryError|[Ff]ailed to allocate memory|Cannot allocate memory|[Uu]nable to allocate"
     r"|[Oo]ut of memory|std::length_error|Memory allocation still failed"

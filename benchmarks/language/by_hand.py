@@ -2,8 +2,10 @@
 
     python benchmarks/language/by_hand.py TOKENS.npz SOURCE.onnx MODEL.onnx
 
-For each model: perplexity of the texts, median time to the first token and tokens per second after it; then how many
-texts all models continue with the same 32 tokens. The models take turns.
+For each model: perplexity of the texts, and how far its next tokens are from those of the first model (Kullback-Leibler
+divergence, in thousandths of a nat); median time to the first token and tokens per second after it, also as ratios to
+those of the first model with 95 % intervals of the medians; how many texts it continues with the same 32 tokens as the
+first model. The models take turns.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import time
 import numpy as np
 import onnxruntime as ort
 
-STEPS, PROMPTS = 32, 24
+STEPS, PROMPTS, WARM_UP = 32, 24, 2
 
 
 class Model:
@@ -38,12 +40,12 @@ class Model:
         past = [value for value in self.session.get_inputs() if value.name.startswith("past_key_values")]
         return {value.name: np.zeros((1, value.shape[1], 0, value.shape[3]), np.float32) for value in past}
 
-    def negative_log_likelihood(self, tokens: np.ndarray) -> float:
-        """Mean over the tokens after the first."""
+    def log_probabilities(self, tokens: np.ndarray) -> np.ndarray:
+        """Of all tokens after each but the last one."""
         logits = self.run(tokens[None], self.empty_cache())["logits"][0, :-1].astype(np.float64)
         logits -= logits.max(axis=-1, keepdims=True)
-        logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-        return -float(logs[np.arange(len(tokens) - 1), tokens[1:]].mean())
+        logs: np.ndarray = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return logs
 
     def generate(self, prompt: np.ndarray) -> list[int]:
         """Continue a prompt greedily, with the cache."""
@@ -64,13 +66,29 @@ class Model:
 def main() -> None:
     texts = np.load(sys.argv[1])["input_ids"].astype(np.int64)
     models = [Model(path) for path in sys.argv[2:]]
-    continued = [[model.generate(prompt) for model in models] for prompt in texts[:PROMPTS]]
-    for model in models:
-        perplexity = np.exp(np.mean([model.negative_log_likelihood(text) for text in texts]))
+    source = models[0]
+    continued = [[model.generate(prompt) for model in models] for prompt in texts[: PROMPTS + WARM_UP]]
+    for index, model in enumerate(models):
+        losses, divergences = [], []
+        for text in texts:
+            expected, logs = source.log_probabilities(text), model.log_probabilities(text)
+            losses.append(-logs[np.arange(len(text) - 1), text[1:]].mean())
+            divergences.append((np.exp(expected) * (expected - logs)).sum(axis=-1).mean())
+        same = sum(tokens[index] == tokens[0] for tokens in continued)
         first, rate = np.median(model.first_ms), np.median(model.rates)
-        print(f"{model.path}: perplexity {perplexity:.4f}, first token {first:.2f} ms, {rate:.0f} tokens/s")
-    same = sum(all(tokens == each[0] for tokens in each) for each in continued)
-    print(f"the same {STEPS} tokens for {same} of {len(continued)} prompts")
+        print(
+            f"{model.path}: perplexity {np.exp(np.mean(losses)):.3f}, divergence {1e3 * np.mean(divergences):.3f} mnat"
+        )
+        print(f"  first token {first:.2f} ms {ratio(model.first_ms, source.first_ms)}")
+        print(f"  {rate:.0f} tokens/s {ratio(model.rates, source.rates)}")
+        print(f"  the same {STEPS} tokens for {same} of {len(continued)} prompts")
+
+
+def ratio(values: list[float], others: list[float]) -> str:
+    """The median of the ratios by prompt with its 95 % interval, which are two of the ratios in order."""
+    ratios = np.sort(np.divide(values, others)[WARM_UP:])
+    margin = int(len(ratios) / 2 - 0.98 * np.sqrt(len(ratios)))
+    return f"({np.median(ratios):.2f}x, {ratios[margin]:.2f} to {ratios[-1 - margin]:.2f})"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     pip install torch transformers tokenizers optimum-onnx
     python benchmarks/language/make_decoder.py TEXTS OUT [--pattern '**/*.py'] [--minutes 10]
 
-Writes OUT/model.onnx and OUT/tokens.npz: the ids of held-out texts, 64 each.
+Writes OUT/model.onnx, and ids of texts: held out in OUT/tokens.npz, of the training in OUT/calibration.npz.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from optimum.exporters.onnx import onnx_export_from_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-VOCABULARY = 4096
-LENGTH, BATCH = 64, 4
+VOCABULARY = 2048
+LENGTH, BATCH = 64, 16
 MOST_CHARACTERS = 8_000_000
-TEST_TEXTS = 256
-LEARNING_RATE = 2e-3
+TEST_TEXTS, CALIBRATION_TEXTS = 256, 64
+LEARNING_RATE = 3e-3
 
 
 def main() -> None:
@@ -37,11 +37,14 @@ def main() -> None:
     options = parser.parse_args()
     random.seed(0)
     torch.manual_seed(0)
-    ids = token_ids(read_texts(options.texts, options.pattern))
-    test, training = ids[: TEST_TEXTS * LENGTH].reshape(-1, LENGTH), ids[TEST_TEXTS * LENGTH :]
+    texts = read_texts(options.texts, options.pattern)
+    held_out = len(texts) // 20
+    tokenizer = new_tokenizer(texts[held_out:])
+    training = token_ids(tokenizer, texts[held_out:])
     model = train(new_model(options.hidden, options.layers), training, 60 * options.minutes)
     onnx_export_from_model(model, options.out, task="text-generation-with-past")
-    np.savez(options.out / "tokens.npz", input_ids=test)
+    np.savez(options.out / "tokens.npz", input_ids=spread(token_ids(tokenizer, texts[:held_out]), TEST_TEXTS))
+    np.savez(options.out / "calibration.npz", input_ids=spread(training, CALIBRATION_TEXTS))
 
 
 def read_texts(folder: Path, pattern: str) -> list[str]:
@@ -58,15 +61,26 @@ def read_texts(folder: Path, pattern: str) -> list[str]:
     return texts
 
 
-def token_ids(texts: list[str]) -> np.ndarray:
-    """Train a tokenizer (byte-level BPE) and join the ids of all texts, each with an end mark."""
+def new_tokenizer(texts: list[str]) -> Tokenizer:
+    """Train a tokenizer (byte-level BPE)."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=["<end>"], initial_alphabet=alphabet)
     tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def token_ids(tokenizer: Tokenizer, texts: list[str]) -> np.ndarray:
+    """Join the ids of all texts, each with an end mark."""
     return np.concatenate([np.array([*encoding.ids, 0]) for encoding in tokenizer.encode_batch(texts)])
+
+
+def spread(ids: np.ndarray, count: int) -> np.ndarray:
+    """Cut texts of one length from everywhere: (count, LENGTH)."""
+    starts = np.linspace(0, len(ids) - LENGTH, count).astype(int)
+    return np.stack([ids[start : start + LENGTH] for start in starts])
 
 
 def new_model(hidden: int, layers: int) -> LlamaForCausalLM:
@@ -90,7 +104,7 @@ def new_model(hidden: int, layers: int) -> LlamaForCausalLM:
 
 def train(model: LlamaForCausalLM, ids: np.ndarray, seconds: float) -> LlamaForCausalLM:
     """Train for a time; the learning rate falls to a tenth."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.1)
     rng = np.random.default_rng(0)
     model.train()
     began = time.monotonic()
@@ -100,7 +114,8 @@ def train(model: LlamaForCausalLM, ids: np.ndarray, seconds: float) -> LlamaForC
         batch = torch.tensor(np.stack([ids[start : start + LENGTH] for start in starts]))
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * min(1, (step + 1) / 50) * max(0.1, 1 - share)
-        loss = model(input_ids=batch, labels=batch).loss
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(input_ids=batch, labels=batch).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

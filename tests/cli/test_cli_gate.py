@@ -16,6 +16,7 @@ from gated import Calls, until
 from autoopt.cli.app import main
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.prepare import prepare
+from autoopt.report.progress import Progress
 from autoopt.workers import Gate, gate
 
 Work = Callable[[str, Path], Any]
@@ -31,7 +32,7 @@ def compare(model: str, folder: Path) -> Any:
 
 def begin(model: str, folder: Path) -> Any:
     dag = {"name": "d", "passes": {"s": "simplify"}, "chains": [["s"]]}
-    with prepare(RunRequest(dag=dag, model=model)):
+    with prepare(RunRequest(dag=dag, model=model, observer=Progress(sys.stderr, live=False))):
         return 0
 
 

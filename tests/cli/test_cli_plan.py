@@ -47,6 +47,17 @@ def test_drawings(plan: Plan, form: str, begins: str) -> None:
     assert plan(SIX, "--format", form).out.startswith(begins)
 
 
+def test_the_goal_is_that_of_the_file_unless_options_override_it(plan: Plan) -> None:
+    assert "goal: minimize latency_p50\n" in plan(SIX).out
+    options = ("--minimize", "size", "--metric", "f1", "--max-drop", "0.02")
+    assert json.loads(plan(SIX, *options, "--json").out)["goal"] == [
+        "minimize size",
+        "f1 may get worse by at most 0.02",
+    ]
+    wrong = plan(SIX, "--metric", "size")
+    assert (wrong.code, wrong.err) == (2, "--metric: size is no metric of quality; see docs/quality.md\n")
+
+
 def test_a_model_is_inspected_by_a_worker(plan: Plan) -> None:
     result = plan("dags/cpu_transformer.yaml", "--model", "dags/digits/model.onnx", "--json")
     assert result.code == 0, result.err

@@ -41,8 +41,8 @@ def test_the_plan_that_is_shown(call: Callable[..., Any]) -> None:
     out = call("plan", str(ROOT / "dags" / "six_pass.yaml")).out
     shown = DAG_PAGE.partition("$ autoopt plan dags/six_pass.yaml\n")[2].partition("...")[0]
     lines = [line.strip() for line in shown.splitlines() if line.strip()]
-    assert len(lines) == 4
-    assert out.splitlines()[:4] == [line.removeprefix("    ") for line in shown.splitlines()[:4]]
+    assert len(lines) == 5
+    assert out.splitlines()[:5] == [line.removeprefix("    ") for line in shown.splitlines()[:5]]
 
 
 def test_the_programs_of_the_readme_and_the_tutorial_run(

@@ -28,6 +28,8 @@ def test_a_folder_is_one_of_images(tmp_path: Path) -> None:
         "path": str(tmp_path),
         "load_dataset": {"type": "images", "params": params},
     }
+    labelled: Any = DataOptions(label="labels.csv").apply(str(tmp_path))
+    assert labelled["load_dataset"]["params"] == {"labels": "labels.csv"}
     assert DataOptions(image_size="64").apply(str(tmp_path))["load_dataset"]["params"] == {"size": [64, 64]}  # type: ignore[index]
 
 

@@ -59,6 +59,20 @@ def test_methods_that_are_tried_name_their_nodes() -> None:
     assert one["int8 static not tried"] == "no data"
 
 
+def test_a_run_names_what_is_tried_and_what_data_would_change() -> None:
+    methods = {"int8": INT8, "int4": Method(("weights",), "blocks")}
+    reasons = {"static": Reason("inspection", "slow"), "weights": Reason("no-data", "needs data")}
+
+    def said(**options: Any) -> tuple[list[str], list[str]]:
+        chosen = ProposalOptions(**options)
+        found = list(decisions(chosen, inputs_of(CNN), chosen.target(), methods, reasons))
+        shown = [decision.what for decision in found if not decision.is_detail and not decision.tried]
+        return [decision.tried for decision in found if decision.tried], shown
+
+    assert said() == (["int8 (dynamic)"], ["int4 not tried"])
+    assert "int8 static not tried" in said(precision="int8")[1], "it was asked for"
+
+
 def test_precisions_that_are_not_tried_for_one_reason_share_a_line() -> None:
     methods = {"int8": INT8, "int4": Method(("weights",), "block-wise quantization"), "mixed": Method((), "unknown")}
     found = decided(methods=methods, reasons=reasons_against("needs data", "dynamic", "static", "weights"))
@@ -107,11 +121,11 @@ def test_the_measure_of_quality_follows_from_the_data(data: dict[str, Any], qual
     [
         (
             ProposalOptions(),
-            "and the answer is the best lossless model. Add --data FILE to judge by accuracy",
+            "shown as unverified. --data FILE judges by accuracy",
         ),
         (
             ProposalOptions(fidelity=True),
-            "Check the chosen model before you use it. Add --data FILE to judge by accuracy",
+            "check the chosen model before you use it. --data FILE judges by accuracy",
         ),
     ],
 )
@@ -119,7 +133,7 @@ def test_without_data_it_says_how_lossy_models_are_judged(options: ProposalOptio
     without = dict.fromkeys(LABELLED, False)
     methods = {"int8": INT8, "int4": Method(("weights",), "blocks")}
     said = decided(TRANSFORMER, options, methods, **without)["no data"]
-    assert said.startswith("int8 and int4 are only compared with your model's own outputs on generated inputs")
+    assert said.startswith("int8 and int4 are only compared with your model's outputs on generated inputs")
     assert said.endswith(end)
     reasons = reasons_against("gains nothing on trees", "dynamic", "static")
     assert "no data" not in decided(TREES, options, {"int8": INT8}, reasons, **without), "nothing lossy is tried"

@@ -36,10 +36,12 @@ def test_recurrent_layers_are_tried_in_float_and_at_run_time() -> None:
     assert [values["dynamic_ops"] for values in static] == [[], ["LSTM"], ["LSTM"]]
 
 
-def test_one_thread_is_tried_first_if_threads_are_searched() -> None:
+def test_one_thread_is_tried_first_for_small_models() -> None:
     _, plan = proposed(CNN, ProposalOptions(threads="1,all"))
     (chain,) = [chain for chain in plan.chains() if chain.name == "names -> simplify -> fold -> session"]
     assert [point["session"]["intra_op_num_threads"] for point in chain.prior] == [1]
+    _, plan = proposed(replace(CNN, parameters=10_000_000), ProposalOptions(threads="1,all"))
+    assert not any(point.get("session") for chain in plan.chains() for point in chain.prior), "its work is divided"
 
 
 def test_nothing_lossy_is_tried_first_where_nothing_lossy_is_tried() -> None:
@@ -61,5 +63,8 @@ def test_models_that_generate_text_start_with_few_bits() -> None:
     _, plan = proposed(decoder)
     points = [point["weights"] for chain in plan.chains() for point in chain.prior if "weights" in point]
     assert [(point["bits"], point["embeddings"]) for point in points] == [(8, False), (4, False), (8, True)]
+    points = [point["calibrated"] for chain in plan.chains() for point in chain.prior if "calibrated" in point]
+    assert [point["sensitive_share"] for point in points] == [0.25, 0.0]
     _, plan = proposed(model("MatMul", "Gather", "Softmax"))
+    assert not any("calibrated" in chain.name for chain in plan.chains())
     assert not any("weights" in point for chain in plan.chains() for point in chain.prior)

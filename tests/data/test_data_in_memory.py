@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from autoopt.data.in_memory import data_file
@@ -22,6 +21,8 @@ def test_arrays_become_one_file_for_equal_content(tmp_path: Path) -> None:
 
 
 def test_a_data_frame_becomes_a_table_without_its_index(tmp_path: Path) -> None:
+    import pandas as pd
+
     frame = pd.DataFrame({"a": [0.1, 2.0], "label": [0, 1]}, index=[5, 6])
     file = data_file(frame, tmp_path)
     assert Path(str(file)).read_text() == "a,label\n0.1,0\n2.0,1\n"

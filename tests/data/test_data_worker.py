@@ -43,6 +43,11 @@ def test_a_label_that_is_text_is_shown(labels, text):
     assert _label_text(np.array(labels, object) if not isinstance(labels[0], int) else np.array(labels)) == text
 
 
+def test_labels_in_words_are_listed_once_and_sorted(tmp_path):
+    (tmp_path / "d.csv").write_text("x,label\n1,dog\n2,cat\n3,dog\n")
+    assert describe({"data": str(tmp_path / "d.csv")})["class_names"] == ["cat", "dog"]
+
+
 def test_values_that_are_not_finite_are_reported(tmp_path):
     np.savez(tmp_path / "d.npz", x=np.array([1.0, np.nan]), n=np.array([1, 2]))
     columns = describe({"data": str(tmp_path / "d.npz")})["columns"]
@@ -54,8 +59,9 @@ def test_items_of_different_shapes_are_described_by_the_first(tmp_path):
     found = describe({"data": {"load_dataset": {"type": "synthetic", "params": {"items": 3}}}, "model": path})
     column = {"dtype": "float32", "shape": [1, 8], "finite": None, "stacked": False, "open_axes": []}
     column |= {"span": None, "constant": None}
-    labels = {"labels": False, "label_kind": None, "label_text": None, "broken_labels": 0, "loader": "synthetic"}
-    assert found == {"items": 3, "columns": {"x": column}, **labels, "made_up": True}
+    labels = {"labels": False, "label_kind": None, "label_text": None, "class_names": [], "broken_labels": 0}
+    rest = {**labels, "loader": "synthetic", "made_up": True, "assumed": []}
+    assert found == {"items": 3, "columns": {"x": column}, **rest}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from simulation import Clock
+from simulation import Clock, Simulation
 
 from autoopt.engine.work.attempt import GRACE_SECONDS, Attempt, Counts, RetryPolicy, SourceLatencies
 from autoopt.model.candidate import Candidate
@@ -28,6 +30,13 @@ def test_a_call_gets_its_limit_while_there_is_time() -> None:
     attempt = Attempt("run", deadline=100.0, clock=Clock(0.0))
     assert attempt.call_seconds(60.0) == 60.0
     assert attempt.call_seconds(600.0) == 100.0 + GRACE_SECONDS
+
+
+def test_a_part_of_a_run_leaves_most_of_the_rest_to_the_next_part(tmp_path: Path) -> None:
+    ctx = Simulation(tmp_path).context(deadline=100.0, clock=Clock(0.0))
+    assert ctx.until(80.0).attempt.call_seconds(600.0) == 85.0
+    assert ctx.until(20.0).attempt.call_seconds(600.0) == 20.0 + GRACE_SECONDS
+    assert ctx.until(120.0).attempt.call_seconds(600.0) == 120.0 + GRACE_SECONDS
 
 
 def test_a_call_after_the_deadline_gets_a_second() -> None:

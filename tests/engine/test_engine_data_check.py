@@ -73,14 +73,38 @@ def test_a_source_that_the_runtime_refuses_is_no_choice(go: Any, tmp_path: Path)
 
     path = write(regex_segfault(), tmp_path / "refused")
     dag = {**DAG, "passes": {"tidy": {"pass": "name_fix"}}, "objectives": [{"metric": "latency_p50"}]}
-    with pytest.raises(InputError, match="the source model does not run, and no pass repairs it"):
+    with pytest.raises(InputError, match=r"the source model does not run on generated inputs .*; no pass repairs it"):
         go(dag, model=path)
 
 
 def test_labels_that_no_output_can_equal_are_told(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=GOOD, labels=np.array(["cat", "dog"] * 10))
-    with pytest.raises(InputError, match=r"labels are texts such as 'cat', but the model's outputs are numbers"):
+    with pytest.raises(InputError, match=r"labels are 2 different texts such as 'cat', which no output can equal"):
         go(DAG, model=mlp_file, data=str(tmp_path / "d.npz"))
+
+
+@pytest.mark.parametrize(
+    ("output", "fits"),
+    [
+        (ValueSpec("y", "float32", ("n", 3)), True),
+        (ValueSpec("y", "float32", ("n", None)), True),
+        (ValueSpec("y", "int64", ("n",)), True),
+        (ValueSpec("y", "float32", None), True),
+        (ValueSpec("y", "float32", ("n", 10)), False),
+        (ValueSpec("y", "float32", ("n", 20, 3)), False),
+        (ValueSpec("y", "float32", ("n",)), False),
+    ],
+)
+def test_names_of_classes_count_in_sorted_order_where_an_output_has_as_many(output: ValueSpec, fits: bool) -> None:
+    names = ("ant", "bee", "cat")
+    description = DataDescription(9, {}, labels=True, label_kind="class", label_text="cat", class_names=names)
+    inspection = replace(EMPTY, outputs=(output,))
+    if fits:
+        note = "labels: the names ant, bee, cat count as classes 0 to 2, in sorted order"
+        assert check_data(description, inspection, "d.csv") == [note]
+    else:
+        with pytest.raises(InputError, match="labels are 3 different texts such as 'cat', which no output can equal"):
+            check_data(description, inspection, "d.csv")
 
 
 def test_labels_that_are_numbers_as_text_are_fine(go: Any, mlp_file: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoopt.engine.run.measurement_summary import BUSY, summarize
+from autoopt.engine.run.measurement_summary import EQUALLY_FAST, summarize
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
@@ -41,11 +41,15 @@ def test_a_failed_measurement_does_not_count() -> None:
     assert summary.rounds == 1
 
 
-def test_a_mostly_disturbed_machine_is_a_caveat() -> None:
+def test_disturbed_rounds_are_counted_and_are_no_caveat_because_intervals_include_them() -> None:
     disturbed = latency(details(busy=True))
     summary, caveats = summarize([latency(details()), disturbed, disturbed])
     assert summary.disturbed_rounds == 2
-    assert caveats == (BUSY,)
+    assert caveats == ()
+
+
+def test_a_candidate_with_the_same_executed_graph_has_a_caveat() -> None:
+    assert summarize([latency(details(same_graph=True))])[1] == (EQUALLY_FAST,)
 
 
 def test_without_measurements_the_summary_is_empty() -> None:

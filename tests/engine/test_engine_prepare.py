@@ -54,7 +54,7 @@ def test_a_request_is_taken_to_its_result(tmp_path: Path, pool: ReadingPool, mod
     assert result.best is not None
     assert result.best.chain == "clean"
     assert result.notes == (
-        "no quality constraint given; requiring a drop in accuracy of at most 0.01",
+        "limit: accuracy may drop by at most 0.01 (--max-drop)",
         "WARNING: odd",
     )
 

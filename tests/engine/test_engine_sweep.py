@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from autoopt.engine.sweeps.releases import Promotion, promote
 from autoopt.engine.sweeps.request import SweepRequest
 from autoopt.engine.sweeps.sweep import run_sweep
 from autoopt.engine.sweeps.zoo import items
-from autoopt.engine.work import attempt
+from autoopt.engine.work.attempt import Attempt
 from autoopt.errors import EXIT_INTERRUPTED, ConfigError, InputError
 from autoopt.model.candidate import Candidate
 from autoopt.model.fetch import fetch
@@ -162,9 +163,13 @@ def test_sigterm_ends_a_sweep_with_its_results_and_it_goes_on_with_the_same_run(
 def test_a_night_measures_again_though_the_search_has_used_up_its_minutes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def seconds_left(attempt: Attempt, limit: float) -> float:
+        """Those of a call, as if the minutes were long over."""
+        return limit if math.isinf(attempt.deadline) else 1.0
+
     def use_up(event: str, **_: Any) -> None:
         if event == "trial_ends":
-            monkeypatch.setattr(attempt, "GRACE_SECONDS", -1e9)  # as if they were long over
+            monkeypatch.setattr(Attempt, "call_seconds", seconds_left)
 
     asked: dict[str, Any] = {"search": {"minutes": 60.0}, "measurement": {"seconds": 2.0, "target_width": 0.0001}}
     night = models(sweep(folder, only="dense", nightly=True, observer=CallbackObserver(use_up), **asked))["mlp"]

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulation import SOURCE, ReadingPool, Simulation, write_model
+from simulation import INSPECTION, SOURCE, ReadingPool, Simulation, write_model
 
 from autoopt.engine.inputs import sources
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs, resolve_inputs, spec_of
 from autoopt.engine.work.problem import Limits
 from autoopt.errors import ConfigError, InputError
+from autoopt.model.inspection import ValueSpec
 from autoopt.spec.proposal_options import ProposalOptions
 
 DAG: dict[str, Any] = {"name": "d", "passes": {"clean": "remove_unused"}, "chains": [["clean"]]}
@@ -33,7 +34,7 @@ def model(tmp_path: Path) -> Path:
     return write_model({**SOURCE, "passes": ["mine"]}, tmp_path / "mine")
 
 
-def resolve(simulation: Simulation, model: Path, dag: dict[str, Any] | None = None, **options: Any) -> ResolvedInputs:
+def resolve(simulation: Simulation, model: Path, dag: object = None, **options: Any) -> ResolvedInputs:
     request = RunRequest(dag=dag or DAG, model=model, home=simulation.folder / "home", **options)
     return resolve_inputs(request, spec_of(request), simulation.resources)
 
@@ -121,6 +122,20 @@ def test_a_bare_model_needs_a_proposal(simulation: Simulation, model: Path) -> N
     assert spec_of(request).name == "proposed"
     with pytest.raises(InputError, match="no such model file"):
         spec_of(RunRequest(dag=str(simulation.folder / "gone.onnx")))
+
+
+def test_sizes_of_generated_inputs_are_fixed_and_said(simulation: Simulation, model: Path) -> None:
+    inspection = replace(INSPECTION, inputs=(ValueSpec("x", "float32", ("n", 3, "h", "w")),))
+    column = {"dtype": "float32", "shape": [1, 3, 8, 9]}
+    pool = simulation.resources.pool
+    assert isinstance(pool, ReadingPool)
+    pool.answers[sources.INSPECT] = inspection.to_json()
+    pool.answers[sources.DESCRIBE_DATA] = {"columns": {"x": column}, "made_up": True, "assumed": ["images of 8x9"]}
+    inputs = resolve(simulation, model, str(model))
+    assert "generated inputs: images of 8x9; --image-size HxW or --data FILE changes this" in inputs.notes
+    config = inputs.problem.data.calibration.config
+    assert config is not None
+    assert config["load_dataset"]["params"]["shapes"] == {"x": [1, 3, 8, 9]}
 
 
 def test_options_of_a_proposal_do_not_go_with_a_dag() -> None:

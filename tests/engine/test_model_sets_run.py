@@ -93,6 +93,14 @@ def test_the_package_holds_one_package_for_each_model_and_runs_without_autoopt(r
     assert "these models" in answer.stdout
 
 
+def test_programs_use_the_package_without_autoopt(result: RunResult, place: Path) -> None:
+    program = "import numpy as np; from run import load; print(load().generate(dict(np.load('inputs.npz')), 2).shape)"
+    command = [sys.executable, "-c", program]
+    answer = subprocess.run(command, cwd=place / "out", capture_output=True, text=True, check=False)
+    assert answer.stdout == "(1, 2)\n", answer.stderr
+    assert "session.generate" in (place / "out" / "README.md").read_text()
+
+
 def test_the_package_opens_as_one_session(result: RunResult, place: Path) -> None:
     session = autoopt.load(place / "out")
     with np.load(place / "out" / "inputs.npz") as arrays:
@@ -103,7 +111,7 @@ def test_the_package_opens_as_one_session(result: RunResult, place: Path) -> Non
 def test_tables_and_answer_name_the_models(result: RunResult) -> None:
     titles = [table.title for table in run_tables(result)]
     assert titles[0].startswith("model encoder: ")
-    assert titles[-1].startswith(f"run {result.run[:8]}")
+    assert titles[-1].startswith(f"together, run {result.run[:8]}")
     assert "smaller" in summary(result)[-1]
 
 
@@ -144,6 +152,9 @@ def both(models, inputs):
 
 def wrong(models, inputs):
     return 1
+
+def broken(models, inputs):
+    return models["first"](inputs)["z"]
 """
 
 
@@ -174,6 +185,7 @@ def test_a_function_of_a_script_may_run_the_models(place: Path, script: dict[str
     [
         ({"pipeline": "none"}, "no function 'none'"),
         ({"pipeline": "wrong"}, "wrong returns int, not a dict of arrays"),
+        ({"pipeline": "broken"}, r"both.py:12: broken raised KeyError: 'z'$"),
         ({"user_script": None}, "pipeline: is a function of the user script"),
         ({"connections": {"second.x": "first.y"}}, "connections: pipeline says how the models connect"),
     ],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from concurrent.futures import Future
 
 import pytest
 
-from autoopt.engine.run.executor import InlineExecutor
+from autoopt.engine.run.executor import InlineExecutor, result_of
 from autoopt.outcome import Outcome
 from autoopt.results import TrialResult
 
@@ -70,3 +71,29 @@ def test_the_end_of_a_block_waits_for_its_trials() -> None:
     with InlineExecutor(0, lambda: None) as executor:
         executor.submit("c", "chain", 0, work)
     assert results == [RESULT]
+
+
+def test_a_signal_that_another_thread_receives_interrupts_the_wait_for_a_result() -> None:
+    future: Future[TrialResult] = Future()
+    interrupted = threading.Event()
+    in_time = []
+
+    def receive_signal() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        in_time.append(interrupted.wait(60))
+        future.set_result(RESULT)
+
+    def wait_for_result() -> None:
+        thread.start()
+        result_of(future)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=receive_signal)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait_for_result()
+        interrupted.set()
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert in_time == [True]

@@ -13,7 +13,7 @@ import pytest
 from simulation import Model, Simulation, faster
 
 from autoopt import json_codec
-from autoopt.engine.run.race import EXTENSION, FEWEST_ROUNDS, measure_repeatedly, round_settings
+from autoopt.engine.run.race import EXTENSION, FEWEST_ROUNDS, Race, measure_repeatedly, round_settings
 from autoopt.engine.run.session import Session, search_inline
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
 from autoopt.metrics import Constraint, Estimate
@@ -78,6 +78,7 @@ def test_a_candidate_that_was_lucky_once_does_not_win(tmp_path: Path) -> None:
 
 def test_only_candidates_that_may_win_are_measured_again(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.5, 0.51, 0.9))
+    simulation.pool.spread = 0.1
     finish(simulation.session())
     rounds = joint(simulation)[4:]  # after the baseline and three trials
     assert rounds[0] == ["identity_elimination", "remove_unused"]
@@ -107,9 +108,34 @@ def test_a_slower_candidate_never_wins(tmp_path: Path, seed: int) -> None:
     assert result.best.is_source
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_where_no_candidate_promises_a_gain_the_source_is_the_answer(tmp_path: Path, seed: int) -> None:
+    simulation = simulate(tmp_path, (1.0, 1.0, 1.005))
+    simulation.pool.noise = Noise(spread=0.01, seed=seed)
+    simulation.pool.spread = 0.03
+    result = finish(simulation.session())
+    assert result.best is not None
+    assert result.best.is_source
+    assert result.undecided == ""
+    assert len(joint(simulation)) < 4 + EXTENSION * 5
+
+
+def test_no_round_starts_when_the_time_of_the_race_is_up(tmp_path: Path) -> None:
+    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), measurement={"rounds": 1})
+    simulation.pool.noise = Noise(spread=0.05, seed=1)
+    simulation.pool.spread = 0.3
+    session = simulation.session()
+    finish(session)
+    measured = len(joint(simulation))
+    race = Race(session.ctx, session.ranking, until=session.ctx.attempt.clock())
+    race.run(session.completed_trials())
+    assert race.undecided
+    assert len(joint(simulation)) == measured
+
+
 def test_the_next_run_adds_to_what_is_undecided(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.8, 0.81, 0.82))
-    simulation.pool.noise = Noise(spread=0.2)
+    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), measurement={"rounds": 1})
+    simulation.pool.noise = Noise(spread=0.05, seed=1)
     simulation.pool.spread = 0.3
     first = finish(simulation.session())
     assert "may be more than 2% better" in first.undecided
@@ -128,8 +154,8 @@ def test_the_next_run_adds_to_what_is_undecided(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_interrupted_while_it_measured_on_takes_the_trials_over_again(tmp_path: Path) -> None:
-    simulation = simulate(tmp_path, (0.8, 0.81, 0.82))
-    simulation.pool.noise = Noise(spread=0.2)
+    simulation = simulate(tmp_path, (0.8, 0.81, 0.82), measurement={"rounds": 1})
+    simulation.pool.noise = Noise(spread=0.05, seed=1)
     simulation.pool.spread = 0.3
     first = finish(simulation.session())
     with simulation.session() as interrupted:
@@ -190,6 +216,7 @@ def test_a_candidate_that_breaks_a_constraint_when_measured_again_does_not_win(t
 
 def test_rivals_are_measured_alone_if_one_of_them_ends_the_joint_measurement(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.5, 0.505, 0.9))
+    simulation.pool.spread = 0.1
     call = simulation.pool.call
 
     def fails_together(function: str, payload: dict[str, Any], *terms: Any, **named: Any) -> CallResult:
@@ -235,19 +262,21 @@ def test_each_round_has_a_seed_of_its_own_and_time_for_every_model(tmp_path: Pat
     simulation = simulate(tmp_path, (1.0, 1.0, 1.0), measurement={"seconds": 10.0})
     evidence = measure_repeatedly(simulation.context(), simulation.candidate)
     candidates = [simulation.candidate] * 3
-    assert round_settings(evidence, candidates[:1], 0)["seconds"] == pytest.approx(2.4)
-    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(4.8)
+    assert round_settings(evidence, candidates[:1], 0)["seconds"] == pytest.approx(4.0)
+    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(8.0)
+    assert round_settings(evidence, candidates, 0, remaining=1.5)["seconds"] == 1.5
     assert {round_settings(evidence, candidates, number)["seed"] for number in range(5)} == set(range(5))
 
     key = simulation.candidate.key
     on_one_thread = {DETAIL: json_codec.to_json(TwoRatios(Estimate.exact(0.5), Estimate.exact(0.5)))}
     records = [replace(record, details={**record.details, **on_one_thread}) for record in evidence.records(key)]
     evidence.rounds.records[key] = records
-    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(2 * 4.8)
+    assert round_settings(evidence, candidates, 0)["seconds"] == pytest.approx(2 * 8.0)
 
 
 def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.5, 0.505, 0.9))
+    simulation.pool.spread = 0.05
     call = simulation.pool.call
     interrupted = False
 
@@ -272,6 +301,7 @@ def test_a_race_that_was_interrupted_goes_on_with_what_it_measured(tmp_path: Pat
 
 def test_a_candidate_that_crashes_when_measured_again_does_not_win_and_takes_no_other_with_it(tmp_path: Path) -> None:
     simulation = simulate(tmp_path, (0.5, 0.51, 0.495))
+    simulation.pool.spread = 0.1
     call = simulation.pool.call
 
     def crashes_again(function: str, payload: dict[str, Any], *terms: Any, **named: Any) -> CallResult:

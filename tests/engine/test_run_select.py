@@ -128,4 +128,4 @@ def test_trials_that_repeat_a_candidate_are_told(session: Session) -> None:
     distinct = {trial.result.candidate.key for trial in trials if trial.result.candidate is not None}
     assert explain_repeats([]) == []
     (note,) = explain_repeats([*trials, *trials])
-    assert note.startswith(f"{2 * len(trials)} trials gave {len(distinct)} distinct candidates")
+    assert note == f"{2 * len(trials) - len(distinct)} of {2 * len(trials)} trials repeated another one's model"

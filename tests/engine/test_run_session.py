@@ -431,5 +431,5 @@ def test_before_the_search_it_says_what_it_will_do(simulation: Simulation) -> No
     assert said == [
         "no data: so it is",
         "level 3: all passes",
-        "searching 3 configurations in 3 chains, at most 1 trial and 2.5 minutes",
+        "searching 3 configurations in 3 chains; at most 1 trial, 2.5 minutes",
     ]

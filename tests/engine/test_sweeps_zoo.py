@@ -148,3 +148,27 @@ def test_free_names_are_unique_and_keep_the_first_of_each(names: list[str]) -> N
     assert len(set(free)) == len(free)
     assert used == set(free)
     assert all(one.startswith(name) for one, name in zip(free, names, strict=True))
+
+
+def test_a_dag_in_place_of_a_model_keeps_its_own_fields(folder: Path) -> None:
+    own = "model: {a: one/model.onnx, b: two/model.onnx}\nobjectives: [{metric: size}]\n"
+    (folder / "both.yaml").write_text(DAG + own)
+    fields: dict[str, Any] = {"objectives": [{"metric": "latency_p50"}]}
+    zoo = zoo_of(folder, ["one/model.onnx", "both.yaml"], **fields)
+    check_zoo(zoo)
+    single, both = items(zoo, folder)
+    assert (both.name, set(dag_of(zoo, both, None).parts)) == ("both", {"a", "b"})
+    assert [one.metric for one in dag_of(zoo, both, "given.yaml").objectives] == ["size"]
+    assert [one.metric for one in dag_of(zoo, single, None).objectives] == ["latency_p50"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("dag.yaml", "model: is missing; a DAG that a zoo lists names its model"),
+        ({"path": "dag.yaml", "dag": "dag.yaml"}, "dag: is for models, and path is a DAG already"),
+    ],
+)
+def test_a_wrong_dag_in_place_of_a_model_is_named(folder: Path, line: object, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        check_zoo(zoo_of(folder, [line]))

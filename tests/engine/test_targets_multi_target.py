@@ -160,7 +160,7 @@ def test_the_examples_of_the_documentation_are_plans(tmp_path: Path) -> None:
     for number, example in enumerate(examples):
         file = tmp_path / f"{number}.yaml"
         file.write_text(example.replace("/opt/ov/bin/python", sys.executable))
-        plans = make_plans(file)
+        plans = make_plans(file).by_name
         assert len(plans) == max(1, example.count("  - "))
         assert all(plan.chain_count for plan in plans.values())
 

@@ -42,6 +42,12 @@ def test_classes_agree_by_their_highest_score_whatever_the_distance() -> None:
     assert agreement(candidate, source) == pytest.approx(1 - 2 / ITEMS)
 
 
+def test_an_item_of_another_length_disagrees_alone() -> None:
+    source = [RNG.random((1, 5 + number % 3, 7)).astype(np.float32) * 9 for number in range(ITEMS)]
+    candidate = [source[0][:, :-1], *source[1:]]
+    assert 0 < agreement(candidate, source) < 1
+
+
 def test_one_wrong_symbol_makes_a_wrong_sequence() -> None:
     source = [ctc_path() for _ in range(ITEMS)]
     candidate = [value.copy() for value in source]

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from autoopt.errors import InputError
 from autoopt.measure.quality import classification
-from autoopt.measure.quality.classification import accuracy, auc, class_axis, class_ids, classes, f1, top_accuracy
+from autoopt.measure.quality.classification import (
+    accuracy,
+    auc,
+    class_axis,
+    class_ids,
+    class_names,
+    classes,
+    f1,
+    numbered,
+    top_accuracy,
+)
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 4, 60)
@@ -24,6 +34,15 @@ def test_the_highest_score_is_the_predicted_class() -> None:
 def test_ids_are_used_as_they_are() -> None:
     assert accuracy([LABELS], LABELS).all()
     assert accuracy([np.array(["a", "b"], object)], np.array(["a", "c"])).tolist() == [True, False]
+
+
+def test_names_of_classes_are_their_places_among_all_names_unless_the_model_returns_names() -> None:
+    labels = np.array(["dog", "cat", "dog"], object)
+    names = class_names(np.array(["dog", "ant", "cat"], object))
+    assert numbered(labels, names, [SCORES[:3]]).tolist() == [2, 1, 2]
+    assert numbered(labels, names, [np.array(["dog", "cat", "ant"], object)]) is labels
+    assert not len(class_names(np.array(["10", "2.5"], object))), "numbers in digits are no names"
+    assert not len(class_names(LABELS))
 
 
 def test_a_single_score_is_a_probability_or_a_logit() -> None:

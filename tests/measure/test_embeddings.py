@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
 from autoopt.errors import InputError
 from autoopt.measure.quality import embeddings
@@ -54,6 +53,8 @@ def test_recall_needs_labels_that_repeat() -> None:
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=20))
 def test_rank_correlation_is_that_of_scipy(pairs: list[tuple[int, int]]) -> None:
+    from scipy.stats import spearmanr
+
     one, other = np.array(pairs, float).T
     if len(set(one)) < 2 or len(set(other)) < 2:
         with pytest.raises(ValueError, match="differ"):

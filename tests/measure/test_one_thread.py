@@ -13,7 +13,7 @@ from autoopt.measure.inference.batches import sized
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.latency import meter, one_thread
 from autoopt.measure.latency.comparison import Comparison
-from autoopt.measure.latency.measurement import Measurement
+from autoopt.measure.latency.measurement import Measurement, StopReason
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
@@ -36,7 +36,12 @@ def request_on_two_threads(tmp_path: Path) -> MeasureRequest:
 
 
 def ratios_of(
-    request: MeasureRequest, monkeypatch: pytest.MonkeyPatch, *, wide: float, busy: bool = False
+    request: MeasureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    wide: float,
+    busy: bool = False,
+    stopped: StopReason = "time",
 ) -> list[Estimate | None]:
     """The ratios on one thread where an interval of that width by the clock is wide."""
     monkeypatch.setattr(one_thread, "WIDE", wide)
@@ -46,6 +51,7 @@ def ratios_of(
     source = meter.subject_of(request, data, request.source)
     comparisons = [Comparison(meter.subject_of(request, data, model), source) for model in request.models]
     measurement = Measurement(comparisons, request.settings).run()
+    measurement.stopped = stopped
     subject_of = partial(meter.subject_of, request, data)
     return one_thread.ratios_on_one_thread(request, measurement, subject_of, busy=busy)
 
@@ -72,6 +78,13 @@ def test_on_a_busy_machine_no_candidate_is_certain(
     assert one_thread.clock_settings(one, busy=True) == one.settings
 
 
+def test_what_is_too_slow_by_the_clock_is_measured_again_only_beside_other_programs(
+    request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ratios_of(request_on_two_threads, monkeypatch, wide=0.0, stopped="worse") == [None]
+    assert ratios_of(request_on_two_threads, monkeypatch, wide=0.0, stopped="worse", busy=True) != [None]
+
+
 def test_models_on_one_thread_are_not_measured_twice(
     request_on_two_threads: MeasureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,12 +104,14 @@ def test_other_numbers_of_threads_are_compared_on_one_only_beside_other_programs
 def test_only_the_ratio_of_the_median_changes(request_on_two_threads: MeasureRequest) -> None:
     by_clock, on_one_thread = Estimate(0.8, 0.4, 1.6), Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: by_clock, "latency_p99": by_clock})
-    changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread)
+    changed = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, busy=True)
     both = TwoRatios(by_clock, on_one_thread)
     assert changed.ratios == {MEDIAN_LATENCY: both.combined(), "latency_p99": by_clock}
     assert TwoRatios.of(changed.details) == both
-    assert one_thread.with_one_thread(request_on_two_threads, reply, None) == reply
+    assert one_thread.with_one_thread(request_on_two_threads, reply, None, busy=True) == reply
     assert DETAIL not in reply.details
+    quiet = one_thread.with_one_thread(request_on_two_threads, reply, on_one_thread, busy=False)
+    assert quiet.details[DETAIL]["disturbance"] == 0
 
 
 def test_fewer_threads_may_be_as_fast_or_not(request_on_two_threads: MeasureRequest) -> None:
@@ -104,5 +119,5 @@ def test_fewer_threads_may_be_as_fast_or_not(request_on_two_threads: MeasureRequ
     request = replace(request_on_two_threads, candidate=single)
     on_one_thread = Estimate(0.6, 0.59, 0.61)
     reply = MeasureReply(ratios={MEDIAN_LATENCY: Estimate(0.5, 0.49, 0.51)})
-    ratio = one_thread.with_one_thread(request, reply, on_one_thread).ratios[MEDIAN_LATENCY]
+    ratio = one_thread.with_one_thread(request, reply, on_one_thread, busy=True).ratios[MEDIAN_LATENCY]
     assert ratio.low < 0.6 < ratio.value < 1.2 < ratio.high * 1.1

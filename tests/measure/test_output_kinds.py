@@ -119,6 +119,14 @@ def test_outputs_of_a_detector_belong_together(with_classes: bool) -> None:
     assert (other.kind, other.outputs) == ("values", (0,))
 
 
+def test_steps_of_a_decoder_are_no_boxes() -> None:
+    lengths = [20 + number for number in range(ITEMS)]
+    places = [RNG.uniform(0, 1, (1, length, 4)) for length in lengths]
+    classes = [RNG.dirichlet(np.full(9, 0.1), (1, length)) for length in lengths]
+    kinds = [part.kind for part in parts_of([places, classes], ["a", "b"], [None, None])]
+    assert "boxes" not in kinds
+
+
 def test_a_detector_that_finds_nothing_is_compared_by_its_values() -> None:
     silent = [yolo() * np.array([1, 1, 1, 1, 0, 0])[:, None] for _ in range(ITEMS)]
     (part,) = parts_of([silent], ["output"], [None])

@@ -31,16 +31,18 @@ def asked(tmp_path_factory):
         x, y = builders.tensor("x", ["n", CLASSES]), builders.tensor("y", ["n", CLASSES])
         paths[name] = str(io.save(builders.model(nodes, [x], [y], {"w": weights.astype(np.float32)}), folder / name))
     labels = np.repeat(np.arange(CLASSES), EACH)
-    np.savez(folder / "data.npz", x=np.eye(CLASSES, dtype=np.float32)[labels] + 0.1, labels=labels)
+    x = np.eye(CLASSES, dtype=np.float32)[labels] + 0.1
+    np.savez(folder / "data.npz", x=x, labels=labels)
+    np.savez(folder / "named.npz", x=x, labels=np.array(["ant", "bee", "cat", "dog"])[labels])
 
     def ask(function, metric, candidate="collapsed", **settings):
-        state = settings.pop("fed_back", {})
+        state, data = settings.pop("fed_back", {}), settings.pop("data", "data.npz")
         return getattr(worker, function)(
             {
                 "candidate": {"path": paths[candidate]},
                 "source": {"path": paths["right"]},
                 "metrics": [metric],
-                "data": {"path": str(folder / "data.npz"), **state},
+                "data": {"path": str(folder / data), **state},
                 "settings": settings,
             }
         )
@@ -58,6 +60,13 @@ def test_a_candidate_that_collapsed_to_the_first_class_does_not_hold(asked):
     whole = asked("task", "accuracy")
     assert whole["details"]["drops"]["accuracy"]["value"] == pytest.approx(1 - 1 / CLASSES)
     assert asked("task", "accuracy", **settings) == found
+
+
+def test_names_of_classes_count_as_their_ids(asked):
+    settings = {"sequential": True, "constraints": [{"metric": "accuracy", "max_drop": 0.1}]}
+    for metric in ("accuracy", "top1_accuracy", "f1"):
+        assert asked("task", metric, data="named.npz") == asked("task", metric)
+    assert asked("task", "accuracy", data="named.npz", **settings) == asked("task", "accuracy", **settings)
 
 
 def test_fidelity_sees_every_class(asked):

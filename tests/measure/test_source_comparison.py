@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 
 from autoopt.measure import worker
+from autoopt.measure.quality import source_comparison
 from autoopt.model import io
 
 STEPS, CLASSES = 12, 5
@@ -61,6 +62,13 @@ def test_more_items_are_used_where_the_model_is_fast(payload: dict[str, object],
     np.savez(tmp_path / "data.npz", x=np.tile(x, (10, 1, 1)))
     assert worker.fidelity(payload)["details"]["items"] >= 256
     assert worker.fidelity({**payload, "settings": {"samples": 50}})["details"]["items"] == 50
+
+
+def test_fewer_items_are_used_where_the_model_is_slow(
+    payload: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_comparison, "MORE_ITEMS", [(count, 0.0) for count, _ in source_comparison.MORE_ITEMS])
+    assert worker.fidelity(payload)["details"]["items"] == source_comparison.FEWEST_ITEMS
 
 
 def test_the_cache_of_a_decoder_decides_nothing_by_itself(tmp_path: Path) -> None:

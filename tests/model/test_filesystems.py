@@ -12,7 +12,7 @@ import pytest
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.fetch import fetch
-from autoopt.model.filesystems import open_filesystem
+from autoopt.model.filesystems import RemoteFolder, open_filesystem
 from autoopt.store.files.remote import RemoteArtifacts
 
 pytestmark = pytest.mark.timeout(60)
@@ -81,3 +81,19 @@ def test_the_users_configuration_goes_before(monkeypatch: pytest.MonkeyPatch) ->
 def test_file_systems_that_may_run_code_are_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"(dask|reference):// may run code from elsewhere"):
         fetch(url, tmp_path)
+
+
+def test_errors_of_a_remote_folder_hide_the_secrets_of_its_address() -> None:
+    url = "memory://ann:geheim@host/calls"
+    folder = RemoteFolder(url, "cannot exchange calls there")
+    with pytest.raises(SystemFailure) as caught, folder.failures("cannot read a call"):
+        raise OSError(f"GET {url} was refused")
+    assert "cannot read a call (OSError: GET memory://" in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_remote_folder_holds_files_below_new_folders(tmp_path: Path) -> None:
+    (tmp_path / "here").write_text("content")
+    folder = RemoteFolder(f"file://{tmp_path}/there", "no")
+    folder.put(tmp_path / "here", folder.root / "a" / "b")
+    assert (tmp_path / "there" / "a" / "b").read_text() == "content"

@@ -1,4 +1,4 @@
-"""Session options: everything unknown is refused, everything known arrives in the runtime."""
+"""Sessions: all options arrive in the runtime, on exactly the provider that was asked for."""
 
 from pathlib import Path
 
@@ -6,29 +6,8 @@ import numpy as np
 import pytest
 
 from autoopt.errors import InputError
-from autoopt.model.session import OPTIMIZERS, caller, check_session_options, make_options, make_session
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"exec_mode": "parallel"}, "did you mean 'execution_mode'"),
-        ({"execution_mode": "paralel"}, "did you mean 'parallel'"),
-        ({"graph_optimization_level": "most"}, "known: all, basic"),
-        ({"intra_op_num_threads": "2"}, "must be int"),
-        ({"intra_op_num_threads": True}, "must be int"),
-        ({"inter_op_num_threads": -1}, "at least 0"),
-        ({"config": {"session.intra_op.allow_spining": "0"}}, "did you mean 'session.intra_op.allow_spinning'"),
-        ({"config": {"session.intra_op.allow_spinning": "yes"}}, "'0', '1'"),
-        ({"config": {"session.dynamic_block_base": "-4"}}, "whole number"),
-        ({"config": {"session.disable_quant_qdq": "1"}}, "unknown session config entry"),
-        ({"disabled_optimizers": ["ConvBNFussion"]}, "did you mean 'ConvBNFusion'"),
-        ({"provider_options": {"use_tf32": "1"}}, "unknown option of CPUExecutionProvider"),
-    ],
-)
-def test_what_the_runtime_would_silently_accept_is_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        check_session_options(options)
+from autoopt.model.session import caller, make_options, make_session
+from autoopt.model.session_options import OPTIMIZERS
 
 
 def test_known_options_arrive() -> None:

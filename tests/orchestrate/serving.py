@@ -25,12 +25,16 @@ Late = tuple[type[httpx.TimeoutException], ...]
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
+OWNER = "FOLDER_OF_THE_TEST"
+"""Variable that all processes of one `autoopt serve` inherit, workers too."""
+
+
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Ours, without what would lead to another server or store; with a measurement gate of the test's own."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "AUTOOPT_"))}
     gate = folder / "tmp"
     gate.mkdir(exist_ok=True)
-    own = {"AUTOOPT_HOME": str(folder / "home"), "TMPDIR": str(gate), "AUTOOPT_GATE": str(gate)}
+    own = {"AUTOOPT_HOME": str(folder / "home"), "TMPDIR": str(gate), "AUTOOPT_GATE": str(gate), OWNER: str(folder)}
     return {**inherited, **own, "AUTOOPT_SCRIPTS": str(folder), **more}
 
 
@@ -176,8 +180,7 @@ def belonging(folder: Path, word: str = "") -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            ours = process.environ().get("TMPDIR", "").startswith(str(folder))  # workers have folders below it
-            if ours and word in " ".join(process.cmdline()):
+            if process.environ().get(OWNER) == str(folder) and word in " ".join(process.cmdline()):
                 found.append(process)
     return found
 

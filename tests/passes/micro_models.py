@@ -95,6 +95,15 @@ def conv_scale_shift() -> ModelProto:
 
 
 @micro
+def spectrum() -> ModelProto:
+    return made(
+        "g (float[N, 40] x) => (float[N, frames, 9, 2] y) { y = STFT <onesided = 1> (x, step, window) }",
+        step=np.int64(8),
+        window=np.hanning(16).astype(np.float32),
+    )
+
+
+@micro
 def pad_conv() -> ModelProto:
     return made(
         "g (float[1, 3, 8, 8] x) => (float[1, 4, 8, 8] y) { p = Pad (x, pads, zero)\n y = Conv (p, w) }",

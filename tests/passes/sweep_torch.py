@@ -16,9 +16,6 @@ ASKED = [
     {"algorithm": "hqq"},
     {"algorithm": "hqq", "block_size": 64, "bits": 8},
     {"algorithm": "hqq", "block_size": 16},
-    {"algorithm": "gptq"},
-    {"algorithm": "gptq", "block_size": 16, "percdamp": 0.05},
-    {"algorithm": "gptq", "is_symmetric": True},
 ]
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from bench import step
+from micro_models import made
 from script_passes import steps
 
 from autoopt.model import io
@@ -55,6 +58,18 @@ def test_an_invalid_result_is_a_failure(tmp_path: Path, script: str) -> None:
     (step,) = steps(tmp_path, "relu_only", "invalid", script=script)
     assert step["outcome"] == "failed"
     assert step["message"].startswith("the checker rejects the new model")
+
+
+def test_an_output_of_another_rank_than_declared_misleads_no_pass(tmp_path: Path) -> None:
+    text = (
+        "g (float[1, N] x) => (float[1, N] y)"
+        "{ s = Shape (x)\n r = Concat <axis = 0> (s, one)\n t = Tanh (x)\n y = Reshape (t, r) }"
+    )
+    model = made(text, opset=12, one=np.array([1]))
+    for name, params in (("opset_conversion", {"target_opset": 17}), ("simplify", {})):
+        result = step(tmp_path / name, model, name, **params)
+        assert result["outcome"] in ("ok", "unchanged"), result["message"]
+        assert result["equivalence"].get("status", "same") == "same"
 
 
 def test_without_checks_any_result_is_accepted(tmp_path: Path, script: str) -> None:

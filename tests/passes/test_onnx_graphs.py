@@ -112,8 +112,17 @@ def test_nodes_are_sorted_into_a_valid_order(shuffler: random.Random, count: int
     assert [node.name for node in graphs.sort_nodes(shuffled).graph.node] == [node.name for node in nodes]
 
 
+def test_values_are_read_by_nodes_and_by_those_who_take_the_outputs() -> None:
+    branches = "then_branch = g () => (float y) { y = Identity (w) }, else_branch = h () => (float v) { v = Abs (u) }"
+    text = f"t (bool c, float x) => (float z, float x) {{ z = If (c) <{branches}> }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    assert graphs.read_names(model.graph) == {"c", "w", "u", "x", "y", "z", "v"}
+
+
 def test_a_name_in_use_gets_underscores() -> None:
-    assert graphs.unused_name("a", {"a", "a_", "b"}) == "a__"
+    names = {"a", "a_", "b"}
+    assert graphs.new_name("a", names) == "a__"
+    assert "a__" in names
 
 
 @pytest.mark.parametrize(

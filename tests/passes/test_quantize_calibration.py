@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autoopt.passes.base import PassContext, Refused
-from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.passes.quantize.calibration import CalibrationReader, enough_items
 from autoopt.target import Accelerator
 
 FEEDS = [{"x": np.full(2, number, np.float32)} for number in range(6)]
@@ -26,6 +26,12 @@ def test_a_reader_starts_again_and_spreads_its_limit_over_the_data(tmp_path: Pat
         assert reader.get_next() is None
         reader.rewind()
     assert len(list(CalibrationReader(context(tmp_path, FEEDS)))) == 6
+
+
+@pytest.mark.parametrize(("side", "items"), [(1, 256), (640, 27), (4000, 16)])
+def test_ranges_need_fewer_items_of_large_inputs(tmp_path: Path, side: int, items: int) -> None:
+    feed = {"x": np.zeros((1, 3, side, side), np.uint8)}
+    assert enough_items(context(tmp_path, [feed])) == items
 
 
 @pytest.mark.parametrize(("feeds", "reason"), [(None, "needs calibration data"), ([], "holds no items")])

@@ -117,3 +117,12 @@ def test_outputs_of_fused_operators_are_floats_for_the_quantizer(tmp_path: Path)
     weights = {"v": normal(8, 8), "w": normal(8, 4), "i": np.array([0])}
     model = made(f"g (float[2, 8] x) => (float[1, 4] y) {{ {text} }}", domains=', "com.microsoft": 1', **weights)
     assert "MatMulInteger" in ops(saved(step(tmp_path, model, "dynamic_quantization", op_types=[])))
+
+
+def test_attention_of_onnx_itself_stays_in_float(tmp_path: Path) -> None:
+    model = made(
+        "g (float[1, 2, 3, 16] q) => (float[1, 2, 3, 16] y) { k = MatMul (q, w)\n y = Attention (q, k, k) }",
+        opset=23,
+        w=normal(16, 16),
+    )
+    assert "Attention" in ops(saved(step(tmp_path, model, "dynamic_quantization")))

@@ -132,3 +132,15 @@ def test_recurrent_layers_are_quantized_at_run_time_on_request(tmp_path: Path) -
     result = step(tmp_path, model, "static_quantization", True, dynamic_ops=["LSTM"])
     assert {"DynamicQuantizeLSTM", "QuantizeLinear"} <= set(ops(saved(result))), result["message"]
     assert "LSTM" in ops(saved(step(tmp_path / "plain", model, "static_quantization", True)))
+
+
+def test_nodes_that_bodies_read_come_before_them(tmp_path: Path) -> None:
+    branch = "{}_branch = {} () => (float[1, 4] {}) {{ {} = {} (n) }}"
+    branches = f"{branch.format('then', 't', 'a', 'a', 'Relu')}, {branch.format('else', 'e', 'b', 'b', 'Neg')}"
+    model = made(
+        "g (float[1, 4] x, bool[1] c) => (float[1, 4] y)"
+        f"{{ m = MatMul (x, w)\n n = MatMul (m, w)\n i = If <{branches}> (c)\n y = MatMul (i, w) }}",
+        w=normal(4, 4),
+    )
+    result = step(tmp_path, model, "static_quantization", True)
+    assert result["outcome"] == "ok", result["message"]

@@ -50,6 +50,13 @@ def test_symbolic_inference_knows_operators_of_the_runtime(tmp_path: Path) -> No
     assert shapes(saved(result))["h"] == ["N", 4]
 
 
+def test_outputs_of_operators_that_symbolic_inference_does_not_know_keep_their_shape(tmp_path: Path) -> None:
+    result = step(tmp_path, MODELS["spectrum"](), "symbolic_shape_inference")
+    assert result["outcome"] == "ok", result["message"]
+    (output,) = saved(result).graph.output
+    assert [dim.dim_value or dim.dim_param for dim in output.type.tensor_type.shape.dim] == ["N", "frames", 9, 2]
+
+
 def test_models_that_the_tool_cannot_handle_are_refused(tmp_path: Path) -> None:
     result = step(tmp_path, MODELS["constants"](), "symbolic_shape_inference")
     assert result["outcome"] == "refused"

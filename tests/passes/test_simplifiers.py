@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from bench import ops, same, step
-from micro_models import MODELS, made, normal
+from micro_models import MODELS, made, normal, positive
 
 from autoopt.passes.base import Refused
 from autoopt.passes.cleanup.simplifiers import OnnxOptimizer, OnnxSim, OnnxSlim, Simplify
@@ -29,6 +30,25 @@ def test_unknown_optimizers_and_patterns_are_refused(tmp_path: Path) -> None:
     result = step(tmp_path, MODELS["mlp"](), "ort_graph_optimization", disabled_optimizers=["MatMulAddFuson"])
     assert result["outcome"] == "refused"
     assert "did you mean 'MatMulAddFusion'" in result["message"]
+
+
+def test_onnxslim_gets_biases_that_current_exports_compute(tmp_path: Path) -> None:
+    """Without it, the batch normalization stays, and the layer cannot be computed in integers."""
+    model = made(
+        """g (float[1, 3, 8, 8] x) => (float[1, 4, 8, 8] y) {
+            like = CastLike (zero, x)
+            bias = Expand (like, size)
+            c = Conv <pads = [1, 1, 1, 1]> (x, w, bias)
+            y = BatchNormalization (c, scale, shift, mean, variance)
+        }""",
+        zero=np.zeros(1, np.float32),
+        size=np.array([4]),
+        w=normal(4, 3, 3, 3),
+        **{name: positive(4) for name in ("scale", "shift", "mean", "variance")},
+    )
+    after = OnnxSlim()(model)
+    assert ops(after) == ["Conv"]
+    assert same(model, after, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["onnxsim", "onnxoptimizer"])

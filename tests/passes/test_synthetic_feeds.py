@@ -29,6 +29,12 @@ def test_indices_stay_within_their_table() -> None:
     assert 2 < ids.max() < 50
 
 
+def test_lengths_are_those_of_the_input_that_they_belong_to() -> None:
+    model = made("g (float[N, M] sound, int64[N] sound_lens) => (float[N, M] y) { y = Relu (sound) }")
+    for feed in synthetic_feeds(model):
+        assert (feed["sound_lens"] == feed["sound"].shape[1]).all()
+
+
 def test_open_dimensions_use_the_sizes_of_the_narrower_model() -> None:
     model, narrow = MODELS["mlp"](), MODELS["mlp"]()
     narrow.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 7

@@ -54,6 +54,11 @@ def test_an_operator_that_the_runtime_has_in_the_standard_domain_is_no_defect(tm
     assert "NoSuchOperator" in find_defect(io.save(made(text.format("NoSuchOperator")), tmp_path / "bad"))
 
 
+def test_layer_normalization_before_its_opset_is_the_runtimes(tmp_path: Path) -> None:
+    text = "g (float[2, 4] x, float[4] w) => (float[2, 4] y) { y = LayerNormalization (x, w) }"
+    assert find_defect(io.save(made(text, opset=13), tmp_path)) == ""
+
+
 def test_the_defect_of_an_invalid_model_is_one_line(tmp_path: Path) -> None:
     defect = find_defect(io.save(made(INVALID, w=normal(3, 5)), tmp_path))
     assert "MatMul" in defect

@@ -41,6 +41,13 @@ def test_a_shift_beyond_rounding_is_detected_unless_lossy(array: Any, share: flo
     assert compare_outputs([array], [shifted], "lossy").status == "same"
 
 
+def test_lossy_passes_may_change_sizes_that_depend_on_values() -> None:
+    boxes, fewer = np.ones((1, 5, 4), np.float32), np.ones((1, 3, 4), np.float32)
+    assert compare_outputs([boxes], [fewer], "lossy", sizes_vary=True).status == "same"
+    assert compare_outputs([boxes], [fewer], "lossy").status == "different"
+    assert compare_outputs([boxes], [fewer[0]], "lossy", sizes_vary=True).status == "different"
+
+
 def f32(*values: float) -> Any:
     return np.array(values, np.float32)
 

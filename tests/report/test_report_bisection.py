@@ -7,6 +7,7 @@ from io import StringIO
 
 import pytest
 
+from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Estimate
 from autoopt.report.bisection import remarks, sentence, tables, write_bisection
 from autoopt.report.sweep import message, sweep_markdown
@@ -113,4 +114,4 @@ def test_the_night_tells_the_cause_in_its_message_page_and_markdown() -> None:
 
 
 def test_json_and_back() -> None:
-    assert Bisection.from_json(FOUND.to_json()) == FOUND
+    assert from_json(Bisection, to_json(FOUND)) == FOUND

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from autoopt.json_codec import to_json
 from autoopt.report.compare import Comparison, compare, write_comparison
 from autoopt.results import RunResult
 
@@ -67,7 +68,7 @@ def test_the_text_and_the_json_show_the_differences(data: dict[str, Any]) -> Non
     write_comparison(comparison, stream)
     assert "latency_p50  0.300x (0.290..0.310)  0.500x (0.490..0.510)  worse" in stream.getvalue()
     assert stream.getvalue().endswith("regressed\n")
-    document = comparison.to_json()
+    document = to_json(comparison)
     assert document["regressed"] is True
     assert document["differences"][0]["first"] == {"value": 0.3, "low": 0.29, "high": 0.31}  # type: ignore[index]
 

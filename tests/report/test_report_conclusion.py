@@ -9,8 +9,8 @@ from typing import Any
 from test_report_run import single_of, targets_of
 
 from autoopt.metrics import Estimate
-from autoopt.report.conclusion import BUSY, short_table, write_conclusion
-from autoopt.results import MeasurementSummary, RunResult
+from autoopt.report.conclusion import short_table, write_conclusion
+from autoopt.results import MeasurementSummary, PartResult, RunResult
 
 
 def shown(result: RunResult, **options: Any) -> list[str]:
@@ -34,7 +34,21 @@ def test_the_table_has_a_header_and_short_aligned_rows(result: RunResult) -> Non
         "model      latency  change                         size  accuracy  passes",
         "source   0.1780 ms                               409 kB    99.5 %",
         "best     0.0500 ms  3.3x faster (3.2 to 3.4)     123 kB    99.5 %  fold -> static(per_channel)",
-        "smaller  0.0500 ms  same speed (1.00x to 1.25x)   80 kB    99.5 %  fold -> weights",
+        "smaller  0.0500 ms  same speed (1.00x to 1.08x)   80 kB    99.5 %  fold -> weights",
+    ]
+
+
+def test_several_models_have_a_row_each_and_a_table_together(result: RunResult) -> None:
+    assert result.best is not None
+    encoder = PartResult("encoder", 0.4, result, result.best)
+    decoder = PartResult("decoder", 0.6, result, result.baseline.model)
+    assert shown(replace(result, parts=(encoder, decoder)))[:6] == [
+        "model    time  by itself                                                             passes",
+        "encoder  40 %  3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %)  fold -> static",
+        "decoder  60 %                                                                        source",
+        "together",
+        "model      latency  change                         size  accuracy",
+        "source   0.1780 ms                               409 kB    99.5 %",
     ]
 
 
@@ -43,7 +57,8 @@ def test_notes_are_few_and_the_answer_and_the_next_steps_come_last(result: RunRe
     assert lines[4:] == [
         "",
         "best: fold -> static(per_channel)",
-        "run 0123456789ab: 3 trials: 2 ok, 1 refused (16 trials), 0:41",
+        "run 0123456789ab, 0:41: 3 trials: 2 ok, 1 refused",
+        "16 trials",
         "note: no quality constraint given",
         "wrote out/",
         "",
@@ -68,10 +83,21 @@ def test_of_many_notes_some_are_counted(result: RunResult) -> None:
     ]
 
 
-def test_a_busy_machine_is_one_note(result: RunResult) -> None:
+def test_a_disturbed_machine_is_a_note_only_where_the_range_is_wide(result: RunResult) -> None:
     assert result.best is not None
-    busy = replace(result.best, measured=MeasurementSummary(rounds=1, disturbed_rounds=1))
-    assert shown(replace(result, best=busy)).count(f"note: {BUSY}") == 1
+    busy = replace(result.best, measured=MeasurementSummary(rounds=4, disturbed_rounds=3))
+    assert not any("disturbed" in line for line in shown(replace(result, best=busy)))
+    wide = replace(busy, ratios={**busy.ratios, "latency_p50": Estimate(0.6, 0.4, 0.8)})
+    [note] = [line for line in shown(replace(result, best=wide)) if "disturbed" in line]
+    assert note.startswith("note: the range is wide because other programs or the host disturbed 3 of 4 measurements")
+
+
+def test_the_table_numbers_the_trials_and_says_how_to_use_another_row(data: dict[str, Any]) -> None:
+    best, small = data["pareto"]
+    numbered = {**data, "best": {**best, "trial": 7}, "pareto": [{**best, "trial": 7}, {**small, "trial": 12}]}
+    result = RunResult.from_json(numbered)
+    assert [row[:2] for row in short_table(result).rows] == [("source", ""), ("best", "7"), ("smaller", "12")]
+    assert "to use another row: autoopt export 0123456789ab 12" in shown(result)
 
 
 def test_rows_are_at_most_100_characters(data: dict[str, Any]) -> None:
@@ -104,7 +130,12 @@ def test_the_lossy_model_of_a_run_without_data_is_marked_as_unverified(data: dic
     lossy = {**data["best"], "chain": "static", "artifact": "c" * 64}
     result = RunResult.from_json({**data, "best_lossy": lossy})
     assert labels(result) == ["source", "best", "lossy"]
-    assert any(line.startswith("note: the lossy model is unverified") for line in shown(result))
+    assert "lossy: static(per_channel)" in shown(result)
+    assert shown(result)[-3:] == [
+        "Lossless: 3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %).",
+        "Lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller, accuracy 99.5 % (was 99.5 %).",
+        "The lossy model is unverified: it was compared on generated inputs only.",
+    ]
 
 
 def test_without_a_gain_the_source_stands_alone(data: dict[str, Any]) -> None:
@@ -122,7 +153,7 @@ def test_an_unmeasured_source_leaves_dashes(data: dict[str, Any]) -> None:
 def test_an_undecided_answer_says_what_would_decide(result: RunResult) -> None:
     lines = shown(replace(result, undecided="another one may be better"))
     assert lines[-2:] == [
-        "Undecided: another one may be better.",
+        "Still open: another one may be better.",
         "To decide, run the same command again: it measures on.",
     ]
 

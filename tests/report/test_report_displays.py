@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from progress_cases import FASTER, latency, trial
 
 from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
-from autoopt.report.displays import Lines, LiveState, StatusLine, Work, trial_line
+from autoopt.report.displays import Lines, LiveState, StatusLine, Work, failure_line, trial_line
 from autoopt.report.search_progress import SearchProgress
 
 
@@ -35,14 +36,16 @@ def test_objectives_and_constraints_come_first() -> None:
     )
 
 
-def test_a_failed_trial_shows_its_message() -> None:
-    assert line(outcome=Outcome.REFUSED, message="b: K is odd") == "trial 3:   refused: b: K is odd  a -> b(x=1)"
+def test_a_failed_trial_shows_its_message_and_a_later_one_refers_to_it() -> None:
+    failed = trial(outcome=Outcome.REFUSED, message="b: K is odd " + "x" * 200)
+    assert failure_line(failed, 3) == f"trial 3:   refused: b: K is odd {'x' * 200}"
+    assert failure_line(failed, 1) == "trial 3:   refused: b, like trial 1"
 
 
 def test_an_infeasible_trial_shows_the_broken_constraints() -> None:
     metrics = {"accuracy": Estimate.exact(0.5)}
     text = line(violation=0.1, reasons=("accuracy drop of at most 0.01 does not hold",), metrics=metrics)
-    assert text == "trial 3:   breaks the limit of accuracy  accuracy 50.0 %  a -> b(x=1)"
+    assert text == "trial 3:   breaks the limit: accuracy 50.0 %  a -> b(x=1)"
 
 
 def test_a_line_fits_its_width_and_shows_the_end_of_the_chain() -> None:
@@ -50,9 +53,13 @@ def test_a_line_fits_its_width_and_shows_the_end_of_the_chain() -> None:
     text = trial_line(trial(chain=chain, ratios=FASTER), ("latency_p50",), 80)
     assert len(text) <= 80
     assert text.endswith("  … simplify -> simplify")
-    failed = trial_line(trial(outcome=Outcome.FAILED, message="x" * 200), ("latency_p50",), 80)
-    assert len(failed) <= 80
-    assert failed.endswith("x…  a -> b(x=1)")
+
+
+def test_on_a_narrow_screen_whole_figures_are_left_out() -> None:
+    metrics = {"accuracy": Estimate.exact(0.99), "latency_p50": Estimate.exact(1)}
+    unclear = {**FASTER, "latency_p50": Estimate(1.0, 0.8, 1.2)}
+    text = trial_line(trial(ratios=unclear, metrics=metrics), ("latency_p50", "accuracy"), 67)
+    assert text == "trial 3:   undecided (0.83x to 1.25x)   accuracy 99.0 %  a -> b"
 
 
 def test_a_trial_without_work_is_called_reused() -> None:
@@ -64,9 +71,12 @@ def test_a_file_receives_whole_lines_only() -> None:
     display = Lines(stream, state())
     display.write_line("hello")
     display.update()
-    display.write_trial("[1 s]", trial(outcome=Outcome.CRASHED, message="signal 6\x1b[2J"), gains=False)
+    crashed = trial(outcome=Outcome.CRASHED, message="b: signal 6\x1b[2J")
+    display.write_trial("[1 s]", crashed, gains=False)
+    display.write_trial("[2 s]", replace(crashed, number=4), gains=False)
     display.close()
-    assert stream.getvalue() == "hello\n[1 s] trial 3:   crashed: signal 6\\x1b[2J  a -> b(x=1)\n"
+    lines = ["hello", "[1 s] trial 3:   crashed: b: signal 6\\x1b[2J", "[2 s] trial 4:   crashed: b, like trial 3"]
+    assert stream.getvalue().splitlines() == lines
 
 
 def test_a_notebook_shows_the_work_in_progress_and_is_left_clean() -> None:

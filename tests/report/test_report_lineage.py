@@ -1,7 +1,8 @@
 import io
 from typing import Any
 
-from autoopt.report.lineage import lineage_lines, write_lineage
+from autoopt.report.lineage import lineage_lines, lineage_table, operator_changes, write_lineage
+from autoopt.report.run_facts import ModelFacts
 
 
 def step(name: str, before: str, after: str, **values: Any) -> dict[str, Any]:
@@ -58,3 +59,21 @@ def test_conversion_given_up_parameters_and_analyses_are_shown() -> None:
 def test_measured_steps_have_their_ratios() -> None:
     measured = step("fold", "a" * 64, "b" * 64, ratios={"latency_p50": 0.5, "accuracy": 0.99})
     assert "     measured: latency_p50 0.5x of the source" in lineage_lines({**DOCUMENT, "steps": [measured]})
+
+
+def test_operators_that_stay_are_no_change() -> None:
+    assert operator_changes({"Conv": 2}, {"Conv": 2}) == ""
+    assert operator_changes({}, {"Conv": 2}) == "+2 Conv"
+
+
+def test_the_table_shows_what_each_step_changed_in_the_model() -> None:
+    models = {"a" * 64: ModelFacts(2000, {"Conv": 2, "Relu": 1}), "b" * 64: ModelFacts(1000, {"Conv": 2})}
+    options = step("session", "c" * 64, "c" * 64, session_options={"io_binding": True})
+    table = lineage_table({**DOCUMENT, "steps": [*DOCUMENT["steps"], options]}, models)
+    assert [row[:5] for row in table.rows] == [
+        ("0", "source", "3", "2 kB", ""),
+        ("1", "fold", "2", "1 kB", "-1 Relu"),
+        ("2", "static", "-", "-", ""),
+        ("3", "session", "", "", "session options only: io_binding=true"),
+    ]
+    assert [row[5] for row in table.rows] == ["", "", "per_channel=true", ""]

@@ -45,6 +45,7 @@ SUMMARY = MeasurementSummary(
     profiles={"short": ProfileResult({"latency_p50": estimate(0.5)}, {"latency_p50": estimate(0.25)})},
     outputs={"logits": {"cosine": estimate(0.999)}, "hidden": {"cosine": estimate(0.5)}},
 )
+DISTURBED = "other programs or the host disturbed"
 
 
 def with_summary(result: RunResult, summary: MeasurementSummary = SUMMARY) -> RunResult:
@@ -65,7 +66,7 @@ def line(**changes: Any) -> str:
 
 def test_the_text_says_how_the_best_model_was_measured(result: RunResult) -> None:
     text = text_of(with_summary(result))
-    assert "measured 5 times on 2 threads; the machine was busy or unsteady in 1 of them" in text
+    assert f"measured 5 times on 2 threads; {DISTURBED} 1 of 5 measurements, which the ranges include" in text
     assert "least faithful of 2 outputs: hidden, cosine 0.5000" in text
     rows = [" ".join(row.split()) for row in text]
     assert "- 8 4 500 items/s 1000 items/s 2.000x (1.800..2.200)" in rows
@@ -78,16 +79,17 @@ def test_the_text_says_how_the_best_model_was_measured(result: RunResult) -> Non
     [
         ({"disturbed_rounds": 0}, "measured 5 times on 2 threads"),
         (
-            {"disturbed_rounds": 5, "counted_rounds": 5},
-            "measured 5 times on 2 threads; the machine was busy or unsteady",
+            {"disturbed_rounds": 3, "counted_rounds": 5},
+            f"measured 5 times on 2 threads; {DISTURBED} 3 of 5 measurements, which the ranges include",
         ),
         (
-            {"disturbed_rounds": 3, "counted_rounds": 5},
-            "measured 5 times on 2 threads; the machine was busy or unsteady in 3 of them",
+            {"disturbed_rounds": 3, "pace": 1.42},
+            f"measured 5 times on 2 threads; {DISTURBED} 3 of 5 measurements (source up to 1.4x slower), "
+            "which the ranges include",
         ),
         (
             {"rounds": 1, "threads": 1},
-            "measured once on 1 thread; the machine was busy or unsteady",
+            f"measured once on 1 thread; {DISTURBED} 1 of 1 measurement, which the ranges include",
         ),
         (
             {"disturbed_rounds": 0, "batch_size": 8, "affinity": (1,)},
@@ -131,7 +133,7 @@ def test_several_targets_each_have_their_lines(result: RunResult) -> None:
 
 def test_the_page_has_the_tables(result: RunResult) -> None:
     page = html_report(with_summary(result))
-    assert "the machine was busy or unsteady in 1 of them" in page
+    assert f"{DISTURBED} 1 of 5 measurements" in page
     assert "refused: no &lt;batch&gt;" in page
     assert "<caption>latency of the best model by profile</caption>" in page
     assert '<td>hidden</td><td class="right">0.5000</td>' in page

@@ -47,7 +47,7 @@ def test_it_says_where_it_was_measured_and_what_limits_it(card: Card) -> None:
     assert "- CPU: Some CPU, 8 cores" in text
     assert "- runtime: onnxruntime 1.31.1, numpy 2.4.6" in text
     assert f"- session: {PROVIDER}, 2 threads, batch size 1" in text
-    assert "4 times; the machine was busy or unsteady in 1 of them" in text
+    assert "4 times; other programs or the host disturbed 1 of 4 measurements, which the ranges include" in text
     assert "- required: accuracy may get worse by at most 0.01" in text
 
 

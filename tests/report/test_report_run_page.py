@@ -10,7 +10,7 @@ from page_checks import is_balanced, needs_nothing_else
 from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.report import html
 from autoopt.report.run_facts import Measurement, ModelFacts, RunFacts
-from autoopt.report.run_page import SECTIONS, html_report, operator_changes, trials_table
+from autoopt.report.run_page import SECTIONS, html_report, trials_table
 from autoopt.results import RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
@@ -101,8 +101,3 @@ def test_the_trials_table_distinguishes_failed_from_infeasible_trials(result: Ru
 def test_the_trials_table_begins_with_the_objectives(result: RunResult, trials: list[Trial]) -> None:
     fast = replace(result, objectives=(Objective("latency_p90", "minimize"),))
     assert trials_table(trials, fast).columns[2:5] == ("latency_p90 ratio", "size ratio", "accuracy")
-
-
-def test_operators_that_stay_are_no_change() -> None:
-    assert operator_changes({"Conv": 2}, {"Conv": 2}) == ""
-    assert operator_changes({}, {"Conv": 2}) == "+2 Conv"

@@ -27,7 +27,7 @@ def test_a_long_text_loses_its_first_passes_then_the_settings() -> None:
     assert steps_text(chain, point, 45) == "… static(per_channel) -> session(threads=1)"
     assert steps_text(chain, point, 33) == "… static -> session(threads=1)"
     assert steps_text(chain, point, 25) == "… static -> session"
-    assert steps_text(chain, point, 14) == "…ic -> session"
+    assert steps_text(chain, point, 14) == "… session"
     assert steps_text("static", point, 19) == "static(per_channel)"
     assert steps_text("static", point, 12) == "static"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoopt.report.verdict import answer, deciding_action, gains, verdict
+from autoopt.report.verdict import answer, deciding_action, gains, lossy_steps, verdict
 from autoopt.results import RunResult
 
 SOURCE = {"chain": "source"}
@@ -43,7 +43,28 @@ def test_an_open_question_comes_with_what_would_decide_it(data: dict[str, Any]) 
     measured = {"rounds": 3, "disturbed_rounds": 2}
     busy = RunResult.from_json({**data, "best": {**data["best"], "measured": measured}, "undecided": "two are close"})
     assert deciding_action(busy) == ("To decide, run the same command with --remeasure undecided on a quieter machine.")
-    assert verdict(busy).endswith(f". Undecided: two are close. {deciding_action(busy)}")
+    assert verdict(busy).endswith(f". Still open: two are close. {deciding_action(busy)}")
+
+
+def test_a_lossy_model_without_data_comes_second_with_what_to_do(data: dict[str, Any]) -> None:
+    lossy = {**data["best"], "trial": 25}
+    kept = RunResult.from_json({**data, "best": {**data["best"], **SOURCE}, "best_lossy": lossy})
+    assert verdict(kept).startswith("Lossless: not faster: no candidate was measurably better, so your model stays. ")
+    assert "Lossy: 3.3x faster (3.2 to 3.4), 3.3x smaller" in verdict(kept)
+    assert lossy_steps(kept) == [
+        "Judge the lossy model by accuracy: the same command with --data FILE",
+        "Use it as it is: autoopt export 0123456789ab 25",
+    ]
+    assert lossy_steps(RunResult.from_json(data)) == []
+
+
+def test_lossy_models_that_broke_the_limit_without_data_may_keep_it_with_data(data: dict[str, Any]) -> None:
+    trials = {"total": 3, "ok": 3, "infeasible": 2}
+    without = RunResult.from_json({**data, "notes": ["no data: int8 is compared"], "trials": trials})
+    assert lossy_steps(without) == [
+        "Lossy models broke the limit on generated inputs; --data FILE judges them by accuracy"
+    ]
+    assert lossy_steps(RunResult.from_json({**data, "trials": trials})) == []
 
 
 def test_a_limit_that_the_data_cannot_confirm_asks_for_more_data(data: dict[str, Any]) -> None:

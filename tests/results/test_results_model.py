@@ -17,7 +17,7 @@ def test_a_model_is_read_back_as_it_was_written() -> None:
 def test_a_model_has_the_keys_that_users_know() -> None:
     assert list(ModelResult().to_json()) == [
         "artifact", "path", "session_options", "chain", "passes", "params", "metrics", "ratios", "point", "flags",
-        "intervals", "measured", "intermediate", "steps",
+        "intervals", "measured", "intermediate", "steps", "trial",
     ]  # fmt: skip
 
 

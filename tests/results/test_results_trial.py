@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from autoopt.metrics import Estimate
 from autoopt.outcome import Outcome
 from autoopt.results import Trial, TrialResult
+from autoopt.results.trial import flat_params, flat_ratios
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,9 @@ def test_the_explanation_is_the_message_or_the_reasons() -> None:
     broken = TrialResult("c", {}, Outcome.OK, reasons=("accuracy fell", "size grew"))
     assert broken.explanation == "accuracy fell; size grew"
     assert TrialResult("c", {}, Outcome.FAILED, message="no", reasons=("x",)).explanation == "no"
+
+
+def test_figures_for_tables_are_flat() -> None:
+    assert flat_params({"q": {"bits": 8}, "s": {"bits": 4}}) == {"q.bits": 8, "s.bits": 4}
+    ratios = {"size": Estimate(0.5, 0.4, 0.6)}
+    assert flat_ratios(ratios) == {"size_ratio": 0.5, "size_ratio_low": 0.4, "size_ratio_high": 0.6}

@@ -55,7 +55,9 @@ class Decision:
     what: str
     why: str
     is_detail: bool = False
-    """True for defaults and for lossless passes that the model has no use for. A run does not mention them."""
+    """True for what the user cannot change or need not know before a run, which does not mention it."""
+    tried: str = ""
+    """The passes or values that it leads to, in a few words: a run prints those of all decisions in one line."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class Plan:
     """Of a graph that autoopt proposed; empty for the user's own."""
     learned: tuple[Learned, ...] = ()
     """Preferences learned from earlier runs on similar models."""
+    goal: tuple[str, ...] = field(default=(), compare=False)
+    """Objectives and constraints in words."""
 
     @property
     def name(self) -> str:
@@ -237,6 +241,8 @@ class Plan:
         }
         if self.aliases:
             data["aliases"] = {node: alias.to_json() for node, alias in self.aliases.items()}
+        if self.goal:
+            data["goal"] = list(self.goal)
         data["decided"] = [{"what": decision.what, "why": decision.why} for decision in self.decisions]
         data["learned"] = self._learned_json(chains)
         return data

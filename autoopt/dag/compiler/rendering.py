@@ -21,13 +21,12 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     points = f"{_number(plan.point_count, 'point')}{before}"
     nodes = f"{_number(plan.prefix_nodes, 'node')} in the prefix tree"
     lines = [f"{plan.name}: {_number(plan.chain_count, 'chain')}, {points}, {nodes}"]
+    if plan.goal:
+        lines.append(f"goal: {', '.join(plan.goal)}")
     lines += _branches(plan, [(chain, chain.passes) for chain in chains], "")
     if plan.chain_count > len(chains):
         lines.append(f"... and {_number(plan.chain_count - len(chains), 'more chain')}")
-    for node, alias in plan.aliases.items():
-        line = f"alias: {node}: {alias.written} is {alias.pass_name}"
-        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
-        lines.append(f"{line} with {params}" if params else line)
+    lines += _aliases(plan)
     for inserted in plan.inserted:
         lines.append(f"inserted: {_named(inserted.node, inserted.pass_name)} before {inserted.before}")
     if plan.decisions:
@@ -39,6 +38,13 @@ def tree_text(plan: Plan, limit: int | None = 100) -> str:
     lines += [f"warning: {text}" for text in plan.warnings]
     # Names are the user's: only their spaces may reach the terminal as they are, for the indentation.
     return "".join(" ".join(map(one_line, line.split(" "))) + "\n" for line in lines)
+
+
+def _aliases(plan: Plan) -> Iterator[str]:
+    for node, alias in plan.aliases.items():
+        line = f"alias: {node}: {alias.written} is {alias.pass_name}"
+        params = ", ".join(f"{name}: {json.dumps(value)}" for name, value in alias.params.items())
+        yield f"{line} with {params}" if params else line
 
 
 def mermaid(plan: Plan) -> str:

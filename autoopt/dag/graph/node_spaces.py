@@ -124,8 +124,7 @@ class _Settings:
         if parameter.category != "path" or not isinstance(value, str) or "://" in value:
             return value
         path = self.spec.path(value)
-        if not Path(path).exists():
-            raise self.spec.error(place, f"no such file: {value}", f"looked for {path}")
+        self.spec.check_exists(place, value, path)
         return path
 
 

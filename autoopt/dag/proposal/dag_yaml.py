@@ -29,7 +29,7 @@ _WORDS: Final = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y
 def yaml_text(
     proposal: Proposal,
     plan: Plan,
-    model: str,
+    model: JsonValue,
     data: Mapping[str, JsonValue],
     objectives: Sequence[Objective] = (),
     constraints: Sequence[Constraint] | None = None,
@@ -39,7 +39,7 @@ def yaml_text(
     Args:
         proposal: The proposal.
         plan: Its plan.
-        model: The path to write into the file.
+        model: The path to write into the file; of several models, the paths by name.
         data: Paths or data configurations by use (`evaluation`, `calibration`).
         objectives: What to optimise; latency by default.
         constraints: Limits; None for those that a run adds by default.
@@ -63,13 +63,17 @@ def yaml_text(
     preferred = [*_preferred(plan), *_first(proposal, plan)]
     lines += _section("prefer:                                    # tried first", iter(preferred))
     lines += ["", f"objectives: {flow([_fields(objective) for objective in objectives or [LATENCY]])}"]
-    if constraints is not None:
-        lines.append(f"constraints: {flow([_fields(constraint) for constraint in constraints])}")
-    elif any(TEMPLATES[node].lossy for node in nodes):
-        default = "on accuracy if there are labels, else on agreement with the source model"
-        lines.append(f"# constraints: [...]                        # by default autoopt adds one {default}")
+    lines += _constraints(constraints, nodes)
     search = spec.search.model_dump(include={"trials", "minutes"}, exclude_none=True)
     return "\n".join([*lines, f"search: {flow(search)}"]) + "\n"
+
+
+def _constraints(constraints: Sequence[Constraint] | None, nodes: Sequence[str]) -> Iterator[str]:
+    if constraints is not None:
+        yield f"constraints: {flow([_fields(constraint) for constraint in constraints])}"
+    elif any(TEMPLATES[node].lossy for node in nodes):
+        default = "on accuracy if there are labels, else on agreement with the source model"
+        yield f"# constraints: [...]                        # by default autoopt adds one {default}"
 
 
 def _fields(record: Objective | Constraint) -> JsonValue:

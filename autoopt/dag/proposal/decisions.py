@@ -17,6 +17,8 @@ from autoopt.spec.targets import TargetSpec, describe_threads
 LOWEST_OPSET: Final = 13
 """Models of older operator sets are also tried converted: per-channel quantization needs this one."""
 LOWEST_IR: Final = 8
+NO_DATA: Final = "no-data"
+"""Rule of the reasons that data would remedy."""
 
 _LEVELS: Final = (
     "lossless passes only",
@@ -39,31 +41,39 @@ def decisions(
     yield Decision(f"target {target.device}, {target.execution_provider}", origin, is_detail=is_default)
     if target.thread_choices:
         choices = describe_threads(target.threads)
-        yield Decision("threads", f"trying {choices}; your model is measured with onnxruntime's default")
-    yield Decision(f"level {options.level}", _LEVELS[options.level], is_detail=options.level == len(_LEVELS) - 1)
+        text = f"trying {choices}; your model is measured with onnxruntime's default"
+        yield Decision("threads", text, tried=choices)
+    yield Decision(f"level {options.level}", _LEVELS[options.level], is_detail=True)
     effort = effort_for(inputs.inspection, options.level)
     if effort.reason:
         yield Decision(f"few trials ({effort.trials})", effort.reason)
     yield from _skipped(reasons)
-    yield from _precisions(methods, reasons)
+    yield from _precisions(methods, reasons, as_requested=options.precision is not None)
+    yield from _changes(inputs, target, reasons)
+    if inputs.evaluation:
+        yield Decision("quality", _quality(inputs), is_detail=True)
+    else:
+        yield from _without_data(options, methods, reasons)
+
+
+def _changes(inputs: ProposalInputs, target: TargetSpec, reasons: Mapping[str, Reason]) -> Iterator[Decision]:
+    """The changes that model, data or target ask for."""
     model = inputs.inspection
     if not inputs.floats_fit(target):
         yield Decision("fp32 not tried", f"its {model.bytes} bytes exceed the target's memory of {target.memory}")
     if model.ir_version < LOWEST_IR:
-        yield Decision("IR upgrade", f"the file has IR version {model.ir_version}")
+        yield Decision("IR upgrade", f"the file has IR version {model.ir_version}", is_detail=True)
     opset = model.opsets.get("", 0)
     if 0 < opset < LOWEST_OPSET:
-        yield Decision("opset upgrade", f"the model has opset {opset}; tried with and without")
+        text = f"the model has opset {opset}; tried with and without"
+        yield Decision("opset upgrade", text, tried="opset upgrade")
     if inputs.has_float16 and "float32" not in reasons:
-        yield Decision("float32", "the model is in float16, for which CPUs have few kernels; tried with and without")
+        text = "the model is in float16, for which CPUs have few kernels; tried with and without"
+        yield Decision("float32", text, tried="float32")
     if inputs.narrowing and "specialize" not in reasons:
         yield Decision("specializing to the data", f"{inputs.narrowing.text}; --keep-signature leaves this out")
     if inputs.needs_static_shapes(target):
         yield Decision("fixed shapes", f"{target.execution_provider} accepts no dynamic ones")
-    if inputs.evaluation:
-        yield Decision("quality", _quality(inputs))
-    else:
-        yield from _without_data(options, methods, reasons)
 
 
 def _quality(inputs: ProposalInputs) -> str:
@@ -83,11 +93,11 @@ def _without_data(
     if not lossy:
         return
     verb = "is" if len(lossy) == 1 else "are"
-    judged = f"{_listed(lossy)} {verb} only compared with your model's own outputs on generated inputs"
-    result = "They are shown as unverified, and the answer is the best lossless model"
+    judged = f"{_listed(lossy)} {verb} only compared with your model's outputs on generated inputs"
+    result = "shown as unverified"
     if options.accepts_unverified:
-        result = "Check the chosen model before you use it"
-    yield Decision("no data", f"{judged}. {result}. Add --data FILE to judge by accuracy")
+        result = "check the chosen model before you use it"
+    yield Decision("no data", f"{judged}: {result}. --data FILE judges by accuracy")
 
 
 def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
@@ -101,14 +111,22 @@ def _skipped(reasons: Mapping[str, Reason]) -> Iterator[Decision]:
         yield Decision(f"{', '.join(names)} skipped", text, is_detail=True)
 
 
-def _precisions(methods: Mapping[str, Method], reasons: Mapping[str, Reason]) -> Iterator[Decision]:
-    """The methods that are tried; then all others, together if they share their reason."""
+def _precisions(
+    methods: Mapping[str, Method], reasons: Mapping[str, Reason], *, as_requested: bool
+) -> Iterator[Decision]:
+    """The methods that are tried; then all others, together if they share their reason.
+
+    A run mentions those that are not tried if the user requested the precision, or if data would change it.
+    """
     for precision, method in methods.items():
         tried = [node for node in method.nodes if node not in reasons]
         if tried:
-            yield Decision(precision, f"trying {method.text.format(nodes=_listed(tried))}")
-    for text, names in _not_tried(methods, reasons).items():
-        yield Decision(f"{', '.join(names)} not tried", text)
+            names = precision if len(method.nodes) == 1 else f"{precision} ({', '.join(tried)})"
+            yield Decision(precision, f"trying {method.text.format(nodes=_listed(tried))}", tried=names)
+    remedied = {reason.text for reason in reasons.values() if reason.rule == NO_DATA}
+    for text, left_out in _not_tried(methods, reasons).items():
+        is_detail = not as_requested and text not in remedied
+        yield Decision(f"{', '.join(left_out)} not tried", text, is_detail=is_detail)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -159,26 +159,23 @@ def excluded_options(nodes: Mapping[str, Template]) -> Iterator[Prior]:
         return
     search = nodes["session"].search
     levels = [value for value, _ in search.get("graph_optimization_level", ())]
-    if "all" in levels:
-        threads = [value for value, _ in search.get("intra_op_num_threads", ())]
-        if None in threads:
-            values = {"graph_optimization_level": "all", "intra_op_num_threads": None}
-            reason = "these are the runtime's defaults, which chains without the node have"
-            yield Prior("forbid", Scope(), {"session": values}, reason=reason, origin="library")
-    if "graph" in nodes:
-        for lower in levels:
-            if lower != "all":
-                reason = "the stored graph is optimized already"
-                scope = Scope(nodes=frozenset(("graph", "session")))
-                level = {"session": {"graph_optimization_level": lower}}
-                yield Prior("forbid", scope, level, reason=reason, origin="library")
-    if "basic" in levels:
-        for node in INTEGER_NODES:
-            if node in nodes:
-                reason = "the runtime fuses quantized operators only above this level"
-                scope = Scope(nodes=frozenset((node, "session")))
-                level = {"session": {"graph_optimization_level": "basic"}}
-                yield Prior("forbid", scope, level, reason=reason, origin="library")
+    threads = [value for value, _ in search.get("intra_op_num_threads", ())]
+    if "all" in levels and None in threads:
+        values = {"graph_optimization_level": "all", "intra_op_num_threads": None}
+        reason = "these are the runtime's defaults, which chains without the node have"
+        yield Prior("forbid", Scope(), {"session": values}, reason=reason, origin="library")
+    for level in levels:
+        if "graph" in nodes and level != "all":
+            yield _without_level("graph", level, "the stored graph is optimized already")
+    for node in INTEGER_NODES:
+        if node in nodes and "basic" in levels:
+            yield _without_level(node, "basic", "the runtime fuses quantized operators only above this level")
+
+
+def _without_level(node: str, level: Value, reason: str) -> Prior:
+    """Forbid a level of the runtime's graph optimization in chains with a node."""
+    scope = Scope(nodes=frozenset((node, "session")))
+    return Prior("forbid", scope, {"session": {"graph_optimization_level": level}}, reason=reason, origin="library")
 
 
 def _has_fusable_parts(model: Inspection) -> bool:
@@ -205,19 +202,15 @@ def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetS
 
 
 def _value_reason(node: str, name: str, value: Value, model: Inspection, target: TargetSpec) -> str:
-    """The reason why a value of a template is not tried, or ""; empty `op_types` stand for all operators."""
+    """The reason why a value of a template is not tried, or ""."""
     reason = ""
     match (node, name):
-        case ("dynamic", "op_types") if value == [] and "Conv" in model.ops:
-            reason = "the model has convolutions, which get slower without calibration"
-        case ("dynamic", "op_types") if value and not model.ops & {"Conv", "Gather"}:
-            reason = "same as all operators: the model has no others to quantize"
+        case (_, "op_types"):
+            reason = _op_types_reason(node, value, model)
         case ("weights", "embeddings") if value and "Gather" not in model.ops:
             reason = "the model has no tables to quantize"
         case ("selective", "exclude_worst") if isinstance(value, int) and value >= _layer_count(model):
             reason = f"the model has only {_layer_count(model)} layers with an 8-bit form"
-        case ("static" | "selective", "op_types") if value and not model.ops - PLAIN_OPS:
-            reason = "same as all operators: the model has hardly any others"
         case (_, "calibrate_method") if value != "MinMax" and model.bytes > MAX_HISTOGRAM_BYTES:
             reason = f"activation histograms of a model of {model.bytes} bytes need too much memory"
         case ("session", "graph_optimization_level"):
@@ -227,6 +220,18 @@ def _value_reason(node: str, name: str, value: Value, model: Inspection, target:
         case ("graph", _) if value == "all" and target.execution_provider != CPU:
             reason = "includes CPU layouts, which this provider cannot run"
     return reason
+
+
+def _op_types_reason(node: str, op_types: Value, model: Inspection) -> str:
+    """The reason why a list of operator types is not tried, or ""; an empty one stands for all operators."""
+    if node == "dynamic":
+        if op_types == [] and "Conv" in model.ops:
+            return "the model has convolutions, which get slower without calibration"
+        if op_types and not model.ops & {"Conv", "Gather"}:
+            return "same as all operators: the model has no others to quantize"
+    elif node in ("static", "selective") and op_types and not model.ops - PLAIN_OPS:
+        return "same as all operators: the model has hardly any others"
+    return ""
 
 
 def _level_reason(level: Value, model: Inspection) -> str:

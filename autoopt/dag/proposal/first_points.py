@@ -33,8 +33,10 @@ FIRST_VALUES: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
 }
 """Lossy node -> the values to begin with; a name that the node does not search is left out."""
 _BLOCKS: Final[Mapping[str, Value]] = {"block_size": 32, "accuracy_level": 4, "embeddings": False}
+_CALIBRATED: Final[Mapping[str, Value]] = {"algorithm": "awq_gptq", "block_size": 32, "is_symmetric": True}
 FOR_TEXT: Final[Mapping[str, Sequence[Mapping[str, Value]]]] = {
     "weights": ({**_BLOCKS, "bits": 8}, {**_BLOCKS, "bits": 4}, {**_BLOCKS, "bits": 8, "embeddings": True}),
+    "calibrated": ({**_CALIBRATED, "sensitive_share": 0.25}, {**_CALIBRATED, "sensitive_share": 0.0}),
     **FIRST_VALUES,
 }
 """The same for models that generate text: each token reads all weights, so few bits come first."""
@@ -50,6 +52,7 @@ def first_points(
     fixed: Mapping[str, Mapping[str, Value]],
     *,
     floats: bool,
+    one_thread: bool = True,
     text: bool = False,
 ) -> Iterator[Prior]:
     """Preferences for the points to try first.
@@ -59,11 +62,12 @@ def first_points(
         nodes: the templates by node id.
         fixed: node id -> parameters that the target fixes.
         floats: True if chains without a lossy pass are tried.
+        one_thread: True if the model is so small that a single thread may be fastest.
         text: True if the model generates text with a cache.
     """
     tried = set(itertools.chain.from_iterable(stages))
     if floats:
-        yield from _float_points(_chain(stages, nodes), nodes, with_session="session" in tried)
+        yield from _float_points(_chain(stages, nodes), nodes, with_session=one_thread and "session" in tried)
     lossy_points = FOR_TEXT if text else FIRST_VALUES
     for node, points in lossy_points.items():
         if node not in tried:

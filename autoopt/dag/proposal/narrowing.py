@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
-from autoopt.data.decoder import decoder_of
+from autoopt.data.decoder import decoder_with
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import one_line
 from autoopt.json_codec import JsonValue
@@ -77,9 +78,8 @@ def narrowing_of(
         fed_back: Inputs that take the recurrent state.
         batch_size: Items per inference that the user asked for; 0 or 1 for one.
     """
-    if not descriptions or any(description.made_up for description in descriptions):
-        return Narrowing()
-    if decoder_of({spec.name: spec.shape for spec in inspection.inputs}) is not None:
+    has_made_up = any(description.made_up for description in descriptions)
+    if not descriptions or has_made_up or decoder_with(inspection.inputs) is not None:
         return Narrowing()
     inputs: list[_Input] = []
     for spec in inspection.inputs:
@@ -90,11 +90,7 @@ def narrowing_of(
     # A model with state takes one item at a time.
     if fed_back or has_open_value or any(item.whole for item in inputs):
         shapes = _shapes(inspection, [item.of_one() for item in inputs])
-    narrower = {}
-    for spec in inspection.inputs:
-        if spec.name not in values and _is_narrower(shapes[spec.name], spec.shape or ()):
-            narrower[spec.name] = shapes[spec.name]
-    return Narrowing(values, narrower)
+    return Narrowing(values, _narrower_shapes(inspection, values, shapes))
 
 
 def _described(
@@ -111,7 +107,7 @@ def _described(
         sizes = tuple(dim if isinstance(dim, int) else 1 for dim in spec.shape)
         yield _Input(spec.name, spec.shape, sizes, batched=False, value=None)
         return
-    merged: _Input | None = None
+    items: list[_Input] = []
     for description in descriptions:
         columns = description.columns
         column = columns.get(spec.name)
@@ -121,11 +117,8 @@ def _described(
         item = None if column is None else _fitted(spec, spec.shape, column)
         if item is None:
             return
-        if merged is not None:
-            item = _both(merged, item)
-        merged = item
-    if merged is not None:
-        yield merged
+        items.append(item)
+    yield reduce(_both, items)
 
 
 def _fitted(spec: ValueSpec, shape: tuple[Dim, ...], column: Column) -> _Input | None:
@@ -209,5 +202,17 @@ def _short(value: JsonValue) -> str:
     return f"{text[:MAX_TEXT]}..."
 
 
-def _is_narrower(shape: Sequence[int | None], declared: Sequence[Dim]) -> bool:
-    return any(size is not None and not isinstance(dim, int) for size, dim in zip(shape, declared, strict=True))
+def _narrower_shapes(
+    inspection: Inspection, values: Mapping[str, JsonValue], shapes: Mapping[str, tuple[int | None, ...]]
+) -> dict[str, tuple[int | None, ...]]:
+    """The shapes that fix a dimension which the model leaves open, of the inputs without a fixed value."""
+    narrower = {}
+    for spec in inspection.inputs:
+        if spec.name in values:
+            continue
+        shape = shapes[spec.name]
+        if any(
+            size is not None and not isinstance(dim, int) for size, dim in zip(shape, spec.shape or (), strict=True)
+        ):
+            narrower[spec.name] = shape
+    return narrower

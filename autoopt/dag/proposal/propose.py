@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from autoopt.dag.compiler.compile import compile_plan
 from autoopt.dag.compiler.plan import Decision, Plan
@@ -27,6 +28,9 @@ from autoopt.space import Value, same
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.proposal_options import ProposalOptions
 from autoopt.spec.targets import TargetSpec
+
+SMALL_MODEL: Final = 2_000_000
+"""Weights below which a single thread may be fastest: the work is too little to divide."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,14 @@ def propose(options: ProposalOptions, inputs: ProposalInputs, infos: Infos, fact
         *cuts,
         *excluded_chains(nodes),
         *excluded_options(nodes),
-        *first_points(remaining, nodes, profile.fixed, floats=floats, text=inputs.generates_text),
+        *first_points(
+            remaining,
+            nodes,
+            profile.fixed,
+            floats=floats,
+            one_thread=inputs.inspection.parameters < SMALL_MODEL,
+            text=inputs.generates_text,
+        ),
     ]
     decided = list(decisions(options, inputs, target, profile.chosen(options.precision), reasons))
     no_runtime = check_runtime(facts)
@@ -127,12 +138,17 @@ def _layout(
     stages.append(_Stage(("fold",), skip=options.level > 2))
     stages.append(_Stage(("activations",)))
     stages.append(_Stage(("pads",), skip=True))
+    if "STFT" in inputs.inspection.ops:
+        stages.append(_Stage(("spectra",), skip=True))
     if profile.fuses:
         stages.append(_Stage(("fuse",), skip=True))
     methods = profile.chosen(options.precision)
     precision_nodes: dict[str, None] = {}
     for method in methods.values():
         precision_nodes.update(dict.fromkeys(method.nodes))
+    if "weights" in precision_nodes and inputs.generates_text:
+        # Each token reads all weights, so few bits come first.
+        precision_nodes = {"weights": None, "calibrated": None, **precision_nodes}
     floats_fit = inputs.floats_fit(target)
     if precision_nodes:
         stages.append(_Stage(tuple(precision_nodes), skip="fp32" in methods and floats_fit))

@@ -60,6 +60,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "fold": Template("batchnorm_folding", "fold batch normalization into the convolution before it"),
     "activations": Template("hard_sigmoid_fusion", "join hard sigmoid and hard swish into one operator"),
     "pads": Template("pad_folding", "fold padding into the convolution after it"),
+    "spectra": Template("stft_to_conv", "compute spectra of sounds with convolutions"),
     "fuse": Template("transformer_fusion", "fuse attention, GELU and normalization", {"engine": (("auto", 1),)}),
     "half": Template(
         "float16",
@@ -126,6 +127,19 @@ TEMPLATES: Final[Mapping[str, Template]] = {
             "accuracy_level": ((4, 2), (0, 3)),
             "embeddings": ((False, 2), (True, 3)),
         },
+        size=0.12,
+        lossy=True,
+    ),
+    "calibrated": Template(
+        "calibrated_weight_quantization",
+        "block-wise quantized weights that fit the data, some with more bits",
+        {
+            "algorithm": (("awq_gptq", 3), ("awq", 3)),
+            "sensitive_share": ((0.0, 3), (0.25, 3), (0.5, 3)),
+            "block_size": ((32, 3), (64, 3)),
+            "is_symmetric": ((True, 3), (False, 3)),
+        },
+        {"accuracy_level": 4},
         size=0.12,
         lossy=True,
     ),

@@ -37,11 +37,11 @@ def class_axis(items: Sequence[Array], shape: Sequence[Dimension] | None = None)
 
 def scores_form(items: Sequence[Array], shape: Sequence[Dimension] | None = None) -> tuple[int | None, ScoreForm]:
     """Find the class axis and the form of the scores; see `class_axis`."""
-    if not items or any(item.dtype.kind != "f" or item.ndim != items[0].ndim for item in items):
+    finite = _finite_floats(items)
+    if not finite:
         return None, "logits"
-    finite = [item.astype(np.float64) for item in items if item.size and np.all(np.isfinite(item))]
     axes = list(_fixed_axes(items, shape))
-    if not finite or not axes:
+    if not axes:
         return None, "logits"
     lowest, highest = min(item.min() for item in finite), max(item.max() for item in finite)
     if lowest >= -1e-6:
@@ -51,6 +51,13 @@ def scores_form(items: Sequence[Array], shape: Sequence[Dimension] | None = None
         if axis is not None:
             return axis, "log_probabilities"
     return _confident_axis(finite, axes), "logits"
+
+
+def _finite_floats(items: Sequence[Array]) -> list[Array]:
+    """The items without NaN and infinity; none unless all are floats of the same number of axes."""
+    if any(item.dtype.kind != "f" or item.ndim != items[0].ndim for item in items):
+        return []
+    return [item.astype(np.float64) for item in items if item.size and np.all(np.isfinite(item))]
 
 
 def _fixed_axes(items: Sequence[Array], shape: Sequence[Dimension] | None) -> Iterator[int]:

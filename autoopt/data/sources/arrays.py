@@ -30,14 +30,7 @@ def load_npz(
     Raises:
         InputError: The file does not hold plain arrays, has no such array, or has several that may be the labels.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            columns: dict[str, Array] = dict(file)
-    except _READ_ERRORS as error:
-        raise _unreadable(error, path) from error
-    for name, array in columns.items():
-        if not isinstance(array, np.ndarray):  # numpy returns the bytes of other files
-            raise InputError(f"holds a file that is no array: {name!r}", where=path)
+    columns = _arrays_in(path)
     label = label_col or label_name
     if label == "labels" and label not in columns:
         label = _find_labels(columns, path, model)
@@ -52,13 +45,26 @@ def load_npz(
     return DataSet(columns, labels, name=path)
 
 
+def _arrays_in(path: str) -> dict[str, Array]:
+    """The arrays of an `.npz` file by name."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, Array] = dict(file)
+    except _READ_ERRORS as error:
+        raise _unreadable(error, path) from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # numpy returns the bytes of other files
+            raise InputError(f"holds a file that is no array: {name!r}", where=path)
+    return arrays
+
+
 def _find_labels(columns: Mapping[str, Array], path: str, model: str | None) -> str:
     """The array that is called like labels and is no input of the model; empty if there is none."""
     candidates = [name for name in columns if name.lower() in LABELS]
     if candidates and model is not None:
         from autoopt.data.sources.synthetic import read_inputs
 
-        inputs = {spec.name for spec in read_inputs(model)[0]}
+        inputs = {spec.name for spec in read_inputs(model).specs}
         candidates = [name for name in candidates if name not in inputs]
     if len(candidates) > 1:
         names = " and ".join(map(repr, candidates))

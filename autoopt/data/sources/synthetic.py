@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from autoopt.data.dataset import Array, DataSet
-from autoopt.data.decoder import Decoder, decoder_of
-from autoopt.data.fit import InputSpec, specs_of
-from autoopt.errors import InputError
-from autoopt.model.tables import constant_shapes, table_lengths
+from autoopt.data.decoder import Decoder, decoder_with
+from autoopt.data.fit import InputSpec, fit, specs_of
+from autoopt.data.sources.open_sizes import OpenSizes, image_axes, open_sizes
+from autoopt.data.sources.signals import carry_states, lengths_of, signal_items, signal_sizes
+from autoopt.errors import InputError, one_line
+from autoopt.model.session import make_session
+from autoopt.model.tables import constant_shapes, one_hot_lengths, table_lengths
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -20,10 +24,37 @@ SYMBOL_SIZES: Final[Mapping[str, int]] = {"batch": 1, "seq": 32, "length": 32, "
 """Sizes of symbolic dimensions by a part of their name."""
 OTHER_SIZE: Final = 16
 """The size of other open dimensions."""
+FEWEST_ITEMS: Final = 4
+MAX_ELEMENTS: Final = 1 << 24
+"""Largest number of elements of all items but the fewest; made-up images gain nothing by their number."""
+OPEN_SIZES: Final = (8, 1, 2, 64, 224, 128)
+"""Sizes of open dimensions to try if the model does not run with the usual ones."""
 PICTURE_SIDE: Final = 16
 """Shortest side of an input that counts as a picture."""
-SOUND_LENGTH: Final = 2000
-"""Shortest input that counts as a sound."""
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """The inputs of a model, and what it tells about them."""
+
+    specs: tuple[InputSpec, ...]
+    table_lengths: Mapping[str, int] = field(default_factory=dict)
+    """Length of the table for inputs that index into one."""
+    open_sizes: Mapping[str, OpenSizes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of open dimensions; the fields in the order in which they count."""
+
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Complete shapes by input."""
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+    """Sizes by symbolic dimension."""
+    image_size: Sequence[int] = ()
+    """Height and width of images."""
+    open_size: int | None = None
+    """The size of all other open dimensions."""
 
 
 def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
@@ -35,47 +66,126 @@ def load(  # noqa: PLR0913  one argument for each parameter in dag.yaml
     shapes: Mapping[str, list[int]] | None = None,
     ranges: Mapping[str, list[float]] | None = None,
     open_size: int | None = None,
+    image_size: Sequence[int] = (),
 ) -> DataSet:
     """Make random items for a model, complete with batch dimension. Optional inputs are left out.
 
-    Integers that index into a table (Gather) stay below its length. Masks are ones, types of tokens zeros, positions
-    count up. A decoder with a cache gets a prompt: its cache is empty unless `dimensions` or `open_size` size it, and
-    mask and positions fit. Other integers are 0 or 1. Floats that look like pictures or sound are smooth ones of
-    standard deviation 1; other floats are standard normal.
+    Numbers that index into a table (Gather) stay below its length. Masks are ones, types of tokens zeros, positions
+    count up, lengths are those of the input that they belong to. A decoder with a cache gets a prompt: its cache is
+    empty unless `dimensions` or `open_size` size it, and mask and positions fit. Other integers are 0 or 1. Sounds are
+    like a voice; recurrent state is the model's own output for the item before. Floats that look like pictures are
+    smooth ones of standard deviation 1; other floats are standard normal.
 
     `dimensions` are sizes of symbolic dimensions by name, `shapes` the shapes of inputs with the batch dimension,
-    `ranges` [low, high] by input, and `open_size` is the size of open dimensions that nothing else sizes.
+    `ranges` [low, high] by input, `image_size` [height, width] of images, and `open_size` is the size of open
+    dimensions that nothing else sizes. Without these, open dimensions get the sizes that the model is meant for; if it
+    does not run with them, the first of `OPEN_SIZES` that it runs with.
 
     Raises:
         InputError: An input is a sequence or a map, whose values cannot be made up.
     """
-    specs, lengths = read_inputs(model)
-    rng = np.random.default_rng(seed)
-    sizes, fixed_shapes, limits = dimensions or {}, shapes or {}, ranges or {}
-    decoder = decoder_of({spec.name: spec.shape for spec in specs})
-    arrays: dict[str, list[Array]] = {}
-    for spec in specs:
-        if spec.optional:
-            continue
-        if spec.name in fixed_shapes:
-            shape = tuple(fixed_shapes[spec.name])
-        elif decoder is not None and open_size is None:
-            shape = _prompt_shape(spec, decoder, sizes)
-        else:
-            shape = _shape(spec, sizes, open_size)
-        arrays[spec.name] = _items(rng, spec, shape, items, limits.get(spec.name), lengths.get(spec.name))
-    if decoder is not None:
-        _derive(arrays, decoder, {*fixed_shapes, *limits})
+    inputs = read_inputs(model)
+    sizes = Sizes(shapes or {}, dimensions or {}, image_size, open_size)
+    if open_size is None and _is_open(inputs.specs, sizes):
+        sizes = _runnable(model, inputs, sizes, ranges or {})
+    first = _arrays(inputs, sizes, ranges or {}, 1, seed)
+    elements = sum(arrays[0].size for arrays in first.values())
+    count = min(items, max(FEWEST_ITEMS, MAX_ELEMENTS // max(1, elements)))
+    arrays = _arrays(inputs, sizes, ranges or {}, count, seed)
+    carry_states(model, arrays, inputs.specs)
     return DataSet({}, None, arrays, name="synthetic")
 
 
-def _prompt_shape(spec: InputSpec, decoder: Decoder, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _is_open(specs: Sequence[InputSpec], sizes: Sizes) -> bool:
+    """True if a dimension besides the batch has no size yet."""
+    for spec in specs:
+        if spec.name not in sizes.shapes:
+            for dimension in (spec.shape or ())[1:]:
+                if not isinstance(dimension, int) and dimension not in sizes.dimensions:
+                    return True
+    return False
+
+
+def _runnable(model: str, inputs: ModelInputs, sizes: Sizes, ranges: Mapping[str, list[float]]) -> Sizes:
+    """The first sizes that the model runs with; `sizes` if it runs with none."""
+    try:
+        session = make_session(model)
+    except Exception:  # Whoever runs the model next reports the runtime's own message.
+        return sizes
+    for open_size in (None, *OPEN_SIZES):
+        tried = replace(sizes, open_size=open_size)
+        if open_size is not None:
+            tried = replace(tried, image_size=())
+        arrays = _arrays(inputs, tried, ranges, 1, 0)
+        try:
+            session.run(None, fit({name: items[0] for name, items in arrays.items()}, specs_of(session)))
+        except Exception:  # The model does not take these sizes.
+            continue
+        return tried
+    return sizes
+
+
+def _arrays(
+    inputs: ModelInputs, sizes: Sizes, ranges: Mapping[str, list[float]], count: int, seed: int
+) -> dict[str, list[Array]]:
+    """Make `count` items of each input."""
+    rng = np.random.default_rng(seed)
+    decoder = decoder_with(inputs.specs)
+    arrays: dict[str, list[Array]] = {}
+    for spec in inputs.specs:
+        if spec.optional:
+            continue
+        shape = _shape(spec, sizes, inputs.open_sizes.get(spec.name))
+        if decoder is not None and sizes.open_size is None and spec.name not in sizes.shapes:
+            shape = _prompt_shape(spec, shape, decoder, sizes.dimensions)
+        limits, length = ranges.get(spec.name), inputs.table_lengths.get(spec.name)
+        made = None
+        if limits is None and decoder is None:
+            made = signal_items(rng, spec, shape, count, inputs.specs)
+        arrays[spec.name] = made or _items(rng, spec, shape, count, limits, length)
+    if decoder is None:
+        first = {name: items[0] for name, items in arrays.items()}
+        for name, value in lengths_of(first, inputs.specs).items():
+            if name not in ranges:
+                arrays[name] = [value] * count
+    else:
+        _derive(arrays, decoder, {*sizes.shapes, *ranges})
+    return arrays
+
+
+def _prompt_shape(
+    spec: InputSpec, shape: tuple[int, ...], decoder: Decoder, dimensions: Mapping[str, int]
+) -> tuple[int, ...]:
     """The shape of an input of a decoder that reads a prompt: the cache is empty if nothing sizes its sequence."""
-    shape = _shape(spec, sizes, None)
     axis = decoder.cache.get(spec.name)
-    if axis is None or (spec.shape is not None and spec.shape[axis] in sizes):
+    if axis is None or (spec.shape is not None and spec.shape[axis] in dimensions):
         return shape
     return (*shape[:axis], 0, *shape[axis + 1 :])
+
+
+def assumed_sizes(model: str, data: DataSet) -> tuple[str, ...]:
+    """Say which sizes the items of `load` have where the model leaves them open.
+
+    Returns:
+        Texts such as `images of 320x320 (imgsz in the model's metadata)`.
+    """
+    inputs = read_inputs(model)
+    decoder = decoder_with(inputs.specs)
+    texts: dict[str, None] = {}
+    for spec in inputs.specs:
+        axes = image_axes(spec.shape)
+        follows = decoder is not None and (spec.name in decoder.cache or spec.name in decoder.derived)
+        if follows or spec.optional or not _is_open([spec], Sizes()):
+            continue
+        shape = data.uneven[spec.name][0].shape
+        text = f"{one_line(spec.name)} of {'x'.join(map(str, shape))}"
+        if axes is not None:
+            text = f"images of {shape[axes[0]]}x{shape[axes[1]]}"
+        assumed = inputs.open_sizes.get(spec.name)
+        if assumed is not None and all(shape[axis] == size for axis, size in assumed.by_axis.items()):
+            text = f"{text} ({assumed.reason})"
+        texts[text] = None
+    return tuple(texts)
 
 
 def _derive(arrays: dict[str, list[Array]], decoder: Decoder, given: Collection[str]) -> None:
@@ -87,22 +197,28 @@ def _derive(arrays: dict[str, list[Array]], decoder: Decoder, given: Collection[
             arrays[name] = [value] * len(arrays[name])
 
 
-def _shape(spec: InputSpec, sizes: Mapping[str, int], open_size: int | None) -> tuple[int, ...]:
+def _shape(spec: InputSpec, sizes: Sizes, assumed: OpenSizes | None) -> tuple[int, ...]:
     """A shape with a size for each open dimension; the batch has one item."""
+    if spec.name in sizes.shapes:
+        return tuple(sizes.shapes[spec.name])
     if spec.shape is None:
         return (1,)
+    known = dict(assumed.by_axis) if assumed is not None else {}
+    axes = image_axes(spec.shape)
+    if axes is not None and sizes.image_size:
+        known = dict(zip(axes, sizes.image_size, strict=True))
     shape = []
     for axis, dimension in enumerate(spec.shape):
         if isinstance(dimension, int) and dimension > 0:
             shape.append(dimension)
-        elif dimension in sizes:
-            shape.append(sizes[str(dimension)])
+        elif dimension in sizes.dimensions:
+            shape.append(sizes.dimensions[str(dimension)])
         elif axis == 0:
-            shape.append(1)
-        elif open_size is not None:
-            shape.append(open_size)
+            shape.append(known.get(axis, 1))
+        elif sizes.open_size is not None:
+            shape.append(sizes.open_size)
         else:
-            shape.append(_symbol_size(str(dimension or "").lower()))
+            shape.append(known.get(axis) or _symbol_size(str(dimension or "").lower()))
     return tuple(shape)
 
 
@@ -121,7 +237,7 @@ def _items(
     limits: list[float] | None,
     table_length: int | None,
 ) -> list[Array]:
-    """Make the items of an input. Without limits, integers index into its table or are 0 or 1.
+    """Make the items of an input. Without limits, numbers index into its table, and other integers are 0 or 1.
 
     Raises:
         InputError: The input is a sequence or a map.
@@ -132,8 +248,10 @@ def _items(
         constant = _constant(spec.name.lower(), spec.dtype, shape)
         if constant is not None:
             return [constant] * count
+        if table_length is not None:
+            return [np.asarray(rng.integers(0, table_length, shape)).astype(spec.dtype) for _ in range(count)]
         if spec.dtype.kind in "iu":
-            limits = [0, (table_length or 2) - 1]
+            limits = [0, 1]
     return [_values(rng, spec.dtype, shape, limits) for _ in range(count)]
 
 
@@ -167,18 +285,16 @@ def _values(
 
 
 def _floats(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Floats of mean 0 and standard deviation 1: pictures, sound, or independent ones."""
+    """Floats of mean 0 and standard deviation 1: pictures, or independent ones."""
     if len(shape) == 4 and min(shape[2:]) >= PICTURE_SIDE:
         return _smooth(rng, shape, (2, 3))
     if len(shape) == 4 and shape[3] <= 4 and min(shape[1:3]) >= PICTURE_SIDE:
         return _smooth(rng, shape, (1, 2))
-    if 2 <= len(shape) <= 3 and shape[-1] >= SOUND_LENGTH:
-        return _smooth(rng, shape, (len(shape) - 1,))
     return np.asarray(rng.standard_normal(shape))
 
 
 def _smooth(rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """Noise whose amplitude falls with the frequency along `axes`, as that of pictures and sounds does."""
+    """Noise whose amplitude falls with the frequency along `axes`, as that of pictures does."""
     squares = np.zeros((1,) * len(shape))
     for axis in axes:
         frequencies = np.fft.fftfreq(shape[axis]) * shape[axis]
@@ -188,23 +304,19 @@ def _smooth(rng: np.random.Generator, shape: tuple[int, ...], axes: tuple[int, .
     return np.asarray((values - values.mean()) / (values.std() or 1.0))
 
 
-def read_inputs(model: str) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
-    """Read the inputs of a model.
-
-    Returns:
-        The inputs, and the length of the table for integer inputs that index into one. Without onnx, in an interpreter
-        that only measures, no table is found.
-    """
+def read_inputs(model: str) -> ModelInputs:
+    """Read the inputs of a model. Without onnx, in an interpreter that only measures, only their specs are found."""
     try:
         import onnx
     except ImportError:
         import onnxruntime
 
-        return specs_of(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])), {}
-    graph = onnx.load(model, load_external_data=False).graph
-    constants = constant_shapes(graph)
-    specs = tuple(input_spec(value) for value in graph.input if value.name not in constants)
-    return specs, table_lengths(graph)
+        return ModelInputs(specs_of(onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])))
+    proto = onnx.load(model, load_external_data=False)
+    constants = constant_shapes(proto.graph)
+    specs = tuple(input_spec(value) for value in proto.graph.input if value.name not in constants)
+    tables = {**one_hot_lengths(proto.graph), **table_lengths(proto.graph)}
+    return ModelInputs(specs, tables, {**open_sizes(proto, specs), **signal_sizes(specs, tables)})
 
 
 def input_spec(value: ValueInfoProto) -> InputSpec:

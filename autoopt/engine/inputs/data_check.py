@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from autoopt.data.decoder import Decoder, decoder_of
+from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.data.description import Column, DataDescription
 from autoopt.errors import InputError, one_line
 from autoopt.model.inspection import Inspection, ValueSpec
@@ -24,6 +24,8 @@ NUMBERS = (*FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 1
 RECORDS = ("[", "{", "|V")
 """Starts of the names that numpy gives to types with fields, and to raw bytes."""
 BYTE = 255
+MOST_NAMES = 5
+"""Names of classes that are listed."""
 
 
 def check_data(
@@ -54,13 +56,13 @@ def check_data(
     if description is None:
         return []
     place = f"{where}:1: data"
+    notes: list[str] = []
     if not named:
-        _check_labels(description, inspection, place)
+        notes += _check_labels(description, inspection, place)
     columns = description.columns
     names = ", ".join(columns) or "none"
     inputs = inspection.inputs
-    notes: list[str] = []
-    decoder = decoder_of({spec.name: spec.shape for spec in inputs})
+    decoder = decoder_with(inputs)
     only_input = _only_input(inputs, decoder)
     if len(columns) == 1 and only_input is not None and only_input not in columns:
         ((name, column),) = columns.items()
@@ -131,8 +133,11 @@ def _name_of(name: str, column: Column, loader: str) -> str:
     return f"array {one_line(name)!r}"
 
 
-def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> None:
-    """Refuse labels that are NaN, or texts if every output is a number.
+def _check_labels(description: DataDescription, inspection: Inspection, place: str) -> list[str]:
+    """Refuse labels that are NaN, or texts that are not the names of the classes that an output scores.
+
+    Returns:
+        A note on the numbers that class names count as.
 
     Raises:
         InputError: The labels can equal no output.
@@ -140,14 +145,29 @@ def _check_labels(description: DataDescription, inspection: Inspection, place: s
     if description.broken_labels:
         message = f"{description.broken_labels} of {description.items} labels are NaN or infinite"
         raise InputError(message, where=place, remedy="leave these items out")
-    text = description.label_text
+    text, names = description.label_text, [one_line(name) for name in description.class_names]
     if text is None or any(spec.dtype in NOT_NUMBERS for spec in inspection.outputs):
-        return
+        return []
+    if names and any(_classifies(spec, len(names)) for spec in inspection.outputs):
+        if len(names) > MOST_NAMES:
+            names[MOST_NAMES - 1 : -1] = ["..."]
+        last = len(description.class_names) - 1
+        return [f"labels: the names {', '.join(names)} count as classes 0 to {last}, in sorted order"]
     raise InputError(
-        f"labels are texts such as {one_line(text)!r}, but the model's outputs are numbers",
+        f"labels are {len(names) or 'many'} different texts such as {one_line(text)!r}, which no output can equal",
         where=place,
         remedy="give class ids as labels, or a post_process that names the classes",
     )
+
+
+def _classifies(output: ValueSpec, classes: int) -> bool:
+    """True if an output may hold the ids or the scores of this number of classes, one or a row for each item."""
+    if output.shape is None:
+        return True
+    if len(output.shape) == 2:
+        last = output.shape[1]
+        return not isinstance(last, int) or last == classes or (last == 1 and classes == 2)
+    return len(output.shape) == 1 and (output.dtype not in FLOATS or classes == 2)
 
 
 def _cast_note(spec: ValueSpec, column: Column, place: str) -> str:

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from autoopt.data import DataConfig
+from autoopt.data.config import map_texts
 from autoopt.engine.planning.goal import GoalOptions
 from autoopt.engine.work.hosts import Opener
 from autoopt.engine.work.problem import Limits
 from autoopt.engine.work.resources import Resources, open_resources
 from autoopt.json_codec import JsonValue, to_json, without_nulls
-from autoopt.model.fetch import cached, is_url
+from autoopt.model.fetch import cached, has_secret, shown_source
 from autoopt.observer import SILENT, Observer
-from autoopt.settings import root_of_data, settings, without_password
+from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document
-from autoopt.spec.model_parts import models_in
+from autoopt.spec.model_parts import parse_models
 from autoopt.spec.proposal_options import ProposalOptions, names_model
 from autoopt.spec.source import Source
 
@@ -82,9 +83,8 @@ class RunRequest:
         if names_model(self.dag):
             return self
         if isinstance(self.dag, str | Path) and Path(self.dag).is_dir():
-            models = models_in(Path(self.dag))
-            first = next(iter(models.values()))
-            return replace(self, dag=first, parts=models if len(models) > 1 else {})
+            first, parts = parse_models([str(self.dag)])
+            return replace(self, dag=first, parts=parts)
         file = self.dag_file
         if isinstance(self.dag, str | Path):
             file = _absolute(self.dag)
@@ -112,7 +112,7 @@ class RunRequest:
         cache = (self.home or settings().home) / "downloads"
         dag, model = request.dag, self.model
         if names_model(dag):
-            document: object = _without_secret(_absolute(dag))
+            document: object = _shown(dag)
             if not self.parts:
                 model = model or dag
         else:
@@ -122,8 +122,8 @@ class RunRequest:
         return {
             "dag": document,
             "dag_file": request.dag_file,
-            "model": _without_secret(_absolute(model)),
-            "parts": {name: _without_secret(_absolute(path)) for name, path in self.parts.items()},
+            "model": None if model is None else _shown(model),
+            "parts": {name: _shown(path) for name, path in self.parts.items()},
             "data": _data_json(self.data, cache),
             "calibration": _data_json(self.calibration, cache),
             "data_root": root_of_data(self.data_root),
@@ -169,17 +169,15 @@ class RunRequest:
         return RunRequest(**fields)
 
 
-def _absolute(path: str | Path | None) -> str | None:
+def _absolute(path: str | Path) -> str:
     """The absolute path of a file; URLs stay."""
-    if path is None or "://" in str(path):
-        return None if path is None else str(path)
+    if "://" in str(path):
+        return str(path)
     return str(Path(path).absolute())
 
 
-def _without_secret(path: str | None) -> str | None:
-    if path is None or not is_url(path):
-        return path
-    return without_password(path)
+def _shown(path: str | Path) -> str:
+    return shown_source(_absolute(path))
 
 
 def _document_json(document: Document, cache: Path) -> dict[str, object]:
@@ -197,10 +195,8 @@ def _data_json(config: object, cache: Path) -> object:
 
 def without_secrets(value: object, cache: Path) -> object:
     """A JSON value with the files in `cache` in place of URLs with a password or a signature."""
-    if isinstance(value, Mapping):
-        return {key: without_secrets(item, cache) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_secrets(item, cache) for item in value]
-    if isinstance(value, str) and is_url(value) and without_password(value) != value:
-        return str(cached(value, cache) or without_password(value))
-    return value
+
+    def replaced(text: str) -> str:
+        return str(cached(text, cache) or shown_source(text)) if has_secret(text) else text
+
+    return map_texts(value, replaced)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from autoopt.dag import Facts, Plan, compile_plan, pass_infos, propose
 from autoopt.dag.proposal.narrowing import narrowing_of
-from autoopt.data.decoder import decodes
+from autoopt.data.config import map_texts
+from autoopt.data.decoder import decoder_of, decodes
 from autoopt.data.description import DataDescription
 from autoopt.engine.inputs.data_check import check_data
-from autoopt.engine.inputs.request import RunRequest, without_secrets
+from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.sources import (
     admit,
     data_source,
@@ -23,6 +24,7 @@ from autoopt.engine.inputs.sources import (
 )
 from autoopt.engine.planning.best_candidate import Machine
 from autoopt.engine.planning.examples import Case, taught_plan
+from autoopt.engine.planning.explanations import explanations
 from autoopt.engine.planning.goal import GoalRequest, make_goal
 from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 from autoopt.engine.planning.spec_checks import check_supported
@@ -36,10 +38,10 @@ from autoopt.json_codec import to_json
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
-from autoopt.model.fetch import fetch, is_url
+from autoopt.model.fetch import fetch, has_secret
 from autoopt.model.inspection import Inspection
 from autoopt.script import check_allowed
-from autoopt.settings import root_of_data, settings, without_password
+from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document, Json
 from autoopt.spec.proposal_options import names_model, refuse_proposal_options
@@ -47,8 +49,8 @@ from autoopt.spec.search import SearchConfig
 from autoopt.spec.threads import with_thread_search
 from autoopt.target import Accelerator
 
-GENERATED = {"load_dataset": {"type": "synthetic", "params": {"items": 64}}}
-"""Calibration data for a bare model without data."""
+GENERATED_ITEMS = 64
+"""Number of calibration items for a bare model without data."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class ResolvedInputs:
             "node objectives": node_objectives,
             "measurement": dict(problem.measurement),
         }
+        # Only what is set counts, so that the runs of earlier versions, which did not know these, keep their identity.
         if host.remote:
             parts["target host"] = host.model_dump()
         if problem.unverified:
@@ -137,20 +140,14 @@ def _without_secret_parameters(spec: DagSpec, cache: Path) -> DagSpec:
     document = spec.document.value
     assert isinstance(document, dict), "a DAG is a mapping"
     passes = document.get("passes")
-    if passes is None or without_secrets(passes, cache) == passes:
+
+    def fetched(text: str) -> str:
+        return str(fetch(text, cache)) if has_secret(text) else text
+
+    public_passes = cast("Json", map_texts(passes, fetched))
+    if public_passes == passes:
         return spec
-    return load_dag(Document({**document, "passes": _fetched(passes, cache)}, spec.source))
-
-
-def _fetched(value: Json, cache: Path) -> Json:
-    """A JSON value with the files behind its URLs with secrets."""
-    if isinstance(value, dict):
-        return {key: _fetched(item, cache) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fetched(item, cache) for item in value]
-    if isinstance(value, str) and is_url(value) and without_password(value) != value:
-        return str(fetch(value, cache))
-    return value
+    return load_dag(Document({**document, "passes": public_passes}, spec.source))
 
 
 def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> ResolvedInputs:
@@ -170,7 +167,8 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     unverified = _is_unverified(request, sources.data)
     if names_model(request.dag) and not sources.data.calibration and request.proposal_options.fidelity is not False:
         # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
-        sources = replace(sources, data=replace(sources.data, calibration=data_source(GENERATED, resources.store.home)))
+        sources, assumed = _with_generated_data(sources, MeasurementSettings.parse(measurement), resources)
+        facts = replace(facts, notes=[*facts.notes, *assumed])
     spec, plan, custom = _plan(request, spec, sources, facts, resources)
     goal_request = request.goal.apply(GoalRequest.of(spec, custom), facts.evaluation)
     goal_request = replace(goal_request, unverified=unverified, generates=decodes(sources.inspection))
@@ -197,8 +195,41 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
         problem=problem,
         search=search,
         runtimes=resources.hosts.runtimes_of(spec),
-        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *_explanations(plan), *goal_notes],
+        notes=[*plan.warnings, *dict.fromkeys(facts.notes), *explanations(plan), *goal_notes],
     )
+
+
+def _with_generated_data(
+    sources: _Sources, settings: MeasurementSettings, resources: Resources
+) -> tuple[_Sources, list[str]]:
+    """The sources with calibration data that is made up for the model, and a note on sizes that were assumed.
+
+    The shapes are fixed here: passes drop the metadata and names that tell them.
+    """
+    params: dict[str, object] = {"items": 1}
+    for name in ("dimensions", "shapes", "ranges", "image_size"):
+        if getattr(settings, name):
+            params[name] = getattr(settings, name)
+    notes: list[str] = []
+    inputs = {spec.name: spec.shape or () for spec in sources.inspection.inputs}
+    is_open = any(not isinstance(size, int) for shape in inputs.values() for size in shape[1:])
+    if is_open and decoder_of(inputs) is None:
+        model_file = resources.store.artifacts.path(sources.model.artifact)
+        single = data_source(_generated(params), resources.store.home)
+        description = describe_data(resources.pool, single, model_file)
+        assert description is not None
+        params["shapes"] = {name: list(column.shape) for name, column in description.columns.items()}
+        if description.assumed:
+            remedy = "--data FILE"
+            if any(text.startswith("images") for text in description.assumed):
+                remedy = "--image-size HxW or --data FILE"
+            notes.append(f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this")
+    calibration = data_source(_generated({**params, "items": GENERATED_ITEMS}), resources.store.home)
+    return replace(sources, data=replace(sources.data, calibration=calibration)), notes
+
+
+def _generated(params: Mapping[str, object]) -> dict[str, object]:
+    return {"load_dataset": {"type": "synthetic", "params": params}}
 
 
 def _limits(request: RunRequest, spec: DagSpec) -> Limits:
@@ -219,12 +250,6 @@ def _case(spec: DagSpec, sources: _Sources, goal: Goal, search: SearchConfig) ->
         search=search,
         artifact=sources.model.artifact,
     )
-
-
-def _explanations(plan: Plan) -> list[str]:
-    """The decisions of a proposal that users want to know, and what earlier runs taught."""
-    decisions = [f"{decision.what}: {decision.why}" for decision in plan.decisions if not decision.is_detail]
-    return decisions + [f"learned: {preference.text}" for preference in plan.learned]
 
 
 def _is_unverified(request: RunRequest, data: DataSets) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -30,12 +29,11 @@ from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
 from autoopt.metrics import Metric
 from autoopt.model.candidate import Candidate
-from autoopt.model.fetch import cached, is_url, localized, url_name
+from autoopt.model.fetch import cached, is_url, localized, shown_source, url_name
 from autoopt.model.files import digest_file, is_convertible, split_source
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
 from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
-from autoopt.settings import without_password
 from autoopt.spec.targets import TargetSpec
 from autoopt.store import ModelRecord
 from autoopt.target import DEFAULT_EP, Accelerator
@@ -55,7 +53,7 @@ def admit(resources: Resources, model: str | Path) -> tuple[Candidate, Inspectio
     """
     store = resources.store
     name = str(model)
-    where = without_password(name) if is_url(name) else name
+    where = shown_source(name)
     source = _located(resources, name, where)
     digest = convert(resources, where, Path(source)) if is_convertible(source) else _copy(resources, source, where)
     record = store.models.get(digest)
@@ -125,7 +123,7 @@ def describe_data(pool: WorkerPool, data: DataSource, model: Path) -> DataDescri
     if data.config is None:
         return None
     payload = {"data": data.config, "model": str(model)}
-    return from_json(DataDescription, ask_worker(pool, DESCRIBE_DATA, payload, str(data.config.get("path") or "data")))
+    return from_json(DataDescription, ask_worker(pool, DESCRIBE_DATA, payload, data.place))
 
 
 def describe_script(
@@ -167,4 +165,4 @@ def digest_script(script: Path | None) -> str:
         return ""
     if not script.is_file():
         raise InputError("no such user script", where=str(script))
-    return hashlib.sha256(script.read_bytes()).hexdigest()
+    return digest_file(script)

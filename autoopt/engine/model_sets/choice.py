@@ -12,9 +12,8 @@ from typing import Final
 
 from autoopt.engine.model_sets.artifacts import store_set
 from autoopt.engine.model_sets.part import SetPart
-from autoopt.engine.run.evidence import judge_again
 from autoopt.engine.run.measurement_summary import stored_summary
-from autoopt.engine.run.race import measure_repeatedly
+from autoopt.engine.run.race import measure_exactly
 from autoopt.engine.run.select import source_model
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
@@ -53,13 +52,16 @@ class SetChoice:
         if not self.chosen:
             return self._source()
         candidate = self._stored(self.chosen)
-        measurements = self._measured(candidate)
+        measurements = measure_exactly(self.ctx, candidate, self.baseline.metrics)
         if measurements.outcome is Outcome.TIMEOUT:
             self.undecided = TIME_UP
         elif not measurements.outcome.good or measurements.violation > 0:
-            self.notes.append(f"the models together: {measurements.message or measurements.worst}; keeping yours")
+            reason = measurements.message or measurements.worst
+            self.notes.append(f"together ({self._chains()}): {reason}; keeping your models")
         elif not self._gains(measurements):
-            self.notes.append("the models are better one by one, but not measurably together; keeping yours")
+            self.notes.append(
+                f"better by themselves, but not measurably together ({self._chains()}); keeping your models"
+            )
         else:
             return self._result(candidate, measurements)
         self.chosen = {}
@@ -87,22 +89,19 @@ class SetChoice:
         candidates |= {name: model.candidate for name, model in models.items()}
         return store_set(self.ctx.resources, self.description, candidates)
 
-    def _measured(self, candidate: Candidate) -> Measurements:
-        """Measure a set until its ratio to the source set is known well."""
-        measurements = evaluate(self.ctx, candidate)
-        if not measurements.outcome.good or measurements.violation > 0:
-            return measurements
-        evidence = measure_repeatedly(self.ctx, candidate)
-        if not evidence.rounds_of(candidate.key):
-            return measurements
-        evidence.baseline = self.baseline.metrics
-        return judge_again(self.ctx.problem.goal, measurements, evidence.measurements(candidate.key))
-
     def _gains(self, measurements: Measurements) -> bool:
         """True if the set is better than the source set beyond the interval of the first objective."""
         objective = self.ctx.problem.goal.objectives[0]
         ratio = measurements.ratios.get(objective.metric, Estimate.exact(1.0))
         return ratio.low > 1 if objective.goal == "maximize" else ratio.high < 1
+
+    def _chains(self) -> str:
+        """The chains of the chosen models: `encoder: fuse -> dynamic; decoder: source`."""
+        chains = []
+        for part in self.parts:
+            model = self.chosen.get(part.name)
+            chains.append(f"{part.name}: {SOURCE if model is None else model.short_chain}")
+        return "; ".join(chains)
 
     def _source(self) -> ModelResult | None:
         if self.baseline.outcome.good and self.baseline.violation <= 0:
@@ -111,14 +110,10 @@ class SetChoice:
 
     def _result(self, candidate: Candidate, measurements: Measurements) -> ModelResult:
         summary, caveats = stored_summary(self.ctx, measurements.keys)
-        chains = []
-        for part in self.parts:
-            model = self.chosen.get(part.name)
-            chains.append(f"{part.name}: {SOURCE if model is None else model.chain}")
         return ModelResult(
             artifact=candidate.artifact,
             path=self.ctx.model_path(candidate),
-            chain="; ".join(chains),
+            chain=self._chains(),
             metrics=values_of(measurements.metrics),
             intervals=dict(measurements.metrics),
             ratios=dict(measurements.ratios),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-from autoopt.data.decoder import BRANCHES, MASKS, POSITIONS, TOKENS, Decoder, decoder_of
+from autoopt.data.decoder import BRANCHES, MASKS, POSITIONS, TOKENS, Decoder, decoder_of, first_of
 from autoopt.errors import did_you_mean
 from autoopt.model.inspection import Inspection
 from autoopt.model.model_set import Generation, ModelSet, Part
@@ -63,16 +63,14 @@ def set_inputs(model_set: ModelSet) -> dict[str, str]:
 
 
 def _check(given: Mapping[str, str], inspections: Inspections) -> None:
+    inputs = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.inputs]
+    outputs = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.outputs]
     for target, source in given.items():
-        part = _part_of(target, inspections)
-        names = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.inputs]
-        if part is None or target not in names:
-            remedy = did_you_mean(target, names) or f"inputs: {', '.join(names)}"
+        if target not in inputs:
+            remedy = did_you_mean(target, inputs) or f"inputs: {', '.join(inputs)}"
             raise FieldError(f"no input {target!r}", place=("connections", target), remedy=remedy)
-        names = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.outputs]
-        giver = _part_of(source, inspections)
-        if giver is not None and source not in names:
-            remedy = did_you_mean(source, names) or f"outputs: {', '.join(names)}"
+        if _part_of(source, inspections) is not None and source not in outputs:
+            remedy = did_you_mean(source, outputs) or f"outputs: {', '.join(outputs)}"
             raise FieldError(f"no output {source!r}", place=("connections", target), remedy=remedy)
 
 
@@ -89,16 +87,12 @@ def _source_of(part: str, name: str, inspections: Inspections, generation: Gener
         FieldError: several parts give it.
     """
     decoders = () if generation is None else (generation.first, generation.further)
-    wanted = ENCODED_OUTPUTS if name == ENCODED else (name,)
     others = {other: each for other, each in inspections.items() if other != part and other not in decoders}
     givers = []
     for other, inspection in others.items():
-        outputs = [value.name for value in inspection.outputs]
-        found = next((output for output in wanted if output in outputs), None)
-        if found is None and name == ENCODED and len(outputs) == 1:
-            found = outputs[0]
-        if found is not None:
-            givers.append(f"{other}.{found}")
+        output = _output_for(name, inspection)
+        if output is not None:
+            givers.append(f"{other}.{output}")
     if len(givers) > 1:
         remedy = f"choose one: connections: {{{part}.{name}: {givers[0]}}}"
         raise FieldError(f"{' and '.join(givers)} both give {part}.{name}", place=("connections",), remedy=remedy)
@@ -107,6 +101,16 @@ def _source_of(part: str, name: str, inspections: Inspections, generation: Gener
     if name == ENCODER_MASK[0] and any(_has_input(each, ENCODER_MASK[1]) for each in others.values()):
         return ENCODER_MASK[1]
     return name
+
+
+def _output_for(name: str, inspection: Inspection) -> str | None:
+    """The output of a part that an input of this name takes; None if it has none."""
+    outputs = [value.name for value in inspection.outputs]
+    if name != ENCODED:
+        return first_of((name,), outputs)
+    if len(outputs) == 1:
+        return outputs[0]
+    return first_of(ENCODED_OUTPUTS, outputs)
 
 
 def _has_input(inspection: Inspection, name: str) -> bool:
@@ -179,8 +183,7 @@ def _generation(inspections: Inspections) -> Generation | None:
 def _candidate(name: str, inspection: Inspection) -> _Candidate | None:
     shapes = {value.name: value.shape for value in inspection.inputs}
     outputs = tuple(value.name for value in inspection.outputs)
-    tokens = next((each for each in reversed(TOKENS) if each in shapes), None)
-    logits = next((each for each in SCORES if each in outputs), None)
+    tokens, logits = first_of(reversed(TOKENS), shapes), first_of(SCORES, outputs)
     decoder = decoder_of(shapes)
     gives_cache = any(output.startswith("present") for output in outputs)
     if tokens is None or logits is None or not (decoder or ENCODED in shapes or gives_cache):
@@ -207,11 +210,15 @@ def _with_cache(first: _Candidate, further: _Candidate) -> Generation | None:
 def _pair(first: _Candidate, further: _Candidate) -> Generation:
     """A generation without a cache."""
     inputs = {*first.inputs, *further.inputs}
-    mask, positions, branch = (
-        next((name for name in names if name in inputs), None) for names in (MASKS, POSITIONS, BRANCHES)
-    )
     return Generation(
-        first.name, further.name, PROMPT, first.tokens, first.logits, mask=mask, positions=positions, branch=branch
+        first.name,
+        further.name,
+        PROMPT,
+        first.tokens,
+        first.logits,
+        mask=first_of(MASKS, inputs),
+        positions=first_of(POSITIONS, inputs),
+        branch=first_of(BRANCHES, inputs),
     )
 
 

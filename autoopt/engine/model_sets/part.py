@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import ResolvedInputs
-from autoopt.engine.run.session import Session
+from autoopt.engine.run.parts import RunPart
 from autoopt.metrics import Objective
 from autoopt.model.candidate import Candidate
-from autoopt.results import ModelResult, RunResult
+from autoopt.results import ModelResult
 
-FALLBACKS = 4
+FALLBACKS: Final = 4
 """Most models of a part that are tried in the set."""
 
 
 @dataclass
-class SetPart:
+class SetPart(RunPart):
     """One part of a run over a model set."""
 
-    name: str
-    request: RunRequest
-    inputs: ResolvedInputs
-    share: float
+    share: float = field(kw_only=True)
     """Share of the set's time that it takes."""
-    session: Session | None = None
-    result: RunResult | None = None
 
     @property
     def source(self) -> Candidate:
@@ -37,11 +31,10 @@ class SetPart:
 
     def models(self) -> list[ModelResult]:
         """The models to try in the set: the best one, then those of the front that gain, best first."""
-        assert self.result is not None, "the search of this part has not ended"
-        best = self.result.best
-        if best is None or best.is_source:
+        best = self.searched.better_model
+        if best is None:
             return []
-        rest = [model for model in self.result.pareto if model.candidate.key != best.candidate.key]
+        rest = [model for model in self.searched.pareto if model.candidate.key != best.candidate.key]
         rest = [model for model in rest if self._gain(model) > 0]
         rest.sort(key=self._gain, reverse=True)
         return [best, *rest][:FALLBACKS]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,23 +15,24 @@ from autoopt.engine.model_sets.set_run import ModelSetRun
 from autoopt.engine.model_sets.sources import RecordedInputs, SetSources, record_inputs
 from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.plan import plans_json
-from autoopt.engine.run.opening import begin_run, is_complete, make_attempt, settings_of
+from autoopt.engine.run.opening import make_attempt, settings_of
+from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.keys import run_identity
 from autoopt.engine.work.problem import DataSets, DataSource
 from autoopt.engine.work.resources import Resources
-from autoopt.measure.model_set import SET
+from autoopt.measure.recording import SET
 from autoopt.metrics import GENERATION
-from autoopt.results import RunResult
+from autoopt.model.model_set import ModelSet
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.document import Document
 from autoopt.spec.proposal_options import names_model
-from autoopt.store import ModelRecord, RunRecord
-from autoopt.store.leases import close_dead_runs
-from autoopt.store.records import Json
+from autoopt.store import ModelRecord, RunRecord, Store
 
 SEARCH_SHARE: Final = 0.7
 """Share of the run's minutes for the searches; the rest is for measuring the whole set."""
+SHARES: Final = "shares"
+"""The entry of a run's settings with the share of the time that each model takes."""
 OWN_FIELDS: Final = ("model", "connections", "pipeline", "data", "objectives", "constraints")
 """Fields of a DAG that are about the set, not about each part."""
 MINIMIZED: Final = {"size": "size", "peak_memory": "memory"}
@@ -60,49 +60,63 @@ def prepare_model_set(
     if sources.calibration.digest != sources.data.digest:
         calibration = record_inputs(request, spec, sources, sources.calibration, resources)
     sources = sources.with_outputs(recorded.recording.outputs, resources)
+    shares = _shares(request, recorded, sources.description.parts, resources.store)
     set_parts = []
-    for name in sources.description.parts:
+    for name, share in shares.items():
         part_request = replace(
-            _part_request(request, spec, parts[name], (1 / len(parts) + recorded.share(name)) / 2),
+            _part_request(request, spec, parts[name], (1 / len(parts) + share) / 2),
             data={"path": str(recorded.file(name))},
             calibration={"path": str(calibration.file(name))},
         )
         inputs = resolve_inputs(part_request, spec_of(part_request), resources)
-        set_parts.append(SetPart(name, part_request, inputs, recorded.share(name)))
+        set_parts.append(SetPart(name, part_request, inputs, share=share))
     whole = _whole(request, spec, sources, recorded, set_parts[0].inputs, resources)
     content = {"set": sources.model.key, "parts": [[part.name, part.inputs.identity] for part in set_parts]}
     identity = run_identity({**content, "whole": whole.identity})
     store = resources.store
-    finished = store.runs.latest_finished(identity) if request.accepts_answer else None
-    if finished is not None and not _is_complete(finished.result or {}):
-        finished = None
     if store.models.get(sources.model.artifact) is None:
-        store.models.add(ModelRecord(sources.model.artifact, " + ".join(parts)))
-    plans = {part.name: part.inputs.problem.plan for part in set_parts}
-    record = finished or begin_run(
+        store.models.add(ModelRecord(sources.model.artifact, " + ".join(shares)))
+    record = _record(request, identity, sources, set_parts, whole)
+    record, answer = open_run_of_parts(request, record, store, began)
+    attempt = make_attempt(request, whole, record.id, began - time_of_parts(store, record.id))
+    return ModelSetRun(
         request,
-        RunRecord(
-            id="",
-            name=" + ".join(parts),
-            identity=identity,
-            model=sources.model.artifact,
-            plan=plans_json(plans, limit=100),
-            settings={**settings_of(request, whole), "model": " + ".join(parts), "parts": list(parts)},
-            sweep=request.sweep,
-        ),
-        store,
+        resources,
+        set_parts,
+        began,
+        record,
+        answer,
+        whole=RunContext(whole.problem, resources, attempt),
+        description=sources.description,
+        notes=list(whole.notes),
     )
-    ctx = RunContext(whole.problem, resources, make_attempt(request, whole, record.id, began))
-    run = ModelSetRun(request, ctx, set_parts, sources.description, record, notes=list(whole.notes))
-    if finished is not None and finished.result is not None:
-        close_dead_runs(store, identity, finished.id)
-        run.answer = RunResult.from_json(finished.result).as_reused(time.monotonic() - began)
-    return run
 
 
-def _is_complete(result: Json) -> bool:
-    """True if the result of the set and that of every part answer an identical request."""
-    return all(map(is_complete, (result, *(result.get("parts") or ()))))
+def _shares(request: RunRequest, recorded: RecordedInputs, parts: Iterable[str], store: Store) -> dict[str, float]:
+    """The share of the set's time that each part takes; a run that is resumed keeps what it measured."""
+    shares = {name: recorded.share(name) for name in parts}
+    if request.resume is not None:
+        shares |= store.runs.get(request.resume).settings.get(SHARES, {})
+    return shares
+
+
+def _record(
+    request: RunRequest, identity: str, sources: SetSources, parts: Sequence[SetPart], whole: ResolvedInputs
+) -> RunRecord:
+    """The record of a new run."""
+    name = " + ".join(part.name for part in parts)
+    shares = {part.name: part.share for part in parts}
+    # The graph that is proposed for a bare model has its name.
+    dag = {"dag": "-".join(shares)} if names_model(request.dag) else {}
+    return RunRecord(
+        id="",
+        name=name,
+        identity=identity,
+        model=sources.model.artifact,
+        plan=plans_json({part.name: part.inputs.problem.plan for part in parts}, 100, "models"),
+        settings={**settings_of(request, whole), "model": name, SHARES: shares, **dag},
+        sweep=request.sweep,
+    )
 
 
 def _part_request(request: RunRequest, spec: DagSpec, path: str, weight: float) -> RunRequest:
@@ -160,6 +174,19 @@ def _whole(
         unverified=False,
     )
     search = spec.search.config().overridden(request.search)
-    links = [f"{source} -> {target}" for target, source in sources.description.connections.items() if "." in source]
-    connected = f"connected: {', '.join(links)}" if links else ""
-    return ResolvedInputs(part.spec, "", problem, search, part.runtimes, [*filter(None, [connected]), *notes])
+    notes = [*_connection_notes(sources.description), *notes]
+    return ResolvedInputs(part.spec, "", problem, search, part.runtimes, notes)
+
+
+def _connection_notes(description: ModelSet) -> list[str]:
+    """The connections of a set in words."""
+    notes = []
+    links = [f"{source} -> {target}" for target, source in description.connections.items() if "." in source]
+    if links:
+        notes.append(f"connected: {', '.join(links)}")
+    generation = description.generation
+    if generation is not None and generation.cache:
+        notes.append(f"generates: {generation.first} for the prompt, {generation.further} for each further token")
+    elif generation is not None:
+        notes.append(f"generates: {generation.first} over all tokens again for each, because it has no cache")
+    return notes

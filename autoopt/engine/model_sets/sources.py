@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from autoopt.engine.work.reading import ask_worker
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
 from autoopt.json_codec import from_json, to_json
-from autoopt.measure.model_set import Recording, RecordRequest
+from autoopt.measure.recording import Recording, RecordRequest
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.model.fetch import fetch
@@ -60,7 +59,6 @@ class SetSources:
         Raises:
             InputError: a model cannot be read, the models do not connect, or data are missing.
         """
-        _check_supported(spec)
         admitted = {name: admit(resources, path) for name, path in parts.items()}
         inspections = {name: inspection for name, (_, inspection) in admitted.items()}
         if spec.pipeline is not None:
@@ -103,7 +101,8 @@ def _connected(
         return connect(parts, inspections, spec.connections)
     except FieldError as error:
         if names_model(request.dag):
-            raise InputError(error.reason, where=" + ".join(parts), remedy=error.remedy) from None
+            remedy = f"{error.remedy}; 'autoopt init' writes a DAG with these models"
+            raise InputError(error.reason, where=" + ".join(parts), remedy=remedy) from None
         raise spec.error(error.place, error.reason, error.remedy) from None
 
 
@@ -164,25 +163,8 @@ def _checked(config: object, description: ModelSet, resources: Resources) -> Dat
         if name not in columns and not (len(needed) == len(columns) == 1):
             message = f"no array {name!r} for {target}; the data has: {', '.join(columns) or 'none'}"
             remedy = "name the array so, or say which model gives it: connections: {PART.INPUT: PART.OUTPUT}"
-            raise InputError(message, where=f"{_place(source)}:1: data", remedy=remedy)
+            raise InputError(message, where=f"{source.place}:1: data", remedy=remedy)
     return source
-
-
-def _place(data: DataSource) -> str:
-    return str((data.config or {}).get("path") or "data")
-
-
-def _check_supported(spec: DagSpec) -> None:
-    """Refuse what one model can have and several cannot.
-
-    Raises:
-        InputError: the DAG names several targets, or inputs for latencies.
-    """
-    if len(spec.all_targets) > 1:
-        raise spec.error(("targets",), "several models run on one target", "remove the others")
-    if spec.data_json("latency") is not None:
-        reason = "times of several models are measured on the evaluation data"
-        raise spec.error(("data", "latency"), reason, "remove it")
 
 
 def _needed(description: ModelSet) -> dict[str, str]:
@@ -243,11 +225,11 @@ def record_inputs(
             script=script,
         )
         request.observer.on_phase("running the models together, to record what reaches each")
-        reply = ask_worker(resources.pool, RECORD, to_json(record_request), _place(data), RECORD_SECONDS)
+        reply = ask_worker(resources.pool, RECORD, to_json(record_request), script or data.place, RECORD_SECONDS)
         (scratch / RECORDING).write_text(json.dumps(reply), encoding="utf-8")
         folder.parent.mkdir(exist_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        scratch.rename(folder)
+        if not folder.exists():  # another process may have recorded the same meanwhile
+            scratch.rename(folder)
     os.utime(folder)  # `store gc` removes what has not been used for a week
     recording = from_json(Recording, json.loads((folder / RECORDING).read_text(encoding="utf-8")))
     return RecordedInputs(folder, recording)

@@ -22,7 +22,7 @@ from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Constraint, Objective
 from autoopt.model.inspection import Inspection
 from autoopt.spec.search import SearchConfig
-from autoopt.store import RunRecord, Store
+from autoopt.store import ModelRecord, RunRecord, Store
 from autoopt.target import ALL_THREADS, Target
 
 COMPARED_CHAINS: Final = 100
@@ -60,20 +60,27 @@ def examples(store: Store, plan: Plan, case: Case) -> list[Example]:
     taught: dict[str, Example] = {}
     for run in store.runs.all(status="finished"):
         model = models.get(run.model)
-        goal = goal_of(run)
-        if model is None or run.model in taught or not run.teaches or goal is None or not _is_same_goal(goal, case):
+        if model is None or run.model in taught or not run.teaches:
             continue
-        inspection = Inspection.from_json(model.inspection)
-        alike = similarity(case.inspection, inspection)
-        is_same_search = same_graph(case.inspection, inspection) and _is_same_search(run, plan, case)
-        if alike < MIN_SIMILARITY and not is_same_search:
-            continue
-        best = best_candidate(store, run)
-        name = run.name.partition(" · ")[0] or model.name
-        example = _example(best, Example(name, alike, frozenset(), same_search=is_same_search), case)
+        example = _own_example(store, run, model, plan, case)
         if example is not None:
             taught[run.model] = example
     return [*taught.values(), *_imported_examples(store, case)]
+
+
+def _own_example(store: Store, run: RunRecord, model: ModelRecord, plan: Plan, case: Case) -> Example | None:
+    """The example of a run of this store; None if its goal or its model differs too much, or it gained nothing."""
+    goal = goal_of(run)
+    if goal is None or not _is_same_goal(goal, case):
+        return None
+    inspection = Inspection.from_json(model.inspection)
+    alike = similarity(case.inspection, inspection)
+    is_same_search = same_graph(case.inspection, inspection) and _is_same_search(run, plan, case)
+    if alike < MIN_SIMILARITY and not is_same_search:
+        return None
+    name = run.name.partition(" · ")[0] or model.name
+    example = Example(name, alike, frozenset(), same_search=is_same_search)
+    return _example(best_candidate(store, run), example, case)
 
 
 def _imported_examples(store: Store, case: Case) -> Iterator[Example]:

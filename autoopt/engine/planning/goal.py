@@ -37,6 +37,7 @@ DEFAULT_QUALITY = {
 
 MINIMIZED: Mapping[str, str] = {"latency": MEDIAN_LATENCY, "size": "size", "memory": "peak_memory"}
 """Objectives by the word for them on the command line."""
+GENERATES = "a decoder with a cache: maximizing tokens per second; --minimize latency is for prompts alone"
 QUALITY = ("task", "fidelity", "custom")
 """Kinds of metrics of quality."""
 
@@ -93,6 +94,11 @@ class GoalOptions:
             request = replace(request, objectives=(Objective(MINIMIZED[self.minimize], "minimize"),))
         if self.metric is None and self.max_drop is None:
             return request
+        limit = self._limit(self._limited_metric(request, data))
+        others = [c for c in request.constraints or () if get_metric(c.metric, request.custom).kind not in QUALITY]
+        return replace(request, constraints=[limit, *others])
+
+    def _limited_metric(self, request: GoalRequest, data: DataDescription | None) -> str:
         task_metric = _task_metric(data)
         name = self.metric or task_metric or "accuracy"
         kind = get_metric(name, request.custom).kind
@@ -102,8 +108,7 @@ class GoalOptions:
             option = "--metric" if self.metric else "--max-drop"
             remedy = "name the labels with --label, or limit agreement: --metric agreement"
             raise InputError("needs labels in the data", where=option, remedy=remedy)
-        others = [c for c in request.constraints or () if get_metric(c.metric, request.custom).kind not in QUALITY]
-        return replace(request, constraints=[self._limit(name), *others])
+        return name
 
     def _limit(self, name: str) -> Constraint:
         if self.max_drop is not None:
@@ -115,27 +120,26 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
     """Fill in the defaults, which depend on the labels of the evaluation data. Also return notes on the defaults."""
     custom = request.custom
     default_quality = _task_metric(data) or AGREEMENT
-    objectives = list(request.objectives)
-    constraints = list(request.constraints or ())
-    notes: list[str] = []
-    extra = list(request.extra_metrics)
-    if not objectives and request.generates:
-        extra.append(FIRST_TOKEN)
-        notes.append("a decoder with a cache: maximizing tokens per second; --minimize latency is for prompts alone")
-    objectives = objectives or [default_objective(decodes=request.generates)]
+    objectives, constraints = list(request.objectives), list(request.constraints or ())
+    extra, notes = list(request.extra_metrics), []
+    if not objectives:
+        objectives.append(default_objective(decodes=request.generates))
+        if request.generates:
+            extra.append(FIRST_TOKEN)
+            notes.append(GENERATES)
     if _needs_quality_constraint(request):
         default = DEFAULT_QUALITY[default_quality]
         constraints.append(default)
-        notes.append(f"no quality constraint given; requiring {_bound_text(default)}")
+        notes.append(_bound_text(default))
     if not request.unverified:
         notes += _quality_notes(constraints, custom, data)
+    if default_quality == AGREEMENT:
+        extra += ["relative_l2", "max_abs_error"]
 
     objective_names = [objective.metric for objective in objectives]
     constraint_names = [constraint.metric for constraint in constraints]
     quality = _first_quality((*constraint_names, *objective_names), custom) or default_quality
     names = [*objective_names, *constraint_names, "size", *PER_INFERENCE, quality, *extra]
-    if default_quality == AGREEMENT:
-        names += ["relative_l2", "max_abs_error"]
     goal = Goal(
         objectives=tuple(objectives),
         constraints=tuple(constraints),
@@ -149,10 +153,10 @@ def make_goal(request: GoalRequest, data: DataDescription | None) -> tuple[Goal,
 def _bound_text(default: Constraint) -> str:
     """A default quality constraint in words."""
     if default.max_ratio is not None:
-        return f"a {default.metric} of at most {default.max_ratio} times that of your model"
+        return f"limit: {default.metric} at most {default.max_ratio} times your model's"
     if default.max_drop is None:
-        return f"{default.metric} of at least {default.min}"
-    return f"a drop in {default.metric} of at most {default.max_drop}"
+        return f"limit: {default.metric} with your model's outputs of at least {default.min}"
+    return f"limit: {default.metric} may drop by at most {default.max_drop} (--max-drop)"
 
 
 def _first_quality(names: Iterable[str], custom: Mapping[str, Metric]) -> str | None:
@@ -187,12 +191,10 @@ def _quality_notes(
         for constraint in constraints:
             yield from _resolution_notes(constraint, get_metric(constraint.metric, custom), data.items)
     elif "fidelity" in kinds and not kinds & {"task", "custom"}:
-        origin, remedy = "there is no data, so inputs are generated", "Give real data, best with labels"
-        if data is not None:
-            origin, remedy = "the data has no labels", "Give data with labels"
+        origin = "no data" if data is None else "no labels"
         yield (
-            f"QUALITY IS A GUESS: {origin}. Outputs are only compared with the source model's, which does not show how "
-            f"well a lossy candidate does its task. {remedy}, or check the chosen model yourself before you use it"
+            f"QUALITY IS A GUESS: {origin}, so outputs are only compared with your model's. "
+            "Give data with labels, or check the chosen model before you use it"
         )
 
 
@@ -203,9 +205,8 @@ def _resolution_notes(constraint: Constraint, metric: Metric, items: int) -> Ite
         return
     if metric.kind == "task" and metric.unit == "fraction" and share_resolution(items) > limit:
         yield (
-            f"{items} items cannot confirm a drop in {metric.name} of at most {limit}: even if no prediction changes, "
-            f"the 95 % interval reaches {share_resolution(items):.2g}, so the measured value decides. "
-            f"{items_to_resolve(limit)} items would do"
+            f"{items} items are too few to be certain of a drop in {metric.name} of at most {limit}, "
+            f"so the measured value decides; {items_to_resolve(limit)} would do"
         )
 
 

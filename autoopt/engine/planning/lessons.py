@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from autoopt.dag.proposal.templates import TEMPLATES
 from autoopt.engine.planning.best_candidate import BestCandidate, Machine, best_candidate, goal_of
@@ -196,16 +196,12 @@ def _effects(
     store: Store, run: RunRecord, trials: Sequence[TrialRecord], quality: str | None
 ) -> tuple[PassEffect, ...]:
     """The effects of the built-in passes and their values, those with the most trials first."""
-    keys = {key for trial in trials for key in trial.pass_runs}
-    pass_runs = store.results.pass_runs(keys)
-    source = ((run.result or {}).get("baseline") or {}).get("metrics") or {}
-    rows = [_row(run, trial, pass_runs, quality, source) for trial in trials]
+    rows = _rows(store, run, trials, quality)
     measured = [(row.factors, row.latency) for row in rows if row.latency is not None]
     judged = [(row.factors, row.quality) for row in rows if row.quality is not None]
     latency, loss = estimated_effects(measured, LATENCY), estimated_effects(judged, QUALITY)
     effects: list[PassEffect] = []
-    for factor in {factor: None for row in rows for factor in sorted(row.factors)}:
-        mine = [row for row in rows if factor in row.factors]
+    for factor, mine in _by_factor(rows).items():
         effects.append(
             PassEffect(
                 pass_name=factor.pass_name,
@@ -221,33 +217,44 @@ def _effects(
     return tuple(effects[:MAX_EFFECTS])
 
 
-def _row(
-    run: RunRecord,
-    trial: TrialRecord,
-    pass_runs: Mapping[str, PassRunRecord],
-    quality: str | None,
-    source: Mapping[str, Any],
-) -> _Row:
+def _by_factor(rows: Iterable[_Row]) -> dict[Factor, list[_Row]]:
+    """The trials with each factor."""
+    by_factor: dict[Factor, list[_Row]] = {}
+    for row in rows:
+        for factor in sorted(row.factors):
+            by_factor.setdefault(factor, []).append(row)
+    return by_factor
+
+
+def _rows(store: Store, run: RunRecord, trials: Sequence[TrialRecord], quality: str | None) -> list[_Row]:
+    pass_runs = store.results.pass_runs({key for trial in trials for key in trial.pass_runs})
+    baseline = (run.result or {}).get("baseline") or {}
+    source_quality = (baseline.get("metrics") or {}).get(quality, 1.0)
+    rows: list[_Row] = []
+    for trial in trials:
+        ratio, log_ratio, change = trial.ratios.get(MEDIAN_LATENCY), None, None
+        if ratio is not None and ratio.value > 0:
+            log_ratio = math.log(ratio.value)
+        if quality is not None and quality in trial.metrics:
+            change = trial.metrics[quality].value - float(source_quality)
+        rows.append(_Row(_factors(run, trial, pass_runs), log_ratio, change, not trial.result.feasible))
+    return rows
+
+
+def _factors(run: RunRecord, trial: TrialRecord, pass_runs: Mapping[str, PassRunRecord]) -> frozenset[Factor]:
+    """The built-in passes that changed the model or failed on it, and the values of their parameters."""
     nodes: Mapping[str, str] = run.plan.get("nodes", {})
-    names = {pass_runs[key].pass_name for key in trial.pass_runs if key in pass_runs and _counts(pass_runs[key])}
-    names &= set(nodes.values()) & set(BUILT_IN)
-    factors = {Factor(name) for name in names}
+    usable = set(nodes.values()) & set(BUILT_IN)
+    factors: set[Factor] = set()
+    for key in trial.pass_runs:
+        record = pass_runs.get(key)
+        if record is not None and record.outcome is not Outcome.UNCHANGED and record.pass_name in usable:
+            factors.add(Factor(record.pass_name))
     for node, params in trial.point.items():
         name = nodes.get(node, "")
-        if name in names:
+        if Factor(name) in factors:
             factors |= {Factor(name, key, json.dumps(value)) for key, value in params.items() if is_public(name, value)}
-    ratio, change = trial.ratios.get(MEDIAN_LATENCY), None
-    if quality is not None and quality in trial.metrics:
-        change = trial.metrics[quality].value - float(source.get(quality, 1.0))
-    log_ratio = None
-    if ratio is not None and ratio.value > 0:
-        log_ratio = math.log(ratio.value)
-    return _Row(frozenset(factors), log_ratio, change, not trial.result.feasible)
-
-
-def _counts(record: PassRunRecord) -> bool:
-    """True for a pass that changed the model or failed on it; one that left it as it was had no effect."""
-    return record.outcome is not Outcome.UNCHANGED
+    return frozenset(factors)
 
 
 def _quality_metric(trials: Sequence[TrialRecord]) -> str | None:

@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autoopt.dag import Facts, Plan, Proposal, compile_plan, pass_infos, propose
+from autoopt.dag.proposal.propose import proposal_name
 from autoopt.data.decoder import decodes
+from autoopt.data.description import DataDescription
+from autoopt.engine.planning.goal import GoalOptions, GoalRequest, make_goal
 from autoopt.engine.planning.spec_checks import check_supported
 from autoopt.engine.work.environment import cpu, library_version
 from autoopt.engine.work.reading import DESCRIBE_DATA, INSPECT, ask_worker
@@ -21,7 +24,8 @@ from autoopt.metrics import Constraint, Objective, default_objective, known_metr
 from autoopt.model.files import is_convertible
 from autoopt.model.inspection import Inspection
 from autoopt.model.mlflow import is_packaged
-from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest, PassInfo
+from autoopt.registry import DESCRIBE, DescribeReply, DescribeRequest
+from autoopt.report.goal import constraint_text, objective_text
 from autoopt.settings import root_of_data, settings
 from autoopt.spec import DagSpec, load_dag
 from autoopt.spec.file_model import Written
@@ -33,8 +37,6 @@ from autoopt.working_folder import replacing
 if TYPE_CHECKING:
     from autoopt.dag.proposal.narrowing import Narrowing
     from autoopt.data.config import DataConfig
-    from autoopt.data.description import DataDescription
-    from autoopt.engine.planning.goal import GoalOptions
     from autoopt.workers import WorkerPool
 
 
@@ -65,24 +67,26 @@ def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
     Raises:
         InputError: What the user gave is wrong; one line.
     """
-    for source in (data, calibration):
-        path = source.get("path") if isinstance(source, dict) else source
-        if isinstance(path, str | Path) and "://" not in str(path) and not Path(path).exists():
-            raise InputError("no such data", where=str(path))
+    _check_exists(data)
+    _check_exists(calibration)
     if names_model(dag):
         return make_proposal(str(dag), data, calibration, proposal_options, goal).plan
     refuse_proposal_options(proposal_options)
     spec = load_dag(dag).with_data_root(root_of_data(data_root))
     spec.check_files(model=model is None, data=data is None)
     check_supported(spec)
+    goal = goal or GoalOptions()
     spec = with_thread_search(spec.for_target(spec.all_targets[0].name))
     target = spec.all_targets[0]
     accelerator = target.accelerator(frozenset(cpu()["flags"]))
     with Probe() as probe:
-        added_passes = None
+        script = DescribeReply(())
         if spec.script_path is not None:
-            added_passes = probe.script_passes(str(_fetched(spec.script_path)), accelerator)
-        infos = pass_infos(accelerator, added_passes)
+            script = probe.describe_script(str(_fetched(spec.script_path)), accelerator)
+        infos = pass_infos(accelerator, script.added_passes())
+        # A plan does not read the data of a DAG: it takes the labels for granted that a limit on quality needs.
+        metrics = {metric.name: metric for metric in script.metrics}
+        request = goal.apply(GoalRequest.of(spec, metrics), DataDescription(labels=True))
         inspection, providers = None, None
         if model is not None:
             inspection = probe.inspect(Path(str(_fetched(model))))
@@ -91,9 +95,33 @@ def make_plan(  # noqa: PLR0913  the options of `autoopt plan`
     sources = (data, calibration, spec.data.calibration, spec.data.evaluation)
     has_calibration = any(source is not None for source in sources)
     plan = compile_plan(spec, infos, Facts(accelerator, inspection, providers, has_calibration=has_calibration))
+    objectives = request.objectives or [default_objective(decodes=inspection is not None and decodes(inspection))]
+    plan = replace(plan, goal=_goal_texts(objectives, request.constraints or ()))
     if inspection is None or target.where.type != "local":
         return plan
-    return _taught(plan, inspection, target.target(), _dag_objective(spec, goal, inspection))
+    return _taught(plan, inspection, target.target(), objectives[0])
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The plans of a DAG."""
+
+    kind: Literal["", "target", "model"]
+    """The reason for several plans: one for each target, or for each model of a set. Empty for a single plan."""
+    by_name: Mapping[str, Plan]
+    """By name and description of the target, such as `one: CPUExecutionProvider, 1 thread`, or by name of the model."""
+
+    def to_json(self, limit: int | None) -> Mapping[str, object]:
+        """The JSON document; `limit` is the maximum number of chains to list for each plan."""
+        if not self.kind:
+            return next(iter(self.by_name.values())).to_json(limit)
+        return plans_json(self.by_name, limit, f"{self.kind}s")
+
+
+def _check_exists(data: object) -> None:
+    path = data.get("path") if isinstance(data, dict) else data
+    if isinstance(path, str | Path) and "://" not in str(path) and not Path(path).exists():
+        raise InputError("no such data", where=str(path))
 
 
 def make_plans(  # noqa: PLR0913  the options of `autoopt plan`
@@ -101,40 +129,48 @@ def make_plans(  # noqa: PLR0913  the options of `autoopt plan`
     model: str | Path | None = None,
     data: object = None,
     *,
+    parts: Mapping[str, str] | None = None,
     calibration: object = None,
     proposal_options: ProposalOptions | None = None,
     goal: GoalOptions | None = None,
     data_root: str | Path | None = None,
-) -> dict[str, Plan]:
-    """Plan a DAG for each of its targets; arguments and errors as for `make_plan`.
+) -> Plans:
+    """Plan a DAG for each of its targets, or for each model of a set; arguments and errors as for `make_plan`.
 
-    Returns:
-        The plans by the target's name and description, such as `one: CPUExecutionProvider, 1 thread`; by an empty
-        name if there is only one target.
+    `parts` are the models of a set by name, if there is no DAG. The data say nothing about a single one of them.
     """
     if names_model(dag):
+        plans = {}
+        for name, path in (parts or {}).items():
+            plans[name] = make_proposal(path, proposal_options=proposal_options, goal=goal, in_set=True).plan
+        if plans:
+            return Plans("model", plans)
         plan = make_plan(dag, model, data, calibration=calibration, proposal_options=proposal_options, goal=goal)
-        return {"": plan}
+        return Plans("", {"": plan})
     refuse_proposal_options(proposal_options)
     spec = load_dag(dag)
+    if spec.parts and model is None:
+        spec.check_files()
+        return Plans("model", {name: make_plan(spec, path, goal=goal) for name, path in spec.parts.items()})
     if len(spec.all_targets) == 1:
-        return {"": make_plan(spec, model, data, calibration=calibration, data_root=data_root)}
-    plans: dict[str, Plan] = {}
+        plan = make_plan(spec, model, data, calibration=calibration, goal=goal, data_root=data_root)
+        return Plans("", {"": plan})
+    plans = {}
     for target in spec.all_targets:
         part = spec.for_target(target.name)
-        plan = make_plan(part, model, data, calibration=calibration, data_root=data_root)
+        plan = make_plan(part, model, data, calibration=calibration, goal=goal, data_root=data_root)
         plans[f"{target.name}: {target.words}"] = plan
-    return plans
+    return Plans("target", plans)
 
 
-def plans_json(plans: Mapping[str, Plan], limit: int | None) -> dict[str, object]:
-    """The JSON document of several targets' plans: `{"dag", "targets": [{"name", ...plan}, ...]}`.
+def plans_json(plans: Mapping[str, Plan], limit: int | None, key: str = "targets") -> dict[str, object]:
+    """The JSON document of several targets' or models' plans: `{"dag", key: [{"name", ...plan}, ...]}`.
 
     The names are those of `make_plans`, or the targets' own; `limit` is the maximum number of chains to list for each.
     """
     dag = next(iter(plans.values())).name
-    targets = [{"name": name.partition(":")[0], **plan.to_json(limit)} for name, plan in plans.items()]
-    return {"dag": dag, "targets": targets}
+    documents = [{"name": name.partition(":")[0], **plan.to_json(limit)} for name, plan in plans.items()]
+    return {"dag": dag, key: documents}
 
 
 @dataclass(frozen=True)
@@ -148,7 +184,33 @@ class Draft:
     """None for the default ones."""
 
 
-def make_proposal(
+def propose_for_set(parts: Mapping[str, str], proposal_options: ProposalOptions, goal: GoalOptions) -> Draft:
+    """Propose a DAG for the models of a set, to be written: the one for the largest model.
+
+    Its minutes are for each model and for all together.
+    """
+    largest = parts[largest_part(parts)]
+    draft = make_proposal(largest, None, None, proposal_options, goal, anywhere=True, in_set=True)
+    spec = draft.proposal.spec
+    minutes = spec.search.minutes
+    if minutes is not None:
+        minutes *= len(parts) + 1
+    search = spec.search.model_copy(update={"minutes": minutes})
+    spec = spec.model_copy(update={"name": proposal_name("-".join(parts)), "search": search})
+    # The default objective of a decoder is not that of a set with one.
+    objectives = draft.objectives if goal.minimize else ()
+    return replace(draft, proposal=replace(draft.proposal, spec=spec), objectives=objectives)
+
+
+def largest_part(parts: Mapping[str, str]) -> str:
+    """Name of the largest model; one that cannot be read counts as empty."""
+    sizes = {}
+    for name, path in parts.items():
+        sizes[name] = Path(path).stat().st_size if Path(path).is_file() else 0
+    return max(sizes, key=sizes.__getitem__)
+
+
+def make_proposal(  # noqa: PLR0913  the options of `autoopt init`
     model: str | Path,
     data: object = None,
     calibration: object = None,
@@ -156,16 +218,19 @@ def make_proposal(
     goal: GoalOptions | None = None,
     *,
     anywhere: bool = False,
+    in_set: bool = False,
 ) -> Draft:
     """Propose a DAG for a model, and plan it; with `anywhere`, as on a machine with the target's execution provider.
 
-    Arguments and errors as for `make_plan`. Writes nothing.
+    Other arguments and errors as for `make_plan`. Writes nothing. With `in_set`, the model is one of a set: only a run
+    knows the data that reach it.
     """
-    # Planning a DAG without a model imports none of these.
-    from autoopt.engine.planning.goal import GoalOptions, GoalRequest
+    # Planning a DAG without a model does not need it.
     from autoopt.engine.planning.proposal import machine_options, proposal_inputs
 
     proposal_options = machine_options(proposal_options or ProposalOptions())
+    if in_set:
+        proposal_options = replace(proposal_options, keep_signature=True)
     target = proposal_options.target()
     accelerator = target.accelerator(frozenset(cpu()["flags"]))
     infos = pass_infos(accelerator)
@@ -182,19 +247,19 @@ def make_proposal(
         proposal_options,
         _narrowing(inspection, configs.values(), descriptions.values()),
     )
+    if in_set:
+        inputs = replace(inputs, evaluation=True, calibration=True)  # a run of a set always has data
     proposal = propose(proposal_options, inputs, infos, Facts(accelerator, inspection, providers))
     objectives = request.objectives or (default_objective(decodes=inputs.generates_text),)
+    filled, _ = make_goal(replace(request, objectives=objectives), descriptions.get("evaluation"))
     plan = _taught(proposal.plan(infos, anywhere=anywhere), inspection, target.target(), objectives[0])
+    plan = replace(plan, goal=_goal_texts(objectives, filled.constraints))
     return Draft(proposal, plan, objectives, request.constraints)
 
 
-def _dag_objective(spec: DagSpec, goal: GoalOptions | None, inspection: Inspection) -> Objective:
-    """The first objective of a run of a DAG."""
-    from autoopt.engine.planning.goal import GoalOptions, GoalRequest
-
-    minimize = GoalOptions(minimize=goal.minimize if goal else None)
-    objectives = minimize.apply(GoalRequest.of(spec, {}), None).objectives
-    return next(iter(objectives), default_objective(decodes=decodes(inspection)))
+def _goal_texts(objectives: Iterable[Objective], constraints: Iterable[Constraint]) -> tuple[str, ...]:
+    """A goal in words."""
+    return (*map(objective_text, objectives), *map(constraint_text, constraints))
 
 
 def _taught(plan: Plan, inspection: Inspection, target: Target, objective: Objective) -> Plan:
@@ -265,15 +330,12 @@ class Probe:
             self._pool = self._stack.enter_context(WorkerPool(size=1))
         return ask_worker(self._pool, function, payload, where)
 
-    def script_passes(self, script: str, accelerator: Accelerator) -> dict[str, PassInfo]:
-        """The passes that a user script defines, by name."""
-        value = self.ask(DESCRIBE, to_json(DescribeRequest(script, accelerator)), script)
-        return DescribeReply.from_json(value).added_passes()
+    def describe_script(self, script: str, accelerator: Accelerator) -> DescribeReply:
+        """Describe the passes and metrics that a user script defines."""
+        return DescribeReply.from_json(self.ask(DESCRIBE, to_json(DescribeRequest(script, accelerator)), script))
 
     def describe(self, config: DataConfig, model: Path) -> DataDescription:
         """Describe a data set for the model at `model`."""
-        from autoopt.data.description import DataDescription
-
         payload = {"data": config.to_json(), "model": str(model.absolute())}
         answer = self.ask(DESCRIBE_DATA, payload, str(config.path or "data"))
         return from_json(DataDescription, answer)

@@ -33,11 +33,15 @@ class Confirmation:
     def _repeats(self, trial: CompletedTrial, preference: Learned, expected: float) -> bool:
         """True if the trial is the preferred one, meets the constraints, and gains about what was expected."""
         ratio = trial.result.ratios.get(self.objective.metric)
-        if ratio is None or trial.partial or not trial.result.feasible or trial.chain.passes != preference.chain:
-            return False
-        points = preference.points
-        if points and not any(matches(trial.result.point, values) for values in points):
+        if ratio is None or not trial.result.feasible or not _is_preferred(trial, preference):
             return False
         if self.objective.goal == "maximize":
             return ratio.low > 1 and 1 / ratio.value <= expected * (1 + TOLERANCE)
         return ratio.high < 1 and ratio.value <= expected * (1 + TOLERANCE)
+
+
+def _is_preferred(trial: CompletedTrial, preference: Learned) -> bool:
+    if trial.partial or trial.chain.passes != preference.chain:
+        return False
+    points = preference.points
+    return not points or any(matches(trial.result.point, values) for values in points)

@@ -11,6 +11,7 @@ from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.problem import Goal
 from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
+from autoopt.measure.request import EXECUTED_GRAPH
 from autoopt.measure.two_ratios import DETAIL, NORMAL, TwoRatios
 from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, STEADY_STATE, TOKEN_RATE, Estimate
 from autoopt.model.candidate import Candidate
@@ -62,9 +63,15 @@ class Evidence:
         return any(DETAIL in record.details for record in self.records(candidate))
 
     def _lasting_error(self, candidate: str) -> float:
-        """The error of this candidate's measurements on one thread that no repetition reduces; 0 without any."""
-        pairs = [TwoRatios.of(record.details) for record in self.records(candidate)]
-        return max((pair.difference for pair in pairs if pair is not None), default=0.0)
+        """The error of this candidate's ratio that no repetition reduces while the machine stays as it was last.
+
+        Beside other programs only the ratio on one thread repeats, and it differs from that on several.
+        """
+        records = self.records(candidate)
+        last = TwoRatios.of(records[-1].details) if records else None
+        if last is None or not last.disturbance:
+            return 0.0
+        return last.difference
 
     def has(self, candidate: str, metric: str) -> bool:
         """True if this metric's ratio to the source was measured."""
@@ -72,13 +79,21 @@ class Evidence:
 
     def draws(self, candidate: str, metric: str) -> np.ndarray:
         """Draws from the posterior of the logarithmic ratio."""
-        return self._pool(metric).of(candidate)
+        return self._pool(metric).of(self._arm(candidate))
 
     def estimate(self, candidate: str, metric: str) -> Estimate:
         """The ratio to the source, as it is to hold in the user's process too."""
         from autoopt.measure.intervals.pooling import BEYOND  # imports numpy
 
-        return self._pool(metric).estimate(candidate, BEYOND)
+        return self._pool(metric).estimate(self._arm(candidate), BEYOND)
+
+    def _arm(self, candidate: str) -> str:
+        """The name under which measurements count together: that of what the runtime executes, if it is known."""
+        for record in self.records(candidate):
+            graph = record.details.get(EXECUTED_GRAPH)
+            if graph:
+                return str(graph)
+        return candidate
 
     def is_narrow(self, candidate: str, metric: str) -> bool:
         """True if the ratio is known well enough, or was not measured."""
@@ -96,12 +111,12 @@ class Evidence:
         sign = -1 if maximize else 1
         return float(np.exp(draws.mean() + sign * draws.std()))
 
-    def gain_probability(self, candidate: str, metric: str, *, maximize: bool, beyond: float = 0.0) -> float:
-        """The probability that the candidate is better than the source by more than `beyond`, relatively."""
+    def gain_probability(self, candidate: str, metric: str, *, maximize: bool) -> float:
+        """The probability that the candidate is better than the source."""
         draws = self.draws(candidate, metric)
         if maximize:
             draws = -draws
-        return float((draws < -beyond).mean())
+        return float((draws < 0).mean())
 
     def measurements(self, candidate: str) -> Measurements:
         """All measurements of a candidate as one; its figures are pooled."""
@@ -116,7 +131,7 @@ class Evidence:
         for name in STEADY_STATE:
             if name in source and name in measurements.ratios:
                 # The ratio is known more exactly than the candidate's own time.
-                measurements.metrics[name] = _product(measurements.ratios[name], source[name])
+                measurements.metrics[name] = product(measurements.ratios[name], source[name])
         return measurements
 
     def _pool(self, metric: str) -> Pooled:
@@ -127,7 +142,7 @@ class Evidence:
             observations: list[Observation] = []
             for key, records in self.rounds.records.items():
                 for record in records:
-                    observations += _observations(key, record, metric)
+                    observations += _observations(self._arm(key), record, metric)
             self._pooled[metric] = pool(observations, self._usual_scale())
         return self._pooled[metric]
 
@@ -216,6 +231,6 @@ def _is_positive(estimate: Estimate | None) -> bool:
     return estimate is not None and estimate.low > 0
 
 
-def _product(ratio: Estimate, source: Estimate) -> Estimate:
+def product(ratio: Estimate, source: Estimate) -> Estimate:
     """The product with the relative interval of the ratio."""
     return Estimate(ratio.value * source.value, ratio.low * source.value, ratio.high * source.value)

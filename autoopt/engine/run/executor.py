@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from autoopt.results import TrialResult
 
+SIGNAL_SECONDS: Final = 0.5
+"""Ctrl-C takes effect within this time."""
 Work: TypeAlias = Callable[[], TrialResult]
+Value = TypeVar("Value")
+
+
+def result_of(future: Future[Value]) -> Value:
+    """Wait for a result in a way that signals can interrupt; raises what the future raises."""
+    # Only the main thread handles signals, and the kernel may deliver them to another one. A wait without a time limit
+    # would then last until the result is there.
+    while not future.done():
+        wait([future], SIGNAL_SECONDS)
+    return future.result()
 
 
 class Executor(Protocol):

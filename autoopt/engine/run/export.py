@@ -8,7 +8,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -171,7 +171,8 @@ def _export_set(store: Store, package: Package, out: Path, pool: WorkerPool | No
         for name, program in SET_SCRIPTS.items():
             _write_text(out / name, program.read_text(encoding="utf-8"))
         script = package.replay_environment.get("user_script")
-        if script is not None and ModelSet.read(store.artifacts.path(model.artifact)).pipeline is not None:
+        described = ModelSet.read(store.artifacts.path(model.artifact))
+        if script is not None and described.pipeline is not None:
             _write_text(out / PIPELINE, Path(str(script)).read_text(encoding="utf-8"))
         description = store.artifacts.path(model.artifact).read_text(encoding="utf-8")
         _write_text(out / MODEL_SET, description)
@@ -179,8 +180,18 @@ def _export_set(store: Store, package: Package, out: Path, pool: WorkerPool | No
         _write_json(out / "result.json", {**recorded, "metrics": dict(model.metrics)})
         runtime = _runtime(_measuring_environment(store, package))
         _write_text(out / "requirements.txt", _requirements(package.target, runtime))
-        _write_text(out / "README.md", set_card(result, model, has_inputs=(out / INPUTS).is_file()))
+        has_inputs, generates = (out / INPUTS).is_file(), described.generation is not None
+        _write_text(out / "README.md", set_card(result, model, has_inputs=has_inputs, generates=generates))
     return out / MODEL_SET
+
+
+def export_best(store: Store, run: RunRecord, result: RunResult, out: Path, pool: WorkerPool) -> RunResult:
+    """Export the best model of a run that has just ended to the folder `out`; the returned result has its path."""
+    if result.best is None:
+        return result
+    package = replace(Package.of(run, result, result.best), scripts_may_run=True)
+    path = export(store, package, out, pool)
+    return replace(result, best=replace(result.best, path=str(path)))
 
 
 def export_to(store: Store, package: Package, out: Path) -> Path:
@@ -262,7 +273,7 @@ def _recipe(
         "source_files": _source_files(store, package),
         "source_session": package.session({}),
         "result": model.artifact,
-        "chain": model.chain,
+        "chain": model.short_chain,
         "steps": [{name: document[name] for name in ("pass", "params", "output")} for document in documents],
         **package.replay_environment,
         "session_options": dict(model.session_options),
@@ -295,29 +306,34 @@ def _data(package: Package) -> Mapping[str, object] | None:
 
 def _store_inputs(store: Store, package: Package, path: Path, pool: WorkerPool | None) -> Mapping[str, Any]:
     """Store the inputs of one inference, and read the licence of the source model; nothing if that fails."""
-    data = _data(package)
-    if package.run.imported or (data is not None and data.get("user_script") and not package.scripts_may_run):
+    loader = (_data(package) or {}).get("user_script")
+    if package.run.imported or (loader and not package.scripts_may_run):
         path.unlink(missing_ok=True)
         return {}
-    script = package.replay_environment.get("user_script") if package.scripts_may_run else None
-    with replacing(path) as new:
-        try:
-            request = MeasureRequest(
-                candidate=ModelFile(str(store.artifacts.path(package.run.model))),
-                data=None if data is None else DataConfig.parse(data),
-                target=replace(package.target, python=""),
-                settings=package.measurement,
-                user_script=None if script is None else str(script),
-            )
-            payload = {"request": request.to_json(), "path": str(new)}
-            with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:
-                answer = gated_call(workers, STORE_INPUTS, payload)
-        except AutooptError:  # The data of an older run may be gone: the rest of the package stands without it.
-            answer = None
-    if answer is not None and answer.value is not None:
-        return answer.value
-    path.unlink()
-    return {}
+    value = None
+    # The data of an older run may be gone: the rest of the package stands without it.
+    with replacing(path) as new, suppress(AutooptError):
+        payload = {"request": _sample_request(store, package).to_json(), "path": str(new.absolute())}
+        with nullcontext(pool) if pool is not None else WorkerPool(size=1) as workers:
+            value = gated_call(workers, STORE_INPUTS, payload).value
+    if value is None:
+        path.unlink()
+        return {}
+    return value
+
+
+def _sample_request(store: Store, package: Package) -> MeasureRequest:
+    data = _data(package)
+    script = None
+    if package.scripts_may_run:
+        script = package.replay_environment.get("user_script")
+    return MeasureRequest(
+        candidate=ModelFile(str(store.artifacts.path(package.run.model))),
+        data=None if data is None else DataConfig.parse(data),
+        target=replace(package.target, python=""),
+        settings=package.measurement,
+        user_script=None if script is None else str(script),
+    )
 
 
 def _measuring_environment(store: Store, package: Package) -> Mapping[str, Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from statistics import median
 
 from autoopt.dag.compiler.chain import Chain
 from autoopt.engine.run.confirmation import Confirmation
-from autoopt.engine.run.executor import Executor
+from autoopt.engine.run.executor import Executor, result_of
 from autoopt.engine.run.trial import (
     CompletedTrial,
     execute_trial,
@@ -32,6 +32,9 @@ from autoopt.search.transitions import FAILED
 from autoopt.search.trial import Feedback, Proposal
 from autoopt.store import EventRecord, Store, TrialRecord, faults
 
+HEAD_START = 1.0
+"""Seconds for which the first trial runs alone. The passes of the next one would hold up its measurement, and users see
+the first result sooner."""
 TIME_SPENT = "time spent"
 """Kind of the events with the time that a run has taken so far, so that its time limit survives a kill."""
 
@@ -73,7 +76,7 @@ class SearchLoop:
             if not window:
                 break
             proposal, future = window.popleft()
-            self._tell(proposal, future.result())
+            self._tell(proposal, result_of(future))
         if not self.stopped:
             self.stopped = self.study.finished or "nothing left to try"
         return self.completed
@@ -88,6 +91,8 @@ class SearchLoop:
             if not proposals:
                 return
             window.append((proposals[0], self._submit(executor, proposals[0])))
+            if not self.completed and len(window) == 1:
+                wait([window[0][1]], HEAD_START)
 
     def _is_over(self) -> bool:
         usual_seconds = median(self._durations) if self._durations else 0.0

@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 from autoopt import json_codec
 from autoopt.engine.run.evidence import pooled_values
 from autoopt.engine.work.context import RunContext
+from autoopt.measure.request import SAME_GRAPH
 from autoopt.measure.two_ratios import DETAIL
 from autoopt.metrics import Estimate
 from autoopt.results import MeasurementSummary, ProfileResult, ThroughputResult
 from autoopt.store import EvaluationRecord
 
-BUSY = "the machine was busy or unsteady during the measurement"
 ONE_THREAD = "measured on one thread too, because times on several were uncertain"
+EQUALLY_FAST = "equally fast: the runtime executes the same graph as for the source"
 QUALITY = ("items", "identical_outputs", "outputs", "kinds")
 """Details of the meters that compare outputs."""
 SIDES = ("candidate", "source", "ratio")
@@ -35,21 +36,26 @@ def summarize(records: Sequence[EvaluationRecord]) -> Summary:
     """Summarize how one candidate was measured. All its latency measurements count together."""
     fields: dict[str, object] = {}
     latencies: list[Details] = []
+    disturbed = 0
     for record in records:
-        if record.outcome.good and record.meter == "latency":
+        if not record.outcome.good:
+            continue
+        if record.meter == "latency":
             latencies.append(record.details)
-        elif record.outcome.good:
+            disturbed += record.disturbed
+        else:
             fields |= {name: record.details[name] for name in QUALITY if name in record.details}
-    disturbed = sum(bool(details.get("disturbed") or details.get("busy")) for details in latencies)
     if latencies:
         fields |= {**_latency(latencies), "disturbed_rounds": disturbed}
         options = records[0].candidate.session_options
         # The number of threads may be searched; then it is the candidate's own.
         fields["threads"] = options.get("intra_op_num_threads", fields["threads"])
     summary = json_codec.from_json(MeasurementSummary, fields)
-    caveats = [BUSY] if summary.busy else []
+    caveats: list[str] = []
     if any(DETAIL in details for details in latencies):
         caveats.append(ONE_THREAD)
+    if any(details.get(SAME_GRAPH) for details in latencies):
+        caveats.append(EQUALLY_FAST)
     return summary, tuple(caveats)
 
 

@@ -21,6 +21,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.engine.work.restore import ReplayEnvironment, restorer
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
+from autoopt.report.formatting import plural
 from autoopt.results import RunResult
 from autoopt.search.factory import create_study
 from autoopt.search.study import Study
@@ -51,16 +52,11 @@ def open_session(
         parent: The run over several targets or models that this run is a part of.
     """
     store = resources.store
-    finished = None
-    if request.accepts_trials:
-        finished = store.runs.latest_finished(inputs.identity)
-    if finished is not None and (finished.result or {}).get("untried"):
-        finished = None  # this run searches again, to try what that one could not
-    if finished is not None and finished.result is not None and _answers(request, finished.result):
-        close_dead_runs(store, inputs.identity, finished.id)
+    finished = _finished_run(store, request, inputs.identity)
+    if finished is not None and _answers(request, finished):
         attempt = make_attempt(request, inputs, finished.id, began)
         session = make_session(RunContext(inputs.problem, resources, attempt), inputs, finished.name)
-        session.answer = RunResult.from_json(finished.result).as_reused(attempt.elapsed())
+        session.answer = stored_answer(store, finished, attempt.elapsed())
         return session
     new_record = _record(request, inputs, parent)
     if finished is not None:
@@ -69,8 +65,7 @@ def open_session(
     record = begin_run(request, new_record, store, chain_records(inputs.problem.plan))
     completed = sum(trial.status == "done" for trial in store.trials.all(record.id))
     if completed:
-        trials = "1 trial" if completed == 1 else f"{completed} trials"
-        request.observer.on_note(f"resuming run {record.id}: {trials} already done")
+        request.observer.on_note(f"resuming run {record.id}: {plural(completed, 'trial')} already done")
     attempt = make_attempt(request, inputs, record.id, began - time_spent(store, record.id))
     session = make_session(RunContext(inputs.problem, resources, attempt), inputs, record.name)
     session.remeasure = request.remeasure
@@ -80,9 +75,19 @@ def open_session(
     return session
 
 
-def _counted(count: int, noun: str) -> str:
-    """`1 chain`, `3 chains`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord | None:
+    """The identical finished run whose trials count here; None without one, or if it could not try all of them."""
+    if not request.accepts_trials:
+        return None
+    finished = store.runs.latest_finished(identity)
+    if finished is not None and (finished.result or {}).get("untried"):
+        return None
+    return finished
+
+
+def _answers(request: RunRequest, finished: RunRecord) -> bool:
+    """True if the result of an identical finished run is the answer: it is decided and not to be measured again."""
+    return request.accepts_answer and finished.result is not None and not finished.result.get("undecided")
 
 
 def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
@@ -91,20 +96,22 @@ def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
     for note in sorted(inputs.notes, key=lambda note: not note.startswith("no data")):
         request.observer.on_note(note)
     plan, search = inputs.problem.plan, inputs.search
-    text = f"searching {_counted(plan.point_count, 'configuration')} in {_counted(plan.chain_count, 'chain')}"
+    text = f"searching {plural(plan.point_count, 'configuration')} in {plural(plan.chain_count, 'chain')}"
     limits: list[str] = []
     if search.trials is not None and search.trials < plan.point_count:
-        limits.append(_counted(search.trials, "trial"))
+        limits.append(plural(search.trials, "trial"))
     if search.minutes is not None:
         limits.append("1 minute" if search.minutes == 1 else f"{search.minutes:g} minutes")
     if limits:
-        text += f", at most {' and '.join(limits)}"
+        text += f"; at most {', '.join(limits)}"
     request.observer.on_phase(text)
 
 
-def _answers(request: RunRequest, result: Mapping[str, object]) -> bool:
-    """True if the result of an identical finished run is the answer: it is decided and not to be measured again."""
-    return request.accepts_answer and not result.get("undecided")
+def stored_answer(store: Store, finished: RunRecord, seconds: float) -> RunResult:
+    """The result of an identical finished run, found after `seconds`; closes interrupted runs that searched for it."""
+    assert finished.result is not None, "a finished run has a result"
+    close_dead_runs(store, finished.identity, finished.id)
+    return RunResult.from_json(finished.result).as_reused(seconds)
 
 
 def is_complete(result: Json) -> bool:
@@ -158,7 +165,7 @@ def make_session(ctx: RunContext, inputs: ResolvedInputs, name: str) -> Session:
 def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequence[ChainRecord] = ()) -> RunRecord:
     """Store a new run, or take over an identical interrupted one that no process works on.
 
-    A cancelled run is resumed only by its id, or by the sweep that it belongs to.
+    A cancelled run is resumed only by its id, or by the sweep or run that it belongs to.
 
     Raises:
         InputError: The run to be resumed has other content, or another process works on it.
@@ -169,8 +176,9 @@ def begin_run(request: RunRequest, record: RunRecord, store: Store, chains: Sequ
         if store.claims.acquire("run", run.id):
             close_dead_runs(store, record.identity, run.id)
             return run
-    if record.sweep:
-        for run in store.runs.all(status="cancelled", identity=record.identity, sweep=record.sweep):
+    if record.sweep or record.parent:
+        identity, sweep, parent = record.identity, record.sweep, record.parent
+        for run in store.runs.all(status="cancelled", identity=identity, sweep=sweep, parent=parent):
             if store.claims.acquire("run", run.id, redo=True):
                 return run
     return store.runs.create(record, chains)
@@ -246,29 +254,29 @@ def _resume(store: Store, record: RunRecord, identity: str) -> RunRecord:
 
 
 def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> Study:
-    spaces: list[ChainSpace] = []
-    for chain in chains.values():
-        passes = tuple((node.id, node.pass_name) for node in chain.nodes)
-        spaces.append(ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior))
     plan = inputs.problem.plan
-    if not spaces:
+    if not chains:
         where = inputs.model if plan.decisions else inputs.spec.source.file
         raise InputError(f"every chain is pruned ({inputs.why_pruned})", where=where)
     node_objectives = {}
     for node, spec in inputs.spec.passes.items():
         if spec.objectives:
             node_objectives[node] = [objective.objective() for objective in spec.objectives]
-    objectives = inputs.problem.goal.objectives
     apart: set[str] = set()
     if inputs.problem.unverified:
         apart.update(chain.id for chain in chains.values() if chain.lossy)
     return create_study(
         inputs.search,
-        spaces,
-        objectives,
+        list(map(_chain_space, chains.values())),
+        inputs.problem.goal.objectives,
         cost=cost,
         node_objectives=node_objectives,
         pruned=True,
         apart=apart,
         source=inputs.problem.source.key,
     )
+
+
+def _chain_space(chain: Chain) -> ChainSpace:
+    passes = tuple((node.id, node.pass_name) for node in chain.nodes)
+    return ChainSpace(chain.id, passes, chain.space, chain.weight, chain.prior)

@@ -1,8 +1,8 @@
 """Decide which candidate is the fastest: measure those that may be, in turns, until more rounds would not matter.
 
 A Bayesian race (best-arm identification). All measurements of a candidate count together: its trial, and the rounds of
-this run and of earlier ones. After each round those go on that may be better than the leader by more than
-`INDIFFERENT`. Other goals than speed have their few best measured in the same way, until they are known well enough.
+this run and of earlier ones. After each round those go on whose expected gain on the leader is above `WORTHWHILE`.
+Other goals than speed have their few best measured in the same way, until they are known well enough.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import distinct_feasible
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.evaluations import Measurements
+from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.problem import Goal, Problem
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.metrics import STEADY_STATE
+from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
+from autoopt.report.formatting import plural
 
-INDIFFERENT = 0.02
-"""Relative difference in speed that is not worth more rounds."""
-WORTHWHILE = 0.02
-"""Relative gain on the source below which it is not worth more rounds to know if there is any."""
-DOUBT = 0.05
-"""Probability that a candidate is better than the leader, up to which it is dropped."""
+WORTHWHILE = 0.01
+"""Expected relative gain, on the leader or on the source, up to which a candidate is not worth more rounds."""
+OPEN = 0.02
+"""Expected relative gain that may be missed, from which the answer is not decided."""
 FEWEST_ROUNDS = 2
 """Rounds of the leader in addition to its trial, because the best of many trials was also a lucky one."""
 MOST_RIVALS = 6
@@ -41,7 +40,7 @@ MOST_POOLED = 50
 """Candidates that take part at most: pooling takes time with the third power of the number of measurements."""
 FEW_BEST = 3
 """Number of the best candidates that are measured again if the goal is not speed alone."""
-SECONDS_SHARE, QUIET_SHARE = 0.12, 0.2
+SECONDS_SHARE, QUIET_SHARE = 0.2, 0.2
 """Shares of the settings `seconds`, for each model of a round and the source, and `quiet_seconds`."""
 BUSY_FACTOR = 2
 """Factor on the time of rounds that also measure on one thread, because other programs disturb several."""
@@ -56,6 +55,8 @@ class Race:
     ctx: RunContext
     ranking: Ranking
     """Without evidence the race adds its own; another race's evidence counts in this one too."""
+    until: float = float("inf")
+    """Time on the attempt's clock from which no round starts."""
     evidence: Evidence = field(init=False)
     undecided: str = ""
     """The reason why the race did not decide; empty if it did."""
@@ -80,12 +81,8 @@ class Race:
             return
         feasible = self.ranking.few_best(trials, MOST_POOLED)
         self.evidence.load([_candidate(trial) for trial in feasible])
-        if remeasure == "undecided":
-            metric = self._deciding_metric
-            feasible = [trial for trial in feasible if not self.evidence.is_narrow(_candidate(trial).key, metric)]
         if remeasure is not None:
-            for first in range(0, len(feasible), MOST_RIVALS):
-                self._measure(feasible[first : first + MOST_RIVALS], first)
+            self._measure_once_more(feasible, remeasure)
         self._update(trials)
         for number in range(EXTENSION * self._settings.rounds):
             contenders = self.contenders(trials)
@@ -93,6 +90,13 @@ class Race:
                 break
             self._update(trials)
         self.undecided = self._doubt(trials)
+
+    def _measure_once_more(self, trials: Sequence[CompletedTrial], which: Remeasure) -> None:
+        if which == "undecided":
+            metric = self._deciding_metric
+            trials = [trial for trial in trials if not self.evidence.is_narrow(_candidate(trial).key, metric)]
+        for first in range(0, len(trials), MOST_RIVALS):
+            self._measure(trials[first : first + MOST_RIVALS], first)
 
     def contenders(self, trials: Sequence[CompletedTrial]) -> list[CompletedTrial]:
         """The candidates of the next round, the leader first; none if the race is decided."""
@@ -102,8 +106,8 @@ class Race:
         leader = self.ranking.leader(trials)
         if leader is None:
             return []
-        rivals = self.ranking.rivals(leader, trials, INDIFFERENT, DOUBT)
-        if not rivals and (self._is_settled(leader) or not self._may_gain(leader)):
+        rivals = self.ranking.rivals(leader, trials, WORTHWHILE)
+        if not rivals and (self._is_settled(leader) or not self._may_gain(leader, WORTHWHILE)):
             return []
         contenders = [leader, *rivals[: MOST_RIVALS - 1]]
         if all(map(self._is_exhausted, contenders)):
@@ -114,15 +118,17 @@ class Race:
 
     def _measure(self, trials: Sequence[CompletedTrial], number: int) -> bool:
         """Measure the candidates of these trials in turns; false if the time is over."""
-        if self.ctx.attempt.remaining() <= 0:
+        attempt = self.ctx.attempt
+        remaining = min(attempt.remaining(), self.until - attempt.clock())
+        if remaining <= 0:
             return False
         if not self._announced:
             self._announced = True
             lossy = "lossy " if self.ranking.lossy else ""
-            self.ctx.attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
+            attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
         candidates = [_candidate(trial) for trial in trials]
         try:
-            self.evidence.measure(candidates, round_settings(self.evidence, candidates, number))
+            self.evidence.measure(candidates, round_settings(self.evidence, candidates, number, remaining))
         except TimeUp:
             return False
         return True
@@ -159,22 +165,20 @@ class Race:
             return False
         return self.evidence.is_narrow(key, self._deciding_metric)
 
-    def _may_gain(self, trial: CompletedTrial) -> bool:
-        """True if a gain on the source that is worth more rounds is not unlikely."""
-        if not self.ranking.source_meets or self.evidence.rounds_of(_candidate(trial).key) < FEWEST_ROUNDS:
-            return True
-        return self.ranking.may_gain(trial, WORTHWHILE, DOUBT)
+    def _may_gain(self, trial: CompletedTrial, worthwhile: float) -> bool:
+        """True if the source cannot be the answer, or the trial promises to gain more than this on it."""
+        return not self.ranking.source_meets or self.ranking.expected_gain(trial) > worthwhile
 
     def _doubt(self, trials: Sequence[CompletedTrial]) -> str:
         """Say why the race is not decided; nothing if it is."""
         leader = self.ranking.leader(trials) if self.ranking.by_speed else None
         if leader is None:
             return ""
-        rivals = self.ranking.rivals(leader, trials, INDIFFERENT, DOUBT)
+        rivals = self.ranking.rivals(leader, trials, OPEN)
         if rivals:
-            noun = "candidate" if len(rivals) == 1 else "candidates"
-            return f"{len(rivals)} other {noun} may be more than {INDIFFERENT:.0%} better than the best one"
-        if self._may_gain(leader) and not self.ranking.gains(leader) and self.ranking.source_meets:
+            others = plural(len(rivals), "other candidate")
+            return f"{others} may be more than {OPEN:.0%} better than the best one"
+        if self.ranking.source_meets and not self.ranking.gains(leader) and self._may_gain(leader, OPEN):
             return "no candidate's gain on the source model is certain"
         return ""
 
@@ -217,6 +221,30 @@ def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = ""
     return evidence
 
 
+def measure_exactly(
+    ctx: RunContext,
+    candidate: Candidate,
+    baseline: Mapping[str, Estimate],
+    options: EvaluationOptions = EvaluationOptions(),  # noqa: B008  frozen
+) -> Measurements:
+    """Measure all metrics of a candidate; its latencies repeatedly if it meets the constraints.
+
+    Args:
+        ctx: The run.
+        candidate: The candidate.
+        baseline: Metrics of the source model that ratios refer to; without any, nothing is repeated.
+        options: How the first measurement is made.
+    """
+    measurements = evaluate(ctx, candidate, options)
+    if not measurements.outcome.good or measurements.violation > 0 or not baseline:
+        return measurements
+    evidence = measure_repeatedly(ctx, candidate)
+    if not evidence.rounds_of(candidate.key):
+        return measurements
+    evidence.baseline = baseline
+    return judge_again(ctx.problem.goal, measurements, evidence.measurements(candidate.key))
+
+
 def latency_metrics(goal: Goal) -> list[str]:
     """The latency metrics of a run; none if neither an objective nor a constraint is one."""
     targets = [objective.metric for objective in goal.objectives]
@@ -229,17 +257,22 @@ def latency_metrics(goal: Goal) -> list[str]:
 def race_seconds(problem: Problem) -> float:
     """The time that a race usually takes at most."""
     settings = MeasurementSettings.parse(problem.measurement)
-    return settings.rounds * settings.seconds * SECONDS_SHARE * (FEW_BEST + 1)
+    return settings.rounds * settings.seconds * SECONDS_SHARE * (MOST_RIVALS + 1)
 
 
-def round_settings(evidence: Evidence, candidates: Sequence[Candidate], number: int) -> Mapping[str, JsonValue]:
-    """Settings of one round. Each has a seed of its own, so that the order of the blocks differs."""
+def round_settings(
+    evidence: Evidence, candidates: Sequence[Candidate], number: int, remaining: float = float("inf")
+) -> Mapping[str, JsonValue]:
+    """Settings of one round, of at most the remaining seconds.
+
+    Each round has a seed of its own, so that the order of the blocks differs.
+    """
     settings = MeasurementSettings.parse(evidence.rounds.ctx.problem.measurement)
     seconds = settings.seconds * SECONDS_SHARE * (len(candidates) + 1)
     if any(evidence.is_on_one_thread(candidate.key) for candidate in candidates):
         seconds *= BUSY_FACTOR
     return {
-        "seconds": seconds,
+        "seconds": min(seconds, remaining),
         "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
         "seed": settings.seed + number,
     }

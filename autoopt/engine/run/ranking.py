@@ -14,7 +14,7 @@ from autoopt.engine.run.select import (
     source_model,
     trial_model,
 )
-from autoopt.engine.run.trial import CompletedTrial, objective_values
+from autoopt.engine.run.trial import CompletedTrial, objective_values, paired_metrics
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.metrics import STEADY_STATE, Kind, Objective, get_metric
@@ -80,24 +80,23 @@ class Ranking:
         return next(iter(self.few_best(trials, 1)), None)
 
     def rivals(
-        self, leader: CompletedTrial, trials: Sequence[CompletedTrial], margin: float, doubt: float
+        self, leader: CompletedTrial, trials: Sequence[CompletedTrial], worthwhile: float
     ) -> list[CompletedTrial]:
-        """The feasible trials that may be faster than the leader, the most probable first.
+        """The feasible trials that may be faster than the leader, the most promising first.
 
         Args:
             leader: The trial to beat.
             trials: The trials of the run.
-            margin: The relative difference in speed that counts.
-            doubt: The probability of it from which a trial is a rival.
+            worthwhile: The expected relative gain on the leader from which a trial is a rival.
         """
-        chances: list[tuple[float, int, CompletedTrial]] = []
+        gains: list[tuple[float, int, CompletedTrial]] = []
         for trial in self._scored(trials).values():
             if trial is not leader and self._has_evidence(trial) and self._has_evidence(leader):
-                chance = float((self._difference(trial, leader) < -margin).mean())
-                # One that cannot beat the source is no rival, as it cannot be the answer.
-                if chance > doubt and (not self.source_meets or self.may_gain(trial, margin, doubt)):
-                    chances.append((-chance, trial.number, trial))
-        return [trial for _, _, trial in sorted(chances, key=lambda entry: entry[:2])]
+                gain = _expected_gain(self._difference(trial, leader))
+                # One that does not promise to beat the source is no rival, as it cannot be the answer.
+                if gain > worthwhile and (not self.source_meets or self.expected_gain(trial) > worthwhile):
+                    gains.append((-gain, trial.number, trial))
+        return [trial for _, _, trial in sorted(gains, key=lambda entry: entry[:2])]
 
     def front(self, trials: Sequence[CompletedTrial]) -> list[ModelResult]:
         """The feasible trials on the Pareto front.
@@ -112,7 +111,7 @@ class Ranking:
         if self.source_meets:
             competitors.append(self._source_score())
         front = pareto_front(competitors, self.ctx.problem.goal.front)
-        return [trial_model(self.ctx, scored[score]) for score in front if score in scored]
+        return [self._model(scored[score]) for score in front if score in scored]
 
     def best(self, trials: Sequence[CompletedTrial]) -> ModelResult | None:
         """The best model; the source model if it meets the constraints and no trial certainly gains on it."""
@@ -129,7 +128,12 @@ class Ranking:
         if best is source:
             return source_model(self.ctx, self.baseline)
         rest = [scored[score] for score in candidates if score is not source]
-        return trial_model(self.ctx, self._best_of_equals(scored[best], rest))
+        return self._model(self._best_of_equals(scored[best], rest))
+
+    def _model(self, trial: CompletedTrial) -> ModelResult:
+        """The model of a trial, whose times are those beside the source's one value."""
+        metrics = paired_metrics(trial.result, self.baseline.metrics)
+        return trial_model(self.ctx, replace(trial, result=replace(trial.result, metrics=metrics)))
 
     @property
     def source_meets(self) -> bool:
@@ -165,12 +169,14 @@ class Ranking:
                 return True
         return False
 
-    def may_gain(self, trial: CompletedTrial, margin: float, doubt: float) -> bool:
-        """True if the trial is better than the source by more than `margin` with a probability above `doubt`."""
-        assert self.evidence is not None, "only called with evidence"
-        objective = self._objectives[0]
-        maximize = objective.goal == "maximize"
-        return self.evidence.gain_probability(_key(trial), objective.metric, maximize=maximize, beyond=margin) > doubt
+    def expected_gain(self, trial: CompletedTrial) -> float:
+        """The expected relative gain in speed on the source, if the better one of the two is used; 1 if unknown."""
+        if self.evidence is None or not self._has_evidence(trial):
+            return 1.0
+        slower = self.evidence.draws(_key(trial), self._objectives[0].metric)
+        if self._objectives[0].goal == "maximize":
+            slower = -slower
+        return _expected_gain(slower)
 
     def _best_of_equals(self, best: CompletedTrial, trials: Sequence[CompletedTrial]) -> CompletedTrial:
         """Of the trials that are equally fast within noise, the one with the better quality, then the smaller one.
@@ -236,6 +242,14 @@ class Ranking:
                 ratio = self.evidence.cautious_ratio(_key(trial), name, maximize=self.maximizes(name))
                 values[name] = ratio * self.baseline.metrics[name].value
         return values
+
+
+def _expected_gain(slower: np.ndarray) -> float:
+    """The mean relative gain, where slower counts as none, from draws of how much slower a model is, as a logarithm."""
+    import numpy as np
+
+    gains = -np.expm1(np.minimum(slower, 0.0))
+    return float(gains.mean())
 
 
 def _key(trial: CompletedTrial) -> str:

@@ -49,9 +49,7 @@ def explain_repeats(trials: Sequence[CompletedTrial]) -> list[str]:
     measured = sum(trial.result.candidate is not None for trial in trials)
     if len(keys) == measured:
         return []
-    return [
-        f"{measured} trials gave {len(keys)} distinct candidates; the others repeat them and were not measured again"
-    ]
+    return [f"{measured - len(keys)} of {measured} trials repeated another one's model"]
 
 
 def source_model(ctx: RunContext, baseline: Measurements) -> ModelResult:
@@ -94,6 +92,7 @@ def trial_model(ctx: RunContext, trial: CompletedTrial) -> ModelResult:
         measured=summary,
         intermediate=result.intermediate,
         steps=result.steps,
+        trial=trial.number,
     )
 
 
@@ -125,6 +124,7 @@ def recorded_model(store: Store, run: str, number: int) -> ModelResult:
         measured=summary,
         intermediate=trial.result.intermediate,
         steps=trial.result.steps,
+        trial=number,
     )
 
 

@@ -15,11 +15,10 @@ from autoopt.dag.compiler.chain import Chain
 from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.inputs.request import Remeasure
 from autoopt.engine.run.confirmation import Confirmation
-from autoopt.engine.run.evidence import judge_again
 from autoopt.engine.run.executor import Executor, InlineExecutor
-from autoopt.engine.run.export import SPECIALIZE, Package, export
+from autoopt.engine.run.export import SPECIALIZE, Package, export, export_best
 from autoopt.engine.run.loop import SearchLoop
-from autoopt.engine.run.race import Race, measure_repeatedly, race_seconds
+from autoopt.engine.run.race import Race, measure_exactly, race_seconds
 from autoopt.engine.run.ranking import Ranking
 from autoopt.engine.run.select import (
     distinct_feasible,
@@ -28,6 +27,7 @@ from autoopt.engine.run.select import (
     explain_untried,
     source_model,
 )
+from autoopt.engine.run.source_check import source_failure
 from autoopt.engine.run.trial import CompletedTrial, with_measurements
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
@@ -37,6 +37,7 @@ from autoopt.json_codec import JsonObject
 from autoopt.metrics import Estimate
 from autoopt.observer import Observer
 from autoopt.outcome import Outcome
+from autoopt.report.formatting import plural
 from autoopt.report.verdict import gains
 from autoopt.results import Baseline, ModelResult, RunResult
 from autoopt.search.study import Study
@@ -50,7 +51,7 @@ FATAL = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.OUT_OF_MEMORY)
 """Outcomes of the source model that end the run."""
 FAILED_REPAIRS = 8
 """The number of candidates that may fail in a row if the source does not run either."""
-CONFIRM_SHARE = 0.2
+CONFIRM_SHARE = 0.25
 """Largest share of the run's time that is set aside for deciding between the best candidates."""
 
 RECORD_SECONDS, RECORD_SHARE = 1.0, 0.02
@@ -131,9 +132,9 @@ class Session:
             if measurements.outcome is Outcome.REFUSED:
                 raise InputError(measurements.message, where=self.name)
             if not measurements.outcome.good:
-                self.notes.append(
-                    f"the source model cannot be measured, so there are no ratios: {measurements.message}"
-                )
+                failure = source_failure(self.ctx.problem, measurements.message)
+                self.notes.append(f"no ratios: {failure}")
+                self._show_note(failure)
             self._baseline = measurements
             self.ctx.attempt.observer.on_baseline(measurements.metrics)
         return self._baseline
@@ -214,8 +215,8 @@ class Session:
         baseline = self.baseline()
         repaired = any(trial.result.outcome is Outcome.OK for trial in trials)
         if not baseline.outcome.good and not baseline.transient and trials and not repaired:
-            message = f"the source model does not run, and no pass repairs it: {baseline.message}"
-            raise InputError(message, where=self.name)
+            failure = source_failure(self.ctx.problem, baseline.message)
+            raise InputError(f"{failure}; no pass repairs it", where=self.name)
 
     def _take_over_trials(self, run: str) -> str:
         """Copy the trials of a finished run into this one; return why its search ended."""
@@ -250,20 +251,13 @@ class Session:
         """
         ctx = self.ctx.until(max(self.ctx.attempt.deadline, until))
         candidate = trial.result.candidate or ctx.problem.source
-        measurements = evaluate(ctx, candidate, EvaluationOptions(screened=True))
-        if measurements.outcome.good and measurements.violation <= 0 and self.baseline().metrics:
-            evidence = measure_repeatedly(ctx, candidate)
-            if evidence.rounds_of(candidate.key):
-                measurements = judge_again(ctx.problem.goal, measurements, evidence.measurements(candidate.key))
+        options = EvaluationOptions(screened=True)
+        measurements = measure_exactly(ctx, candidate, self.baseline().metrics, options)
         return replace(trial, result=with_measurements(trial.result, measurements))
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Export the best model as a package to the folder `out`; the returned result has its path."""
-        if result.best is None:
-            return result
-        package = replace(Package.of(self.record, result, result.best), scripts_may_run=True)
-        path = export(self.ctx.store, package, out, self.ctx.resources.pool)
-        return replace(result, best=replace(result.best, path=str(path)))
+        return export_best(self.ctx.store, self.record, result, out, self.ctx.resources.pool)
 
     def export_incumbent(self, out: Path) -> None:
         """Export the best model of a search that was cancelled, if it is better than the source, and say so."""
@@ -271,11 +265,11 @@ class Session:
         if self.answer is not None or "baseline" not in interim:
             return
         result = RunResult.from_json(interim)
-        if result.best is None or result.best.is_source:
+        if result.better_model is None:
             return
-        package = replace(Package.of(self.record, result, result.best), scripts_may_run=True)
+        package = replace(Package.of(self.record, result, result.better_model), scripts_may_run=True)
         export(self.ctx.store, package, out)
-        text = ", ".join(gains(result, result.best))
+        text = ", ".join(gains(result, result.better_model))
         self.ctx.attempt.observer.on_note(f"wrote the best model so far to {out}/: {text}")
 
     @property
@@ -293,7 +287,8 @@ class Session:
         """End of the search, which leaves time to decide between the best candidates."""
         attempt = self.ctx.attempt
         reserve = CONFIRM_SHARE * (attempt.deadline - attempt.began)
-        return attempt.deadline - min(reserve, race_seconds(self.ctx.problem))
+        races = 2 if self.ctx.problem.unverified else 1
+        return attempt.deadline - min(reserve, races * race_seconds(self.ctx.problem))
 
     def _record_often(self, trials: Sequence[CompletedTrial]) -> None:
         """Record the interim result, unless that would take a noticeable share of the time."""
@@ -313,16 +308,17 @@ class Session:
         if not self.baseline().metrics:
             return
         before = distinct_feasible(trials, self.ctx.problem.source)
-        self._race = Race(self.ctx, self._verified_ranking)
+        attempt = self.ctx.attempt
+        races = 1 + (self.ctx.problem.unverified and any(trial.chain.lossy for trial in before))
+        self._race = Race(self.ctx, self._verified_ranking, attempt.clock() + attempt.remaining() / races)
         self._race.run(trials, remeasure=self.remeasure)
         if self.ctx.problem.unverified:
             self._lossy_race = Race(self.ctx, replace(self._race.ranking, lossy=True))
             self._lossy_race.run(trials, remeasure=self.remeasure)
         broken = [trial for trial in before if not trial.result.feasible]
         if broken:
-            noun = "candidate" if len(broken) == 1 else "candidates"
             reason = broken[0].result.explanation
-            self.notes.append(f"{len(broken)} {noun} broke a constraint when measured again: {reason}")
+            self.notes.append(f"{plural(len(broken), 'candidate')} broke a constraint when measured again: {reason}")
 
     @property
     def _verified_ranking(self) -> Ranking:

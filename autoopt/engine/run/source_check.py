@@ -7,10 +7,18 @@ from typing import Final
 from autoopt.data.config import DataConfig
 from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.problem import Problem
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
+from autoopt.report.failures import plain_reason
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
+
+
+def source_failure(problem: Problem, message: str) -> str:
+    """Say that the source model does not run, on which inputs, and what the runtime says."""
+    inputs = "" if problem.data.evaluation else " on generated inputs (--data FILE gives it real ones)"
+    return f"the source model does not run{inputs}: {plain_reason(message)}"
 
 
 def source_warnings(ctx: RunContext) -> list[str]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from autoopt.dag.compiler.chain import Chain, ChainNode
+from autoopt.engine.run.evidence import product
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.outcome import Outcome
-from autoopt.results import IntermediateResult, TrialResult
+from autoopt.results import IntermediateResult, TrialResult, values_of
 from autoopt.store import TrialRecord
 from autoopt.store.records import TRANSIENT
+
+FORMAL: Final = ("name_fix", "ir_upgrade")
+"""Passes that change names or the version of the format, and nothing that is computed."""
 
 
 @dataclass
@@ -55,8 +59,7 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
     if ctx.problem.plan.spec.evaluate == "intermediate":
         result = replace(result, intermediate=_measure_path(ctx, progress))
     if progress.outcome.good:
-        steps = tuple(node.id for node in nodes if node.id in progress.changing and not node.inserted)
-        result = replace(result, steps=steps)
+        result = replace(result, steps=_steps(nodes, progress.changing))
         options = EvaluationOptions(incumbent=trial.details.get("incumbent"), screened=True)
         measurements = evaluate(ctx, progress.candidate, options)
         result = with_measurements(replace(result, candidate=progress.candidate), measurements)
@@ -64,6 +67,13 @@ def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRec
     record = completed_record(trial, replace(result, seconds=ctx.attempt.clock() - began))
     ctx.store.trials.finish(record)
     return record
+
+
+def _steps(nodes: Sequence[ChainNode], changing: Collection[str]) -> tuple[str, ...]:
+    """The nodes that changed the candidate, without inserted and formal ones; the latter if there are no others."""
+    changed = [node for node in nodes if node.id in changing and not node.inserted]
+    others = [node for node in changed if node.pass_name not in FORMAL]
+    return tuple(node.id for node in others or changed)
 
 
 def nodes_up_to(chain: Chain, last: str | None) -> tuple[ChainNode, ...]:
@@ -115,17 +125,22 @@ def _measure_path(ctx: RunContext, progress: ChainProgress) -> tuple[Intermediat
     return tuple(rows)
 
 
-def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
-    """Metric values for comparing trials.
+def paired_metrics(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """The metrics of a trial as they compare with those of others.
 
     Latencies are the paired ratio times the source's one value, so that a slow minute of the machine does not count
     against the trial that was measured in it.
     """
-    values = {name: estimate.value for name, estimate in result.metrics.items()}
+    metrics = dict(result.metrics)
     for name, ratio in result.ratios.items():
         if name in baseline and name in STEADY_STATE:
-            values[name] = ratio.value * baseline[name].value
-    return values
+            metrics[name] = product(ratio, baseline[name])
+    return metrics
+
+
+def objective_values(result: TrialResult, baseline: Mapping[str, Estimate]) -> dict[str, float]:
+    """The values of `paired_metrics`, for comparing trials."""
+    return values_of(paired_metrics(result, baseline))
 
 
 def trial_details(incumbent: float | None, last_node: str | None) -> dict[str, Any]:

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from autoopt.engine.model_sets.set_run import ModelSetRun
-from autoopt.engine.prepare import prepare
-from autoopt.engine.run.session import Session
+from autoopt.engine.prepare import Prepared, prepare
 from autoopt.engine.sweeps.nightly import measure_again
 from autoopt.engine.sweeps.request import SearchWith, SweepRequest
 from autoopt.engine.sweeps.zoo import ZooItem
-from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
 from autoopt.errors import AutooptError, InputError
@@ -65,17 +62,19 @@ class ModelRunner:
 
     def _run(self, item: ZooItem, spec: DagSpec, entry: SweepEntry, earlier: Sequence[EarlierEntry]) -> SweepEntry:
         with prepare(self.request.run_request(self.sweep, item, spec)) as session:
-            assert not isinstance(session, ModelSetRun), "each model of a zoo has one path"
             try:
                 result = session.execute(self.search)
             except KeyboardInterrupt:
                 if self.request.out is not None and not earlier:
                     session.export_incumbent(self.request.out / entry.name)
                 raise
+            status, reason = OK, ""
+            if result.best is None:
+                status, reason = result.status, "; ".join(result.notes)
             entry = replace(
                 entry,
-                status=result.status if result.best is None else OK,
-                reason="; ".join(result.notes) if result.best is None else "",
+                status=status,
+                reason=reason,
                 result=replace(result, pareto=()),
                 environment=_environment(session.ctx),
                 inputs=input_digests(session.ctx),
@@ -87,9 +86,7 @@ class ModelRunner:
                 self._export(session, entry, earlier, self.request.out)
             return entry
 
-    def _export(
-        self, session: Session | Targets, entry: SweepEntry, earlier: Sequence[EarlierEntry], out: Path
-    ) -> None:
+    def _export(self, session: Prepared, entry: SweepEntry, earlier: Sequence[EarlierEntry], out: Path) -> None:
         """Write the best model to its folder in `out`, unless a good one of an earlier sweep is better."""
         if entry.result is None:
             return

@@ -90,17 +90,21 @@ class SweepHistory:
         good: dict[Key, list[EarlierEntry]] = {}
         latest: dict[str, list[EarlierEntry]] = {model.name: [] for model in models}
         for record in self._finished(sweep):
-            accepted = record.settings.get("accept")
             for entry in self._result(record).models:
-                if accepted or not entry.compared.regressed:
-                    key = (entry.listed, entry.called) if entry.listed in self._lines else ("", entry.name)
-                    good.setdefault(key, []).append(EarlierEntry(record.id, entry))
+                if record.settings.get("accept") or not entry.compared.regressed:
+                    good.setdefault(self._key(entry), []).append(EarlierEntry(record.id, entry))
             for model in models:
                 entries = good.get((model.listed, model.called)) or good.get(("", model.name), [])
                 latest[model.name] = entries[:NIGHTS]
             if all(len(entries) == NIGHTS for entries in latest.values()):
                 break
         return latest
+
+    def _key(self, entry: SweepEntry) -> Key:
+        """The line of the zoo that listed a model, and its name there; only its name if the line is gone."""
+        if entry.listed in self._lines:
+            return entry.listed, entry.called
+        return "", entry.name
 
     def missing_models(self, sweep: str, only: str | None, items: Sequence[ZooItem]) -> list[SweepEntry]:
         """Entries for models of the last finished sweep with the same tag that their line no longer yields.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from autoopt.engine.prepare import Prepared
 from autoopt.engine.run.evidence import judge_again
 from autoopt.engine.run.measurement_summary import stored_summary
 from autoopt.engine.run.race import measure_repeatedly
-from autoopt.engine.run.session import Session
-from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, evaluate
 from autoopt.errors import AutooptError
@@ -18,9 +17,7 @@ from autoopt.results import ModelResult, SweepEntry, values_of
 from autoopt.results.sweep import BROKEN
 
 
-def measure_again(
-    session: Session | Targets, entry: SweepEntry, last_best: ModelResult | None, *, occasion: str
-) -> SweepEntry:
+def measure_again(session: Prepared, entry: SweepEntry, last_best: ModelResult | None, *, occasion: str) -> SweepEntry:
     """Return the entry with new figures of the source and the best model, and of `last_best` if that is another one.
 
     The entry's status changes if the best model now certainly breaks a constraint.

@@ -79,7 +79,7 @@ class SweepRequest:
         """The request for the run of one model."""
         return RunRequest(
             dag=spec,
-            model=item.path,
+            model=None if item.entry.spec.is_dag else item.path,
             data_root=self.data_root,
             home=self.home,
             db_url=self.db_url,

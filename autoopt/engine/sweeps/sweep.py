@@ -80,9 +80,7 @@ class Sweep:
         """Run all models, one after the other; those that the interrupted sweep had finished are not run again."""
         observer = self._request.observer
         self._history.take_over(self._id)
-        finished: dict[str, SweepEntry] = {}
-        for event in self._store.events.all(kind=MODEL_EVENT, under=self._id):
-            finished[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
+        finished = self._finished_entries()
         missing = self._history.missing_models(self._id, self._request.only, models)
         all_models: list[ZooItem | SweepEntry] = [*models, *missing]
         earlier = self._history.references(self._id, all_models)
@@ -111,6 +109,13 @@ class Sweep:
         result = self._finish("finished", entries, all_models)
         self._write_pages(result, earlier)
         return result
+
+    def _finished_entries(self) -> dict[str, SweepEntry]:
+        """The entries that an interrupted attempt at this sweep has finished, by the model's name."""
+        entries: dict[str, SweepEntry] = {}
+        for event in self._store.events.all(kind=MODEL_EVENT, under=self._id):
+            entries[event.subject.partition("/")[2]] = SweepEntry.from_json(event.data)
+        return entries
 
     def _finish(
         self, status: RunStatus, entries: list[SweepEntry], models: Sequence[ZooItem | SweepEntry]

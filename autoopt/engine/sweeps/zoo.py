@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Final, TypeAlias
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonValue
 from autoopt.model.archive import MODELS, is_archive
-from autoopt.model.fetch import fetch, innermost, is_url
+from autoopt.model.fetch import fetch, innermost, shown_source
+from autoopt.model.files import digest_file
 from autoopt.model.filesystems import open_filesystem
 from autoopt.settings import redacted, root_of_data, without_password
 from autoopt.spec import DagSpec, load_dag
@@ -47,16 +47,12 @@ class ZooItem:
     @property
     def shown_path(self) -> str:
         """The path without secrets of a URL."""
-        return _without_secret(self.path)
+        return shown_source(self.path)
 
 
 def listed(model: ZooModel) -> str:
     """The path of a model as the zoo file states it, without secrets of a URL."""
-    return _without_secret(model.path)
-
-
-def _without_secret(path: str) -> str:
-    return without_password(path) if is_url(path) else path
+    return shown_source(model.path)
 
 
 def check_zoo(
@@ -71,9 +67,9 @@ def check_zoo(
     check_data(zoo)
     first_of_dag: dict[str | None, ZooEntry] = {}
     for entry in zoo.entries(only):
-        first_of_dag.setdefault(entry.spec.dag, entry)
+        first_of_dag.setdefault(entry.path if entry.spec.is_dag else entry.spec.dag, entry)
     for entry in first_of_dag.values():
-        dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag).check_files(model=False)
+        dag_of(zoo, ZooItem(entry.name, entry.path, entry), dag).check_files(model=entry.spec.is_dag)
     return zoo
 
 
@@ -106,43 +102,46 @@ def free_name(name: str, used: set[str]) -> str:
 def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
     """Return the DAG of one model: its own, else `dag`, else the zoo's.
 
-    Constraints, objectives and data of the model, else of the zoo, override those of the DAG.
+    Constraints, objectives and data of the model, else of the zoo, override those of the DAG; only those of the model
+    override a DAG that is listed in its place.
 
     Raises:
-        ConfigError: there is no DAG, or it is wrong.
+        ConfigError: there is no DAG, it is wrong, or a listed one names no model.
     """
     model = item.entry.spec
-    spec = load_dag(_dag_path(zoo, model, dag)).with_data_root(zoo.data_root)
+    owners: list[ZooSpec | ZooModel] = [model] if model.is_dag else [model, zoo]
+    spec = load_dag(_dag_path(zoo, item, dag)).with_data_root(zoo.data_root)
+    if model.is_dag and spec.model is None:
+        raise spec.error(("model",), "is missing", "a DAG that a zoo lists names its model, or several")
     changes: dict[str, object] = {}
-    for field in ("constraints", "objectives"):
-        for owner in (zoo, model):
-            value = getattr(owner, field)
-            if value is not None:
-                changes[field] = value
-    data = {which: _data_config(zoo, model, which) or spec.data_json(which) for which in WHICH}
+    for owner in reversed(owners):
+        stated = {"constraints": owner.constraints, "objectives": owner.objectives}
+        changes |= {field: value for field, value in stated.items() if value is not None}
+    data = {which: _data_config(zoo, owners, which) or spec.data_json(which) for which in WHICH}
     changes["data"] = DataSpec.model_validate({which: config for which, config in data.items() if config is not None})
     return spec.model_copy(update=changes)
 
 
-def _data_config(zoo: ZooSpec, model: ZooModel, which: str) -> JsonValue:
-    """The data that the model, else the zoo, names."""
-    for source in (model.data, zoo.data):
-        config = source.resolved(which, zoo.source.folder, zoo.data_root) if source else None
+def _data_config(zoo: ZooSpec, owners: Iterable[ZooSpec | ZooModel], which: str) -> JsonValue:
+    """The data that the first of `owners` names that names any."""
+    for owner in owners:
+        config = owner.data.resolved(which, zoo.source.folder, zoo.data_root) if owner.data else None
         if config:
             return config
     return None
 
 
-def _dag_path(zoo: ZooSpec, model: ZooModel, dag: str | None) -> str | Path:
+def _dag_path(zoo: ZooSpec, item: ZooItem, dag: str | None) -> str | Path:
+    model = item.entry.spec
+    if model.is_dag:
+        return item.path
     stated = model.dag or (None if dag else zoo.dag)
     if not stated:
         if dag is None:
             raise zoo.error((), "no DAG is named", "write dag: in the file, or give --dag")
         return dag
     path = zoo.path(stated)
-    if not Path(path).exists():
-        place = ("models", zoo.models.index(model), "dag") if model.dag else ("dag",)
-        raise zoo.error(place, f"no such file: {stated}", f"looked for {path}")
+    zoo.check_exists(("models", zoo.models.index(model), "dag") if model.dag else ("dag",), stated, path)
     return path
 
 
@@ -158,9 +157,7 @@ def check_data(zoo: ZooSpec) -> None:
             sources.append((("models", index, "data"), model.data))
     for place, data in sources:
         for inner, text in data.paths():
-            path = zoo.data_path(text)
-            if "://" not in path and not Path(path).exists():
-                raise zoo.error((*place, *inner), f"no such file: {text}", f"looked for {path}")
+            zoo.check_exists((*place, *inner), text, zoo.data_path(text))
 
 
 def _expand(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
@@ -213,14 +210,12 @@ def _list_remote(path: str) -> list[str]:
 def _unpacked(entry: ZooEntry, home: Path) -> Iterator[ZooItem]:
     """Yield the models in an archive, which is unpacked once for each content."""
     file = fetch(entry.path, home / "downloads")
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    folder = home / "unpacked" / digest
+    folder = home / "unpacked" / digest_file(file)
     if not folder.is_dir():
         _unpack(file, folder)
     models = sorted(path for path in folder.rglob("*") if path.suffix in MODELS)
     if not models:
-        raise InputError("no models in this archive", where=_without_secret(entry.path))
+        raise InputError("no models in this archive", where=shown_source(entry.path))
     for model in models:
         name = entry.name if len(models) == 1 else name_of(str(model.relative_to(folder)))
         yield ZooItem(name, str(model), entry)

@@ -1,84 +1,51 @@
 """A run over several targets: a part for each, which is a run of its own, then the choice among their best models.
 
-The parts share workers, pass runs and the store. Targets on the same machine follow each other, because latencies there
-cannot be measured in parallel; those on different machines run in parallel.
+Targets on the same machine follow each other, because latencies there cannot be measured in parallel; those on
+different machines run in parallel.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 
-from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.export import Package, export
-from autoopt.engine.run.opening import open_session
-from autoopt.engine.run.session import Session
+from autoopt.engine.run.parts import RunOfParts, Search
 from autoopt.engine.targets.part import TargetPart, run_by_machine
 from autoopt.engine.targets.single_best import JoinedTargets, join_targets
 from autoopt.engine.work.context import RunContext
-from autoopt.engine.work.resources import Resources
 from autoopt.results import ModelResult, RunResult, TargetResult, WorkCounts
-from autoopt.store import RunRecord
-from autoopt.store.leases import finish_run, run_lease
 
 NO_SINGLE = "no single model meets the constraints on all targets"
 
 
 @dataclass
-class Targets:
-    """A prepared run over several targets, with the interface of `Session`."""
+class Targets(RunOfParts[TargetPart]):
+    """A prepared run over several targets."""
 
-    request: RunRequest
-    resources: Resources
-    parts: list[TargetPart]
-    began: float
-    """Start of the run, on `time.monotonic`."""
-    record: RunRecord
     left_out: list[str] = field(default_factory=list)
     """A note for each target that no chain can run on."""
-    answer: RunResult | None = None
-    """The result of an identical finished run, if there is one."""
-    _lease: ExitStack = field(default_factory=ExitStack, init=False)
-
-    def __enter__(self) -> Targets:
-        if self.answer is None:
-            self._lease.enter_context(run_lease(self.resources.store, self.record.id, self.request.observer.on_note))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lease.__exit__(kind, error, trace)
-        self.resources.close()
 
     @property
     def ctx(self) -> RunContext:
-        """The context of the first target, on which the figures of `best` are measured."""
-        return self._session(self.parts[0]).ctx
+        """The context of the first target."""
+        return self.session_of(self.parts[0]).ctx
 
-    def execute(self, search: Callable[[Session], RunResult]) -> RunResult:
-        """Return the answer of an identical finished run, or search each target with `search` and join the results."""
-        if self.answer is not None:
-            return self.answer
+    def search(self, search: Search) -> RunResult:
+        """Search each target, measure the best models on all of them, and join the results."""
         observer = self.request.observer
 
-        def search_part(part: TargetPart) -> None:
+        def search_target(part: TargetPart) -> None:
             observer.on_phase(f"target {part.name}: {part.target.words}")
-            with self._session(part) as session:
-                part.result = session.execute(search)
+            self.search_part(part, search)
 
-        run_by_machine(self.parts, search_part)
+        run_by_machine(self.parts, search_target)
         observer.on_phase("measuring the best models of each target on the others")
         minutes = self.request.search.get("minutes", self.parts[0].inputs.spec.search.minutes)
         deadline = self.began + minutes * 60 if minutes else float("inf")
-        result = self._result(join_targets(self.parts, deadline))
-        finish_run(self.resources.store, self.record.id, result.to_json())
-        return result
+        return self._result(join_targets(self.parts, deadline))
 
     def export(self, result: RunResult, out: Path) -> RunResult:
         """Write the best single model to `out` and the best for each target to `out/targets/<name>`, as packages."""
@@ -97,24 +64,16 @@ class Targets:
 
     def export_incumbent(self, out: Path) -> None:
         """Export the best model so far of each target whose search has begun to `out/targets/<name>`."""
-        for part in self.parts:
-            if part.session is not None:
-                part.session.export_incumbent(out / "targets" / part.name)
+        super().export_incumbent(out / "targets")
 
     def _export_model(
         self, result: RunResult, model: ModelResult, made_on: str, measured_on: str, out: Path
     ) -> ModelResult:
         """Export a model with its figures on one target; the returned model has its path."""
-        sessions = {part.name: self._session(part) for part in self.parts if part.name in (made_on, measured_on)}
+        sessions = {part.name: self.session_of(part) for part in self.parts if part.name in (made_on, measured_on)}
         package = Package.of(sessions[measured_on].record, result, model, made_by=sessions[made_on].record)
         package = replace(package, scripts_may_run=True)
         return replace(model, path=str(export(self.resources.store, package, out, self.resources.pool)))
-
-    def _session(self, part: TargetPart) -> Session:
-        if part.session is None:
-            began = time.monotonic()
-            part.session = open_session(part.request, part.inputs, self.resources, began, parent=self.record)
-        return part.session
 
     def _result(self, joined: JoinedTargets) -> RunResult:
         targets: list[TargetResult] = []
@@ -122,14 +81,14 @@ class Targets:
         trials: Counter[str] = Counter()
         pass_runs = evaluations = WorkCounts()
         for part in self.parts:
-            assert part.result is not None
+            result = part.searched
             best, made_on = joined.best[part.name]
             target = part.target.target().content
             del target["name"]
-            targets.append(TargetResult(part.name, target, replace(part.result, best=best), made_on))
-            notes += [f"{part.name}: {note}" for note in part.result.notes]
-            trials.update(part.result.trials)
-            pass_runs += part.result.pass_runs
+            targets.append(TargetResult(part.name, target, replace(result, best=best), made_on))
+            notes += [f"{part.name}: {note}" for note in result.notes]
+            trials.update(result.trials)
+            pass_runs += result.pass_runs
             evaluations += part.open_session.ctx.attempt.counts.of("evaluations")
         results = [target.result for target in targets]
         single = joined.single

@@ -6,31 +6,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from autoopt.engine.inputs.request import RunRequest
-from autoopt.engine.inputs.resolve import ResolvedInputs
-from autoopt.engine.run.session import Session
-from autoopt.results import RunResult
+from autoopt.engine.run.executor import result_of
+from autoopt.engine.run.parts import RunPart
 from autoopt.spec.targets import TargetSpec
 
 
 @dataclass
-class TargetPart:
-    """One target's part of a run: a run of its own with its plan and its trials."""
-
-    name: str
-    request: RunRequest
-    inputs: ResolvedInputs
-    session: Session | None = None
-    result: RunResult | None = None
+class TargetPart(RunPart):
+    """One target's part of a run."""
 
     @property
     def target(self) -> TargetSpec:
         return self.inputs.spec.all_targets[0]
-
-    @property
-    def open_session(self) -> Session:
-        assert self.session is not None, "the search of this part has not started"
-        return self.session
 
 
 def run_by_machine(parts: Sequence[TargetPart], work: Callable[[TargetPart], None]) -> None:
@@ -49,4 +36,4 @@ def run_by_machine(parts: Sequence[TargetPart], work: Callable[[TargetPart], Non
         return
     with ThreadPoolExecutor(len(machines), thread_name_prefix="machine") as threads:
         for future in [threads.submit(run_in_sequence, group) for group in machines.values()]:
-            future.result()
+            result_of(future)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import resolve_inputs
 from autoopt.engine.planning.plan import plans_json
 from autoopt.engine.planning.proposal import model_name
-from autoopt.engine.run.opening import begin_run, is_complete, settings_of
+from autoopt.engine.run.opening import settings_of
+from autoopt.engine.run.parts import open_run_of_parts, time_of_parts
 from autoopt.engine.targets.multi_target import Targets
 from autoopt.engine.targets.part import TargetPart
 from autoopt.engine.work.keys import run_identity
 from autoopt.engine.work.resources import Resources
 from autoopt.errors import InputError
-from autoopt.results import RunResult
 from autoopt.spec import DagSpec
-from autoopt.store import RunRecord, Store
-from autoopt.store.leases import close_dead_runs
+from autoopt.store import RunRecord
 
 SEARCH_SHARE = 0.85
 """Share of the run's minutes for the searches; the rest is for measuring the best of each target on the others."""
@@ -30,41 +28,14 @@ def prepare_targets(request: RunRequest, spec: DagSpec, resources: Resources, be
     Raises:
         InputError: anything is wrong with what the user gave, for any of the targets.
     """
-    store = resources.store
     parts, left_out = _runnable(_plan_parts(request, spec, resources))
     content: dict[str, object] = {"targets": [[part.name, part.inputs.identity] for part in parts]}
     if left_out:
         content["left out"] = left_out
-    identity = run_identity(content)
-    finished = None
-    if request.accepts_answer:
-        finished = _complete_run(store, identity)
-    if finished is not None and is_outdated(finished, store):
-        request, finished = replace(request, resume=finished.id), None
-    record = finished or begin_run(request, _record(request, identity, parts), store)
-    targets = Targets(request, resources, parts, began, record, left_out)
-    if finished is not None and finished.result is not None:
-        close_dead_runs(store, identity, finished.id)
-        targets.answer = RunResult.from_json(finished.result).as_reused(time.monotonic() - began)
-    return targets
-
-
-def _complete_run(store: Store, identity: str) -> RunRecord | None:
-    """The newest finished run of this identity; None if the result of one of its targets is incomplete."""
-    record = store.runs.latest_finished(identity)
-    if record is None:
-        return None
-    if not all(is_complete(target) for target in (record.result or {}).get("targets") or ()):
-        return None
-    return record
-
-
-def is_outdated(record: RunRecord, store: Store) -> bool:
-    """True if a part of a finished run over several targets changed after its targets were joined."""
-    targets = (record.result or {}).get("targets") or ()
-    part_ids = {str(target["run"]) for target in targets}
-    joined = record.finished or 0.0
-    return any((run.finished or 0.0) > joined for run in store.runs.all(status="finished") if run.id in part_ids)
+    record = _record(request, run_identity(content), parts)
+    record, answer = open_run_of_parts(request, record, resources.store, began)
+    began -= time_of_parts(resources.store, record.id)
+    return Targets(request, resources, parts, began, record, answer, left_out)
 
 
 def _plan_parts(request: RunRequest, spec: DagSpec, resources: Resources) -> list[TargetPart]:

@@ -123,11 +123,13 @@ def apply_pass(
         info, required = _look_up(pool, name, script, options.accelerator)
         path = model
         if not info.makes_model:
-            path = _admit(pool, model, source, options.timeout)
+            ask_worker(pool, ADMIT, {"source": str(model), "dest": str(source)}, str(model), options.timeout)
+            path = model_in(source)
         elif script is None and model.suffix == ".py":
             script = str(model.absolute())
         if options.data is not None:
-            _check_data(pool, options, path)
+            where = options.data if isinstance(options.data, str) else "data"
+            ask_worker(pool, DESCRIBE_DATA, {"data": options.data, "model": str(path)}, where, options.timeout)
         steps = [PassStep(before.name, full_config(before, {}), before.name) for before in required]
         steps.append(PassStep(info.name, full_config(info, params or {}), info.name))
         request = PassRequest(
@@ -142,13 +144,6 @@ def apply_pass(
         reply = gated_call(pool, RUN_PASSES, to_json(request), options.timeout * len(steps))
     step = _step_of(name, reply)
     return AppliedPass(step, step.path or source, tuple(before.name for before in required))
-
-
-def _check_data(pool: WorkerPool, options: PassSettings, model: Path) -> None:
-    """Raise an InputError if a worker cannot read the data for this model."""
-    payload = {"data": options.data, "model": str(model)}
-    where = options.data if isinstance(options.data, str) else "data"
-    ask_worker(pool, DESCRIBE_DATA, payload, where, options.timeout)
 
 
 def _step_of(name: str, reply: CallResult) -> StepReply:
@@ -181,12 +176,6 @@ def _look_up(
     if problem:
         raise InputError(problem)
     return info, required
-
-
-def _admit(pool: WorkerPool, model: Path, folder: Path, timeout: float) -> Path:
-    """Copy the model into `folder`; return the path of the copy."""
-    ask_worker(pool, ADMIT, {"source": str(model), "dest": str(folder)}, str(model), timeout)
-    return model_in(folder)
 
 
 def copy_out(folder: Path, out: Path) -> list[Path]:

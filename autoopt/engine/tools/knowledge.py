@@ -159,10 +159,12 @@ def known_effects(store: Store, inspection: Inspection, target: Target) -> Known
 def _pooled(lessons: Sequence[tuple[float, Lesson]]) -> list[KnownEffect]:
     latency = _pooled_by(lessons, "latency", LATENCY)
     quality = _pooled_by(lessons, "quality", QUALITY)
+    effects_by_factor: dict[Factor, list[PassEffect]] = {}
+    for _, lesson in lessons:
+        for effect in lesson.effects:
+            effects_by_factor.setdefault(_factor(effect), []).append(effect)
     known: list[KnownEffect] = []
-    factors = {_factor(effect): None for _, lesson in lessons for effect in lesson.effects}
-    for factor in factors:
-        mine = [effect for _, lesson in lessons for effect in lesson.effects if _factor(effect) == factor]
+    for factor, mine in effects_by_factor.items():
         ratio = _interval(latency.get(factor))
         known.append(
             KnownEffect(

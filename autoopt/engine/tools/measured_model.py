@@ -65,6 +65,12 @@ def _model(store: Store, run: RunRecord, result: RunResult, trial: int | None) -
     Raises:
         InputError: there is no such model.
     """
+    if result.parts and (trial is not None or result.is_interim):
+        reason = (
+            "the trials are those of its models" if trial is not None else "its models are not measured together yet"
+        )
+        runs = ", ".join(f"{part.result.run} ({part.name})" for part in result.parts)
+        raise InputError(f"run {run.id}: {reason}", remedy=f"name the run of one: {runs}")
     if trial is None:
         if result.best is None:
             raise InputError(f"run {run.id} found no model that meets the constraints", remedy="name a trial")

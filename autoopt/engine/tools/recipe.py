@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -137,11 +138,15 @@ def _check(recipe: Recipe) -> None:
     if libraries is not None and not isinstance(libraries, Mapping):
         raise JsonTypeError("environment.libraries: expected an object")
     if recipe.calibration is not None:
-        try:
+        with _errors_of("calibration"):
             DataConfig.parse(recipe.calibration)
-        except AutooptError as error:
-            raise JsonTypeError(f"calibration: {one_line(str(error))}") from None
-    try:
+    with _errors_of("session_options"):
         _ = recipe.session
+
+
+@contextmanager
+def _errors_of(field: str) -> Iterator[None]:
+    try:
+        yield
     except (JsonTypeError, AutooptError, LookupError, TypeError, ValueError) as error:
-        raise JsonTypeError(f"session_options: {one_line(str(error))}") from None
+        raise JsonTypeError(f"{field}: {one_line(str(error))}") from None

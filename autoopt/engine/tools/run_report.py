@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -50,8 +50,10 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
     settings = record.settings or {}
     request = _section(settings, "request")
     lineage: Json = {}
-    if result.best is not None:
+    part_lineages = {part.name: store.lineage.trace(part.model.candidate).to_json() for part in result.parts}
+    if result.best is not None and not result.parts:
         lineage = store.lineage.trace(result.best.candidate).to_json()
+    lineages = [lineage, *part_lineages.values()]
     accelerator = _section(_section(settings, "replay_environment"), "accelerator")
     evaluation, calibration = _data_texts(request)
     return RunFacts(
@@ -61,13 +63,14 @@ def run_facts(store: Store, record: RunRecord, result: RunResult) -> RunFacts:
         evaluation=evaluation,
         calibration=calibration,
         target=", ".join(str(accelerator[name]) for name in ("device", "execution_provider") if name in accelerator),
-        environment=_environment(lineage),
+        environment=_environment(lineages),
         search=_search_settings(_section(settings, "search")),
         created=record.created,
         imported=record.imported,
         command=_command(request),
         lineage=lineage,
-        models=_model_facts(store, lineage),
+        part_lineages=part_lineages,
+        models=_model_facts(store, lineages),
         measurements=_measurements(store, result),
         part_trials={each.run: finished_trials(store, each.run) for each in result.part_results},
     )
@@ -79,11 +82,12 @@ def _section(document: Json, name: str) -> Json:
     return section
 
 
-def _environment(lineage: Json) -> Json:
+def _environment(lineages: Sequence[Json]) -> Json:
     """The environment that the best model was made in; this process's if nothing was made."""
-    for step in lineage.get("steps") or ():
-        if step.get("environment"):
-            return _section(step, "environment")
+    for lineage in lineages:
+        for step in lineage.get("steps") or ():
+            if step.get("environment"):
+                return _section(step, "environment")
     return environment()
 
 
@@ -118,7 +122,8 @@ def _command(request: Json) -> str:
     dag = request.get("dag_file") or request.get("dag")
     if not isinstance(dag, str):
         return ""
-    words = ["autoopt", "run", dag]
+    parts = request.get("parts") or {}
+    words = ["autoopt", "run", *([f"{name}={path}" for name, path in parts.items()] or [dag])]
     if request.get("model") not in (None, dag):
         words += ["--model", str(request["model"])]
     for option in ("data", "calibration"):
@@ -133,16 +138,15 @@ def _command(request: Json) -> str:
 def _measurements(store: Store, result: RunResult) -> list[Measurement]:
     """All latency measurements of the best model."""
     metric = first_objective(result).metric
-    best = result.best
-    if best is None or best.is_source or kind(metric) != "latency":
+    best = result.better_model
+    if best is None or kind(metric) != "latency":
         return []
     measurements = []
     for evaluation in store.results.evaluations_of(best.candidate):
         ratio = evaluation.ratios.get(metric)
         if evaluation.outcome.good and ratio is not None and ratio.low > 0:
-            details = evaluation.details
-            load = _section(details, "machine").get("load")
-            measurements.append(Measurement(ratio, bool(details.get("disturbed") or details.get("busy")), load))
+            load = _section(evaluation.details, "machine").get("load")
+            measurements.append(Measurement(ratio, evaluation.disturbed, load))
     return measurements
 
 
@@ -152,8 +156,8 @@ def profiled_operators(store: Store, record: RunRecord, result: RunResult) -> Op
     The best model of a run of several parts has no single source or target.
     """
     target = from_json(Target, _section(record.settings, "target"))
-    best = result.best
-    if best is None or best.is_source or result.parts or target.python or not _measured_here(store, best.candidate):
+    best = result.better_model
+    if best is None or result.parts or target.python or not _measured_here(store, best.candidate):
         return None
     try:
         request = MeasureRequest(
@@ -177,12 +181,15 @@ def _measured_here(store: Store, candidate: Candidate) -> bool:
     return {Machine.that_measured(record) for record in evaluations} == {Machine.of({})}
 
 
-def _model_facts(store: Store, lineage: Json) -> dict[str, ModelFacts]:
-    """Size and operators of the models of a lineage."""
-    digests = dict.fromkeys([str(lineage["source"])] if lineage else [])
-    for step in lineage.get("steps") or ():
-        digests |= dict.fromkeys((str(step["input"]), str(step["output"])))
-    if len(digests) < 2:
+def _model_facts(store: Store, lineages: Sequence[Json]) -> dict[str, ModelFacts]:
+    """Size and operators of the models of lineages with a step that made a model."""
+    digests: dict[str, None] = {}
+    for lineage in lineages:
+        steps = lineage.get("steps") or ()
+        made = dict.fromkeys(str(step[name]) for step in steps for name in ("input", "output"))
+        if len(made) > 1:
+            digests |= made
+    if not digests:
         return {}
     facts = {}
     with Probe() as probe:

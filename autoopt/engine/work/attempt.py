@@ -15,7 +15,7 @@ from autoopt.results import WorkCounts
 from autoopt.store import EvaluationRecord, PassRunRecord
 
 GRACE_SECONDS = 10.0
-"""Time after the deadline that a worker call which started before it may still take."""
+"""Longest time after the deadline that a worker call which started before it may still take."""
 Work: TypeAlias = Literal["pass_runs", "evaluations"]
 Record = TypeVar("Record", EvaluationRecord, PassRunRecord)
 
@@ -118,6 +118,8 @@ class Attempt:
     """Start of the run on `clock`, earlier by what interrupted attempts took."""
     deadline: float = float("inf")
     """End of the run's time on `clock`."""
+    grace: float = GRACE_SECONDS
+    """Time after the deadline that a call may still take."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     clock: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
@@ -139,4 +141,4 @@ class Attempt:
 
     def call_seconds(self, limit: float) -> float:
         """Time limit of a call: `limit`, or less shortly before the deadline."""
-        return max(1.0, min(limit, self.remaining() + GRACE_SECONDS))
+        return max(1.0, min(limit, self.remaining() + self.grace))

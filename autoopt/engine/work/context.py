@@ -10,6 +10,9 @@ from autoopt.engine.work.resources import Resources
 from autoopt.model.candidate import Candidate
 from autoopt.store import Store
 
+GRACE_SHARE = 0.25
+"""Largest share of the time that a part of the run leaves to the next one, which its last calls may use up."""
+
 
 @dataclass(frozen=True)
 class RunContext:
@@ -29,8 +32,14 @@ class RunContext:
         return self.attempt.run
 
     def until(self, deadline: float) -> RunContext:
-        """The same run with another deadline."""
-        return replace(self, attempt=replace(self.attempt, deadline=deadline))
+        """The same run with another deadline.
+
+        Of the time between an earlier deadline and the run's own, calls that are under way may use up a quarter.
+        """
+        grace = self.attempt.grace
+        if deadline < self.attempt.deadline:
+            grace = min(grace, GRACE_SHARE * (self.attempt.deadline - deadline))
+        return replace(self, attempt=replace(self.attempt, deadline=deadline, grace=grace))
 
     def model_path(self, candidate: Candidate) -> str:
         """Model file of a candidate, verified."""

@@ -98,8 +98,7 @@ class Measurements:
         self.drops.update(reply.drops)
         self.resolutions.update(reply.resolutions)
         self.details[record.meter] = record.details
-        if record.details.get("disturbed") or record.details.get("busy"):
-            self.disturbed = True
+        self.disturbed |= record.disturbed
 
     def judge(self, goal: Goal, names: Collection[str]) -> None:
         """Judge the constraints on these metrics."""
@@ -185,6 +184,7 @@ def meter_runs(ctx: RunContext, candidate: Candidate, options: EvaluationOptions
         settings = meter.settings_for(problem.measurement, constraints, screened=screened)
         settings.update(options.settings)
         data = _data_for(ctx, meter)
+        # The first measurement of a candidate has neither, so that every run finds it under the same key.
         keyed_settings = dict(settings)
         if options.occasion:
             keyed_settings["occasion"] = options.occasion

@@ -51,6 +51,7 @@ def pass_run_key(info: PassInfo, config: Mapping[str, object], work: PassRunInpu
         "target": [work.accelerator.device, work.accelerator.execution_provider],
         "cpu": [cpu()["model"], cpu()["flags"]] if info.host_bound else "",
     }
+    # Results of this interpreter keep the keys that they had before there were other hosts.
     if work.runtime:
         content["runtime"] = dict(work.runtime)
     return digest_json(content)

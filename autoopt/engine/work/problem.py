@@ -34,6 +34,11 @@ class DataSource:
     def __bool__(self) -> bool:
         return self.config is not None
 
+    @property
+    def place(self) -> str:
+        """The path of the data, to name them in errors."""
+        return str((self.config or {}).get("path") or "data")
+
 
 @dataclass(frozen=True)
 class DataSets:

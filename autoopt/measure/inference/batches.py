@@ -8,13 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
+from autoopt.data.digest import digest
 from autoopt.data.fit import Dimension, batch_limit
 from autoopt.errors import InputError, one_line
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.model.candidate import digest_json
 
 WHERE = "measurement.batch_size"
+
+_sizes: dict[str, int] = {}
+"""Batch sizes of models that this process has measured: every candidate is measured beside the same source."""
 
 
 def sized(request: MeasureRequest) -> tuple[MeasureRequest, str]:
@@ -34,7 +39,7 @@ def sized(request: MeasureRequest) -> tuple[MeasureRequest, str]:
     refusal = ""
     if request.source is not None and not request.is_source:
         try:
-            return with_batch_size(request, _size(request, request.source, data)), ""
+            return with_batch_size(request, _source_size(request, request.source, data)), ""
         except Exception as error:  # The candidate is then measured without ratios.
             refusal = f"{type(error).__name__}: {error}"
     return with_batch_size(request, _size(request, request.candidate, data)), refusal
@@ -43,6 +48,23 @@ def sized(request: MeasureRequest) -> tuple[MeasureRequest, str]:
 def with_batch_size(request: MeasureRequest, size: int) -> MeasureRequest:
     """Copy a request with another batch size."""
     return replace(request, settings=replace(request.settings, batch_size=size))
+
+
+def _source_size(request: MeasureRequest, source: ModelFile, data: DataSet) -> int:
+    """Find the batch size of the source as `_size` does, once for each content, data and target."""
+    config, settings, target = request.data, request.settings, request.target
+    key = digest_json(
+        {
+            "source": source.digest,
+            "data": digest(config) if config is not None else "",
+            "inputs": [settings.dimensions, settings.shapes, settings.ranges, settings.state, settings.batch_size],
+            "target": [target.execution_provider, target.threads],
+            "script": request.user_script,
+        }
+    )
+    if key not in _sizes:
+        _sizes[key] = _size(request, source, data)
+    return _sizes[key]
 
 
 def _size(request: MeasureRequest, model: ModelFile, data: DataSet) -> int:

@@ -100,7 +100,7 @@ class ModelRunner:
                 raise InputError(
                     f"state {output!r} -> {target!r}: the output has shape {before}, the input {list(after or ())}"
                 )
-            self._zero_state[target] = _zeros(specs[target])
+            self._zero_state[target] = specs[target].zeros()
 
     def feed(self, feed: Mapping[str, np.ndarray]) -> Feed:
         """Fit a feed to the model's inputs and add the recurrent state (zero at first)."""
@@ -160,12 +160,6 @@ class ModelRunner:
         except Exception:  # The model does not take two items. One at a time then shows the model's own error.
             return False
         return all(all(map(_close, *values)) for values in zip(batched, single, strict=True))
-
-
-def _zeros(spec: InputSpec) -> np.ndarray:
-    """Make the zeros that an input takes; open dimensions have size 1."""
-    sizes = [size if isinstance(size, int) else 1 for size in spec.shape or ()]
-    return np.zeros(sizes, spec.dtype or np.float32)
 
 
 def _shapes_fit(one: Sequence[Dimension] | None, other: Sequence[Dimension] | None) -> bool:

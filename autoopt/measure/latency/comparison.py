@@ -17,6 +17,9 @@ from autoopt.metrics import Estimate
 
 BEYOND_FEW = 0.013
 """Value of `BEYOND` with too few sessions to see how they differ."""
+UNEQUAL = 4.0
+"""Variance of the medians of sessions, relative to what pairs within them explain, from which sessions differ. Of equal
+sessions, one measurement in fifty exceeds it with four sessions, one in five hundred with eight (F distribution)."""
 DRIFT, SPREAD = 0.1, 0.3
 """Relative drift and spread of the source's blocks above which the machine counts as disturbed."""
 
@@ -35,29 +38,47 @@ class Comparison:
 
     def selected_pairs(self) -> list[Pair]:
         """Return the pairs that count, in time order."""
-        return [self.pairs[number] for number in select_pairs(self.pairs)]
+        return [self.pairs[number] for number in self.selected()]
+
+    def selected(self) -> list[int]:
+        """Return the indices of the pairs that count: the undisturbed ones, or all where these agree and tell more.
+
+        On some machines most blocks are a little disturbed all the time. There the few others are worth less than all.
+        """
+        undisturbed, everything = select_pairs(self.pairs), list(range(len(self.pairs)))
+        if 2 * len(undisturbed) > len(self.pairs):
+            return undisturbed
+        few, many = self._estimate(undisturbed), self._estimate(everything)
+        agree = few.low <= many.value <= few.high
+        if agree and many.high / many.low < few.high / few.low:
+            return everything
+        return undisturbed
 
     @property
     def by_replica(self) -> bool:
         """True if the replicas are the independent units, rather than the pairs."""
         return self.replicas >= FEW and len({pair.replica for pair in self.pairs}) == self.replicas
 
-    def independent_logs(self) -> list[float]:
+    def _independent_logs(self, selected: Sequence[int]) -> list[float]:
         """Compute the logarithms of the independent ratios: of each replica's median pair, or of each pair."""
-        pairs = self.selected_pairs()
+        pairs = [self.pairs[number] for number in selected]
         if self.by_replica:
             return [float(np.median(logs)) for logs in _logs_by_replica(pairs).values()]
         return [math.log(pair.candidate / pair.source) for pair in pairs]
 
     def estimate(self) -> Estimate:
         """Estimate the ratio of the block medians, candidate / source; without a source the median itself, in ns."""
+        return self._estimate(self.selected())
+
+    def _estimate(self, selected: Sequence[int]) -> Estimate:
         beyond = BEYOND if self.replicas >= FEW else BEYOND_FEW
-        return log_interval(self.independent_logs(), beyond=beyond, seed=self.seed)
+        return log_interval(self._independent_logs(selected), beyond=beyond, seed=self.seed)
 
     def remaining_width(self, longer: float) -> float:
         """Predict the share of the interval's width that will remain after `longer` times the time.
 
-        The spread between sessions stays; the spread of pairs within a session falls with their number.
+        The spread between sessions stays; the spread of pairs within a session falls with their number. Sessions count
+        as equal unless their medians differ clearly more than pairs within them explain.
         """
         several = [logs for logs in _logs_by_replica(self.selected_pairs()).values() if len(logs) > 1]
         if not self.by_replica or not several:
@@ -68,10 +89,9 @@ class Comparison:
         total = 0.0
         if len(several) > 1:
             total = float(np.var([np.median(logs) for logs in several], ddof=1))
-        between = max(0.0, total - within)
-        if between + within <= 0:
-            return 1.0
-        return math.sqrt((between + within / longer) / (between + within))
+        if total <= UNEQUAL * within:
+            return math.sqrt(1 / longer)
+        return math.sqrt((total - within + within / longer) / total)
 
     def summary(self) -> dict[str, JsonValue]:
         """Describe the comparison, as JSON for the evaluation's details. `blocks` holds all medians, in ns."""

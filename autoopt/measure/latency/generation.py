@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from autoopt.data.dataset import DataSet, Feed
-from autoopt.data.decoder import Decoder, decoder_of
+from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.errors import InputError
 from autoopt.json_codec import to_json
 from autoopt.measure.inference.batches import batch
@@ -158,7 +158,7 @@ def _check_prompts(request: MeasureRequest) -> None:
 
 
 def _decoder(runner: ModelRunner) -> Decoder:
-    decoder = decoder_of({spec.name: spec.shape for spec in runner.inputs})
+    decoder = decoder_with(runner.inputs)
     if decoder is None or not decoder.outputs(runner.outputs):
         raise InputError(
             f"{' and '.join(GENERATION)} need a decoder with a cache, such as the inputs input_ids and "
@@ -186,7 +186,7 @@ def _measure_steps(request: MeasureRequest, make: MakeCall, *, with_source: bool
     for number, comparison in enumerate(comparisons):
         single = replace(request, candidate=request.models[number], rivals=(), metrics=(MEDIAN_LATENCY, STEP))
         reply = results(single, comparison, settings.batch_size, measurement.summary(comparison))
-        replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number])))
+        replies.append(_with_both_ratios(with_one_thread(single, reply, thread_ratios[number], busy=busy)))
     return replies
 
 

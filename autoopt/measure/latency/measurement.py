@@ -180,7 +180,6 @@ class Measurement:
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
     was_enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

@@ -19,6 +19,7 @@ from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
 from autoopt.measure.latency import machine
 from autoopt.measure.latency.comparison import Comparison
+from autoopt.measure.latency.executed_graph import executed_graphs
 from autoopt.measure.latency.generation import shared_time, with_generation
 from autoopt.measure.latency.measurement import Measurement
 from autoopt.measure.latency.one_thread import clock_settings, ratios_on_one_thread, with_one_thread
@@ -26,7 +27,7 @@ from autoopt.measure.latency.results import results
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.latency.throughput import Throughput, compare_throughput
 from autoopt.measure.latency.timing import Call
-from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
+from autoopt.measure.request import EXECUTED_GRAPH, SAME_GRAPH, MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings, ThroughputCase
 from autoopt.metrics import Estimate
 from autoopt.model.session import caller
@@ -34,6 +35,8 @@ from autoopt.model.session import caller
 Table: TypeAlias = dict[ThroughputCase, Throughput | str]
 """Throughput by case, or the reason why a model does not run in it."""
 
+BRIEF_SECONDS = 0.5
+"""Time for measuring a candidate whose executed graph is the source's, so that its ratios are known."""
 PACE = 0.06
 """Largest slowdown of the source over a whole measurement, compared with its better times. On an idle machine it was up
 to 4 % slower; on one shared with other virtual machines, the ratio of an int8 LSTM was 8 % off in a process in which
@@ -43,7 +46,8 @@ the source was 7 % slower."""
 def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply:
     """Measure latency metrics of the candidate, its rivals and, if it runs, of the source, in turns.
 
-    A candidate that equals the source (same bytes, same options) is measured alone; its ratios are exactly 1.
+    A candidate that equals the source (same bytes, same options, or the same graph once the runtime has optimized both)
+    is measured alone; its ratios are exactly 1.
 
     Args:
         request: The request.
@@ -53,13 +57,19 @@ def measure(request: MeasureRequest, *, one_thread: bool = True) -> MeasureReply
         InputError: the settings or the data do not fit the model.
         Exception: onnxruntime's, where it refuses the candidate or a rival.
     """
+    graph, source_graph = executed_graphs(request)
+    same_graph = graph != "" and graph == source_graph
+    if same_graph and request.source is not None:
+        settings = replace(request.settings, seconds=min(request.settings.seconds, BRIEF_SECONDS))
+        request = replace(request, candidate=request.source, settings=settings)
     with _affinity(request.settings.affinity):
         request, source_refusal = sized(request)
         request = shared_time(request)
         measured = _measured(request, with_source=not source_refusal, one_thread=one_thread)
         replies = _replies(request, measured, source_refusal)
         replies = with_generation(request, replies, with_source=not source_refusal, busy=measured.busy)
-    return replace(replies[0], rivals=tuple(replies[1:]))
+    details = {**replies[0].details, EXECUTED_GRAPH: graph, SAME_GRAPH: same_graph}
+    return replace(replies[0], details=details, rivals=tuple(replies[1:]))
 
 
 def _replies(request: MeasureRequest, measured: _Measured, source_refusal: str) -> list[MeasureReply]:
@@ -73,7 +83,7 @@ def _replies(request: MeasureRequest, measured: _Measured, source_refusal: str) 
         own_details["disturbed"] = comparison.disturbed or details["disturbed"]
         single = _single_request(request, number)
         reply = results(single, comparison, request.settings.batch_size, own_details)
-        reply = with_one_thread(single, reply, measured.thread_ratios[number])
+        reply = with_one_thread(single, reply, measured.thread_ratios[number], busy=measured.busy)
         replies.append(_with_throughput(single, reply, measured.tables[number]))
     return replies
 

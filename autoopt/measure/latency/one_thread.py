@@ -20,7 +20,7 @@ from autoopt.measure.latency.measurement import Measurement
 from autoopt.measure.latency.subjects import Subject
 from autoopt.measure.request import MeasureReply, MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
-from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, TwoRatios
+from autoopt.measure.two_ratios import DETAIL, DIFFERENCE, DISTURBANCE, TwoRatios
 from autoopt.metrics import MEDIAN_LATENCY, Estimate
 
 SubjectOf: TypeAlias = Callable[[ModelFile], Subject]
@@ -64,7 +64,8 @@ def ratios_on_one_thread(
     reference = subject_of(_on_one_thread(request.source))
     uncertain: dict[int, Comparison] = {}
     for number, (model, comparison) in enumerate(zip(request.models, measurement.comparisons, strict=True)):
-        if _is_comparable(request, model) and (busy or _is_wide(request, model, comparison)):
+        is_uncertain = busy or (measurement.stopped != "worse" and _is_wide(request, model, comparison))
+        if is_uncertain and _is_comparable(request, model):
             candidate = subject_of(_on_one_thread(model))
             uncertain[number] = Comparison(candidate, reference, seed=request.settings.seed)
     if uncertain:
@@ -77,17 +78,20 @@ def ratios_on_one_thread(
     return ratios
 
 
-def with_one_thread(request: MeasureRequest, reply: MeasureReply, on_one_thread: Estimate | None) -> MeasureReply:
+def with_one_thread(
+    request: MeasureRequest, reply: MeasureReply, on_one_thread: Estimate | None, *, busy: bool
+) -> MeasureReply:
     """Let the ratio on one thread, if there is one, count in the ratio of the reply.
 
     Args:
         request: The request for this candidate alone.
         reply: The reply to it.
         on_one_thread: The ratio of both models on one thread.
+        busy: True if other programs were at work. Else the ratio by the clock is as certain as its interval says.
     """
     if on_one_thread is None or MEDIAN_LATENCY not in reply.ratios:
         return reply
-    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread)
+    both = TwoRatios(reply.ratios[MEDIAN_LATENCY], on_one_thread, disturbance=DISTURBANCE if busy else 0.0)
     most = math.log(_thread_count(request, request.source) / _thread_count(request, request.candidate))
     if most:
         # Beside other programs, more threads help anything from not at all to as much as on a quiet machine.

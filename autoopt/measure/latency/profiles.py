@@ -60,7 +60,7 @@ def read_profiles(request: MeasureRequest) -> tuple[Profile, ...]:
     Raises:
         InputError: a profile has an unknown field, or names something that the source model does not have.
     """
-    inputs, _ = read_inputs((request.source or request.candidate).path)
+    inputs = read_inputs((request.source or request.candidate).path).specs
     input_names = []
     symbols: set[str] = set()
     for spec in inputs:

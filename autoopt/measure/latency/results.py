@@ -107,11 +107,11 @@ def _start_up_times(subject: Subject, name: str) -> list[float]:
 def _counted(comparison: Comparison, name: str) -> list[int]:
     """Select the indices of the pairs that count for a statistic.
 
-    For p50 these are the undisturbed pairs. A model's own occasional slowness is part of every other statistic, so
-    there only pairs in which the thread was preempted are set aside.
+    A model's own occasional slowness is part of every statistic but the median, so there only pairs in which the thread
+    was preempted are set aside.
     """
     if name == "p50":
-        return select_pairs(comparison.pairs)
+        return comparison.selected()
     pairs = [Pair(pair.replica, 1.0, 1.0, max(pair.disturbed, pair.preempted)) for pair in comparison.pairs]
     return select_pairs(pairs)
 

@@ -102,17 +102,22 @@ def _compare(part: Part, candidate: Outputs, source: Outputs) -> PartAgreement:
         return _boxes(part, candidate, source)
     candidate_items = list(map(np.asarray, candidate[part.outputs[0]]))
     source_items = list(map(np.asarray, source[part.outputs[0]]))
+    # A decoder may stop earlier or later: that item disagrees, whatever its values are.
+    reshaped = np.array([c.shape != s.shape for c, s in zip(candidate_items, source_items, strict=True)])
+    for index in np.flatnonzero(reshaped):
+        candidate_items[index] = source_items[index]
     if kind in ("embedding", "token_embedding") and items < FEWEST_NEIGHBOURS:
         kind = "values"
     rows = np.array(COMPARE[kind](part, candidate_items, source_items), np.float64).reshape(items, 2)
+    rows[reshaped, 0] = rows[reshaped, 1] if kind == "values" else 0.0
     return PartAgreement(part, kind, rows[:, 0], rows[:, 1])
 
 
 def _are_broken(part: Part, candidate: Outputs, source: Outputs) -> bool:
-    """True if the candidate's values are not finite where the source's are, or have other shapes."""
+    """True if the candidate's values are not finite where the source's are, or of another kind or rank."""
     for index in part.outputs:
         for c, s in zip(map(np.asarray, candidate[index]), map(np.asarray, source[index]), strict=True):
-            if part.kind != "boxes" and c.shape != s.shape:
+            if part.kind != "boxes" and c.ndim != s.ndim:
                 return True
             if c.dtype.kind == "f" and np.isfinite(s).all() and not np.isfinite(c).all():
                 return True

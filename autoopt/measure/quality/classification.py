@@ -133,6 +133,31 @@ def scores_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
     raise InputError("this metric needs scores, but no output holds floats")
 
 
+def class_names(labels: np.ndarray | None) -> np.ndarray:
+    """The different texts among all labels of a data set, sorted; empty if they are numbers, in digits or as such."""
+    none = np.zeros(0, str)
+    if labels is None or labels.dtype.kind not in "OU":
+        return none
+    try:
+        labels.astype(np.float64)
+    except (TypeError, ValueError):
+        return np.unique(labels.astype(str))
+    return none
+
+
+def numbered(labels: np.ndarray, names: np.ndarray, outputs: Outputs) -> np.ndarray:
+    """Return class names as their places in `names`, unless the first output holds texts or maps to compare them with.
+
+    Args:
+        labels: Labels of some items.
+        names: `class_names` of all items.
+        outputs: The model's outputs for these items.
+    """
+    if not len(names) or not isinstance(outputs[0], np.ndarray) or outputs[0].dtype.kind in "OU":
+        return labels
+    return np.searchsorted(names, labels.astype(str))
+
+
 def class_ids(labels: np.ndarray, count: int) -> np.ndarray:
     """Return labels as ids of `count` classes; texts by their place in sorted order, as scikit-learn does.
 

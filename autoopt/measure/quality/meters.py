@@ -15,6 +15,7 @@ from autoopt.measure.constraints import Observation, judge, share_resolution
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.quality import custom as custom_metrics
 from autoopt.measure.quality import task as task_metrics
+from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, subset
 from autoopt.measure.request import MeasureReply, MeasureRequest
 from autoopt.metrics import Direction, Estimate, get_metric
@@ -38,9 +39,10 @@ def task(request: MeasureRequest) -> MeasureReply:
     if data is None or data.labels is None:
         raise InputError("task metrics need labelled data", remedy="give data with labels")
     data = replace(data, labels=plain_labels(data.labels))
+    names = class_names(data.labels)
     sizes = list(_subset_sizes(len(data), request.settings.sequential))
     for size in sizes:
-        reply = _measure_task(request, subset(request, data, size), len(data))
+        reply = _measure_task(request, subset(request, data, size), len(data), names)
         if _is_decided(request, reply, looks=len(sizes)):
             break
     return reply
@@ -54,11 +56,11 @@ def _subset_sizes(count: int, sequential: bool) -> Iterator[int]:
     yield count
 
 
-def _measure_task(request: MeasureRequest, data: DataSet, total: int) -> MeasureReply:
-    labels = data.labels
-    assert labels is not None
+def _measure_task(request: MeasureRequest, data: DataSet, total: int, names: np.ndarray) -> MeasureReply:
+    assert data.labels is not None
     items = outputs_of(request, request.candidate, data)
     outputs = predictions_of(request, request.candidate, items)
+    labels = numbered(data.labels, names, outputs)
     metrics = {name: _task_metric(name, outputs, labels) for name in request.metrics}
     details: dict[str, JsonValue] = {"items": len(data), "of": total}
     if request.source is None:
@@ -69,32 +71,34 @@ def _measure_task(request: MeasureRequest, data: DataSet, total: int) -> Measure
     except Exception as error:  # The runtime refuses the source: the candidate is measured without comparison.
         return MeasureReply(metrics, details={**details, "source_refused": f"{type(error).__name__}: {error}"})
     are_same = same_outputs(items, source_items)
-    source_metrics: dict[str, Estimate] = {}
+    source_metrics = {name: _task_metric(name, source_outputs, labels) for name in request.metrics}
     drops: dict[str, Estimate] = {}
-    ratios: dict[str, Estimate] = {}
     for name in request.metrics:
-        source_metrics[name] = _task_metric(name, source_outputs, labels)
         drops[name] = Estimate.exact(0.0)
         if not request.is_source:
             drops[name] = _finite(task_metrics.drop(name, outputs, source_outputs, labels), "minimize")
         if are_same:
             drops[name] = Estimate.exact(drops[name].value)
-        if source_metrics[name].value > 0:
-            ratios[name] = _paired_ratio(drops[name], source_metrics[name].value, get_metric(name).direction)
-    shares = [name for name in request.metrics if get_metric(name).unit == "fraction"]
     if are_same and not request.is_source:
         details["identical_outputs"] = True
+    shares = [name for name in request.metrics if get_metric(name).unit == "fraction"]
     details["resolutions"] = dict.fromkeys(shares, share_resolution(len(data)))
-    return MeasureReply(metrics, source_metrics, ratios, details={**details, "drops": to_json(drops)})
+    details["drops"] = to_json(drops)
+    return MeasureReply(metrics, source_metrics, _paired_ratios(drops, source_metrics), details=details)
 
 
-def _paired_ratio(drop: Estimate, source: float, direction: Direction) -> Estimate:
-    """Compute candidate / source from the paired drop; the source's value counts as known."""
-    if direction == "maximize":
-        value, low, high = 1 - drop.value / source, 1 - drop.high / source, 1 - drop.low / source
-    else:
+def _paired_ratios(drops: Mapping[str, Estimate], sources: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Compute candidate / source from paired drops; the source's value counts as known and must be positive."""
+    ratios: dict[str, Estimate] = {}
+    for name, drop in drops.items():
+        source = sources[name].value
+        if source <= 0:
+            continue
         value, low, high = 1 + drop.value / source, 1 + drop.low / source, 1 + drop.high / source
-    return Estimate(max(0.0, value), max(0.0, low), max(0.0, high))
+        if get_metric(name).direction == "maximize":
+            value, low, high = 1 - drop.value / source, 1 - drop.high / source, 1 - drop.low / source
+        ratios[name] = Estimate(max(0.0, value), max(0.0, low), max(0.0, high))
+    return ratios
 
 
 def _task_metric(name: str, outputs: Sequence[object], labels: np.ndarray) -> Estimate:

@@ -205,10 +205,14 @@ def _readings(outputs: Outputs) -> Iterator[tuple[Sequence[int], Decode]]:
         elif _is_yolo(items):
             yield (index,), partial(_raw, decoder=partial(yolo_boxes, nms=RAW_BOXES), indices=(index,))
         elif first.dtype.kind == "f" and first.shape[-1:] == (4,) and first.size > 4:
-            yield from _separate_readings(firsts, index)
+            # The raw boxes of a detector are as many for every image; the steps of a decoder are not.
+            is_raw = all(item.shape == first.shape for item in items)
+            yield from _separate_readings(firsts, index, is_raw=is_raw)
 
 
-def _separate_readings(firsts: Sequence[np.ndarray], boxes: int) -> Iterator[tuple[Sequence[int], Decode]]:
+def _separate_readings(
+    firsts: Sequence[np.ndarray], boxes: int, *, is_raw: bool
+) -> Iterator[tuple[Sequence[int], Decode]]:
     """Yield the ways to read an output of boxes with others of scores and classes."""
     count = firsts[boxes].size // 4
     singles = [index for index, first in enumerate(firsts) if index != boxes and first.size == count]
@@ -216,7 +220,7 @@ def _separate_readings(firsts: Sequence[np.ndarray], boxes: int) -> Iterator[tup
         yield (boxes, *singles), partial(_decoded, indices=(boxes, *singles))
     for index, first in enumerate(firsts):
         is_table = index != boxes and first.ndim >= 2 and first.shape[-2] == count and first.dtype.kind == "f"
-        if is_table and first.min() >= 0 and first.max() <= 1 and count >= FEWEST_CANDIDATES:
+        if is_raw and is_table and first.min() >= 0 and first.max() <= 1 and count >= FEWEST_CANDIDATES:
             decoder = partial(ssd_boxes, nms=RAW_BOXES)
             yield (boxes, index), partial(_raw, decoder=decoder, indices=(boxes, index))
 

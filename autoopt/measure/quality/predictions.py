@@ -65,7 +65,7 @@ def _cache_key(request: MeasureRequest, model: ModelFile, items: int) -> str:
         {
             "model": model.digest,
             "data": [digest(request.data) if request.data else "", items],
-            "inputs": [settings.dimensions, settings.shapes, settings.ranges],
+            "inputs": [settings.dimensions, settings.shapes, settings.ranges, settings.image_size],
             "state": [settings.state, settings.reset_every],
             "target": [target.execution_provider, target.threads, _batch_size(request)],
         }

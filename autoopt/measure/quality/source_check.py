@@ -14,6 +14,7 @@ from autoopt.data.opening import loader_of
 from autoopt.errors import InputError
 from autoopt.measure.inference.inputs import evaluation_data
 from autoopt.measure.inference.runner import ModelRunner
+from autoopt.measure.quality.classification import class_names, numbered
 from autoopt.measure.quality.predictions import outputs_of, predictions_of, subset
 from autoopt.measure.quality.regression import r2
 from autoopt.measure.request import MeasureRequest
@@ -50,11 +51,14 @@ SCALINGS: Final = (
 def warnings(request: MeasureRequest) -> list[str]:
     """Look for signs in the outputs of the source model on the request's data, one sentence each."""
     data = evaluation_data(request)
-    return list(_warnings(request, subset(request, data, min(ITEMS, len(data)))))
+    names = class_names(data.labels)
+    return list(_warnings(request, subset(request, data, min(ITEMS, len(data))), names))
 
 
-def _warnings(request: MeasureRequest, data: DataSet) -> Iterator[str]:
+def _warnings(request: MeasureRequest, data: DataSet, names: Array) -> Iterator[str]:
     outputs = predictions_of(request, request.candidate, outputs_of(request, request.candidate, data))
+    if data.labels is not None and outputs:
+        data = replace(data, labels=numbered(data.labels, names, outputs))
     first = np.asarray(outputs[0]) if outputs else np.zeros(0)
     if first.dtype.kind == "f" and not np.isfinite(first).all():
         yield f"the model returns NaN or infinite values for {_broken_items(first)} of {len(data)} items"

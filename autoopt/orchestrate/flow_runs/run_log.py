@@ -12,9 +12,11 @@ from prefect.logging import get_run_logger
 from autoopt.errors import one_line
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics
 from autoopt.observer import Observer
-from autoopt.report.displays import trial_line
+from autoopt.outcome import Outcome
+from autoopt.report.displays import failure_line, trial_line
 from autoopt.report.formatting import metric_text, params_text
 from autoopt.report.run import caveats
+from autoopt.report.steps import steps_text
 from autoopt.report.verdict import verdict
 from autoopt.results import RunResult, SweepEntry, Trial
 
@@ -81,14 +83,21 @@ class RunLog(NoteLog):
 
     def on_trial_end(self, trial: Trial, best: float | None) -> None:
         self._trials += 1
-        self._logger.log(_level(trial), f"{self._trials}/{self._budget}: {trial_line(trial, self._metrics)}")
+        self._logger.log(_level(trial), f"{self._trials}/{self._budget}: {_trial_text(trial, self._metrics)}")
 
 
 def log_trial(logger: RunLogger, trial: Trial, metrics: Sequence[str]) -> None:
     """Write a trial to the log of its task run: chain, parameters, and figures or the cause of its failure."""
     logger.info(f"chain: {trial.chain}")
     logger.info(f"parameters: {params_text(trial.result.point) or 'none are searched'}")
-    logger.log(_level(trial), trial_line(trial, metrics))
+    logger.log(_level(trial), _trial_text(trial, metrics))
+
+
+def _trial_text(trial: Trial, metrics: Sequence[str]) -> str:
+    """A trial in one line: its figures or the cause of its failure, and its steps."""
+    if trial.result.outcome is Outcome.OK:
+        return trial_line(trial, metrics)
+    return f"{failure_line(trial, trial.number)}  {steps_text(trial.short_chain, trial.result.point)}"
 
 
 def log_result(logger: RunLogger, result: RunResult) -> None:

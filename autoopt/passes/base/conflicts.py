@@ -17,5 +17,10 @@ QUANTIZATIONS: Final = (
     "nncf_quantization",
 )
 """Passes that leave integer or float8 graphs, which cannot be converted or quantized again."""
-WEIGHT_QUANTIZATIONS: Final = ("weight_only_quantization", "bnb4_quantization", "nncf_weight_compression")
+WEIGHT_QUANTIZATIONS: Final = (
+    "weight_only_quantization",
+    "calibrated_weight_quantization",
+    "bnb4_quantization",
+    "nncf_weight_compression",
+)
 """Passes that leave MatMul weights in integers or 4-bit floats."""

@@ -10,7 +10,7 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.graphs import op_counts
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.passes.quantize.sensitivity import activation_errors, noise_ratio
+from autoopt.passes.quantize.sensitivity import activation_errors
 from autoopt.registry import Param, Unit
 
 if TYPE_CHECKING:
@@ -62,4 +62,6 @@ def _weight_errors(origin: str, quantized: str) -> list[dict[str, str | float]]:
 
 
 def _weight_noise_ratio(before: np.ndarray, after: np.ndarray) -> float:
+    from autoopt.passes.quantize.layer_errors import noise_ratio
+
     return noise_ratio([before.reshape(-1)], [after.reshape(-1)])  # the library's own function fails on scalars

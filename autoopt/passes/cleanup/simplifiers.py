@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
-from autoopt.model import io
-from autoopt.model.session import make_session
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.cleanup.graph_cleanup import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
@@ -20,13 +16,12 @@ from autoopt.passes.onnx_tools.graphs import (
     NUMBER_ATTRIBUTES,
     constant_tensors,
     drop_types_of_omitted,
-    is_large,
     is_standard,
     store_as_tensor,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
-from autoopt.passes.onnx_tools.libraries import apply_rules, quiet, rule_sets
+from autoopt.passes.onnx_tools.libraries import apply_rules, loads, quiet, rule_sets
 from autoopt.passes.onnx_tools.opsets import opset
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
@@ -161,9 +156,14 @@ SIM_FUSIONS: Final = (
 """onnxsim's fusions by onnxoptimizer's names, except that of batch normalization, which has an option of its own."""
 
 
+UNKNOWN_TO_SLIM: Final = ("CastLike",)
+"""Operators that onnxslim does not fold: biases behind them stay computed, and nothing is fused into their layers."""
+
+
 class OnnxSlim(Pass):
     """Simplifies with onnxslim: shape inference, constant folding, pattern elimination and fusion."""
 
+    version = 2
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim")
@@ -189,6 +189,8 @@ class OnnxSlim(Pass):
         skip_optimizations = None
         if self.no_constant_folding:
             skip_optimizations = ["constant_folding"]
+        elif any(node.op_type in UNKNOWN_TO_SLIM for node in model.graph.node):
+            model = fold_constants(model)
         with quiet():
             return onnxslim.slim(
                 store_constants_as_tensors(model),
@@ -295,7 +297,7 @@ class Simplify(Pass):
     If an engine fails, or the runtime does not load its result, a weaker one is tried.
     """
 
-    version = 2
+    version = 3
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript", "onnxruntime")
@@ -325,7 +327,7 @@ class Simplify(Pass):
             simplified = call_without_large_weights(lambda light: self._simplified(deepcopy(light)), model)
         except Exception as error:  # the engines raise several kinds
             return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": weaker})
-        if simplified is None or _loads(simplified, self.context.work) or not _loads(model, self.context.work):
+        if simplified is None or loads(simplified, self.context.work) or not loads(model, self.context.work):
             return simplified
         return Retry(f"the runtime does not load the result of {self.engine}", {"engine": weaker})
 
@@ -341,16 +343,3 @@ class Simplify(Pass):
             return OnnxSim(skip_fuse_bn=not self.fuse, skipped_optimizers=skipped).run(model)
         optimized = OnnxScriptOptimize(num_iterations=self.iterations).run(model) or model
         return RewriteRules().run(optimized) or optimized
-
-
-def _loads(model: ModelProto, work: Path) -> bool:
-    """Tell if the runtime loads the model; large ones are taken to load."""
-    if is_large(model):
-        return True
-    folder = tempfile.mkdtemp(dir=work)
-    try:
-        with quiet():
-            make_session(io.save(model, Path(folder)), {"graph_optimization_level": "disable"})
-    except Exception:  # any exception type of the runtime
-        return False
-    return True

@@ -11,9 +11,9 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
     caller_inputs,
     is_standard,
+    new_name,
     rename_inputs,
     replace_items,
-    unused_name,
     value_names,
     walk_nodes,
 )
@@ -150,7 +150,7 @@ class Int64InputsToInt32(Pass):
             if value.type.tensor_type.elem_type != TensorProto.INT64:
                 continue
             value.type.tensor_type.elem_type = TensorProto.INT32
-            wide = unused_name(f"{value.name}_int64", value_names(model))
+            wide = new_name(f"{value.name}_int64", value_names(model))
             rename_inputs(walk_nodes(model.graph), {value.name: wide})
             casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=TensorProto.INT64))
         if not casts:

@@ -67,14 +67,9 @@ def _with_state(
     feeds: Iterator[Feed], specs: list[InputSpec], states: list[InputSpec], config: DataConfig, path: Path
 ) -> Iterator[Feed]:
     """Add the state inputs: zeros at first, then the outputs of the model at `path` for the previous item."""
-    import numpy as np
-
     session = make_session(path)
     outputs = list(config.state)  # maps outputs to the inputs that they feed
-    zeros = {}
-    for spec in states:
-        shape = [dim if isinstance(dim, int) else 1 for dim in spec.shape or ()]
-        zeros[spec.name] = np.zeros(shape, spec.dtype)
+    zeros = {spec.name: spec.zeros() for spec in states}
     state = dict(zeros)
     for number, feed in enumerate(feeds):
         if config.reset_every and number % config.reset_every == 0:

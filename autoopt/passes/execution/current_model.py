@@ -5,7 +5,7 @@ A worker keeps the input model of its last call: a search runs many configuratio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.model import io
 from autoopt.passes.base import Refused, Touch
+from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    import numpy as np
+    from onnx import ModelProto, ValueInfoProto
 
 KEPT_BYTES: Final = 256 << 20
 """Larger input models are loaded anew by each call."""
@@ -39,6 +41,8 @@ class CurrentModel:
     """Its inputs and outputs, for the equivalence check; made by the executor."""
     is_small: bool = False
     """True if memory for several copies is no concern."""
+    output_ranks: dict[str, int] = field(default_factory=dict)
+    """Numbers of dimensions of the outputs whose declared shapes the model's own outputs contradict."""
     _outlines: dict[tuple[Touch, ...], str] = field(default_factory=dict)
     _fingerprints: dict[tuple[Touch, ...], str] = field(default_factory=dict)
 
@@ -65,7 +69,28 @@ class CurrentModel:
     def _load(self) -> ModelProto:
         if self.path.suffix == ".ort":
             raise Refused("the model is in ORT format, which graph passes cannot read")
-        return io.load(self.path)
+        model = io.load(self.path)
+        _open_shapes(model, self.output_ranks)
+        return model
+
+    def open_wrong_output_shapes(self, outputs: Sequence[object]) -> bool:
+        """Replace the declared shapes that `outputs` of the model contradict by open ones; False if there are none.
+
+        The runtime ignores them, but shape inference, simplifiers and converters build on them.
+        """
+        import numpy as np
+
+        wrong: dict[str, int] = {}
+        for value, array in zip(self.model.graph.output, outputs, strict=True):
+            if isinstance(array, np.ndarray) and _contradicts(value, array):
+                wrong[value.name] = array.ndim
+        if not wrong:
+            return False
+        self.output_ranks |= wrong
+        _open_shapes(self.model, wrong)
+        self._outlines.clear()
+        self._fingerprints.clear()
+        return True
 
     def computes_like(self, other: ModelProto, touches: tuple[Touch, ...]) -> bool:
         """True if `other` has the same fingerprint; see there for `touches`."""
@@ -76,6 +101,26 @@ class CurrentModel:
         if touches not in self._fingerprints:
             self._fingerprints[touches] = fingerprint(self.model, touches)
         return fingerprint(other, touches) == self._fingerprints[touches]
+
+
+def _contradicts(value: ValueInfoProto, output: np.ndarray) -> bool:
+    """Tell if an output has another rank than declared, or another size along a dimension that is declared fixed."""
+    if not value.type.tensor_type.HasField("shape"):
+        return False
+    sizes = [fixed_size(dim) for dim in value.type.tensor_type.shape.dim]
+    if len(sizes) != output.ndim:
+        return True
+    return any(size not in (0, actual) for size, actual in zip(sizes, output.shape, strict=True))
+
+
+def _open_shapes(model: ModelProto, ranks: Mapping[str, int]) -> None:
+    """Give outputs shapes of these ranks with open dimensions, in place."""
+    for value in model.graph.output:
+        if value.name in ranks:
+            shape = value.type.tensor_type.shape
+            shape.Clear()
+            for _ in range(ranks[value.name]):
+                shape.dim.add()
 
 
 _last: dict[_Key, CurrentModel] = {}

@@ -15,7 +15,7 @@ from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
 from autoopt.model import io
 from autoopt.model.files import bytes_in, digest_folder
-from autoopt.model.session import check_session_options
+from autoopt.model.session_options import check_session_options
 from autoopt.outcome import Outcome
 from autoopt.passes.base import Pass, PassContext, Refused
 from autoopt.passes.base.build import build_pass
@@ -98,14 +98,28 @@ class PassExecutor:
         self._update_reply(params=config)
         self._check_usable(info)
         self._run_required_analyses(info)
+        self._run_and_accept(info, config, folder)
+        if self._reply.outcome is Outcome.FAILED and self._opens_wrong_output_shapes():
+            shutil.rmtree(folder, ignore_errors=True)
+            self._run_and_accept(info, config, folder)
+        if self._reply.outcome is Outcome.FAILED:
+            self._refuse_unrunnable_input()
+
+    def _run_and_accept(self, info: PassInfo, config: JsonObject, folder: Path) -> None:
         run = self._run_with_retries(info, config)
         self._update_reply(
             params=run.params, attempts=run.attempts, outcome=run.result.outcome, message=run.result.message
         )
-        if run.result.outcome is Outcome.FAILED:
-            self._refuse_unrunnable_input()
-        elif run.result.outcome.good:
+        if run.result.outcome.good:
             self._accept(run, info, folder)
+
+    def _opens_wrong_output_shapes(self) -> bool:
+        """Open output shapes that the input model declares wrongly, a cause of failures; False if all fit."""
+        if not self.check or self.current.path.suffix != ".onnx":
+            return False
+        reference = self._input_reference()
+        reference.run()
+        return reference.outputs is not None and self.current.open_wrong_output_shapes(reference.outputs)
 
     def _update_reply(self, **changes: object) -> None:
         self._reply = replace(self._reply, **changes)  # type: ignore[arg-type]  # fields of StepReply

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from autoopt.model import io
-from autoopt.model.session import check_session_options, make_options
+from autoopt.model.session import make_options
+from autoopt.model.session_options import check_session_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.registry import ParameterInfo
 from autoopt.space import Categorical

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
+from autoopt.passes.fusion.cached_attention import fuse_cached_attention
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
 from autoopt.passes.onnx_tools.graphs import is_large, is_standard, replace_items, sort_nodes, to_ir, walk_nodes
-from autoopt.passes.onnx_tools.libraries import quiet
+from autoopt.passes.onnx_tools.libraries import loads, quiet
 from autoopt.passes.onnx_tools.opsets import import_domain
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional
@@ -41,10 +42,11 @@ class TransformerFusion(Pass):
 
     `onnxruntime` finds attention in models of PyTorch's older exporter, `onnxscript` in those of the current one.
     `auto` tries onnxruntime's fusion for the kinds of transformer that the operators suggest; where that finds no
-    attention, it fuses with onnxscript, and then normalization with onnxruntime.
+    attention, it fuses with onnxscript, and then normalization with onnxruntime. On CPUs, attention over a key-value
+    cache becomes ONNX's own Attention, with rotary embeddings and groups of queries.
     """
 
-    version = 4
+    version = 5
     needs_ops = ("MatMul", "Gemm")
     requires = ("name_fix",)
     conflicts = (*FUSION_CONFLICTS, "float16")
@@ -103,6 +105,11 @@ class TransformerFusion(Pass):
             self.tolerance = "lossy"  # type: ignore[misc]  # of this run, not of the class
 
     def run(self, model: ModelProto) -> ModelProto | None:
+        if self.engine == "auto" and self.context.accelerator.execution_provider == "CPUExecutionProvider":
+            fused, counts = fuse_cached_attention(model)
+            if counts and loads(fused, self.context.work):
+                self.context.reports["transformer_fusion"] = counts
+                return fused
         if self.engine == "onnxscript":
             fused, counts = self._fuse_with_onnxscript(model)
         elif self.engine == "onnxruntime":
@@ -126,7 +133,7 @@ class TransformerFusion(Pass):
             except Exception as error:  # its fusions fail in many ways on models of another kind
                 logger.debug("fusion as %s failed: %r", model_type, error)
                 continue
-            if has_fused_attention(fused):
+            if has_fused_attention(fused) and loads(fused, self.context.work):
                 return fused, counts
         fused, counts = self._fuse_with_onnxscript(model)
         import_domain(fused, ORT_DOMAIN)
@@ -134,6 +141,8 @@ class TransformerFusion(Pass):
             normalized, more = self._fuse_with_onnxruntime(fused, "bert")
         except Exception as error:
             logger.debug("fusion of normalization failed: %r", error)
+            return fused, counts
+        if not loads(normalized, self.context.work):  # it removes what bodies of loops return
             return fused, counts
         return normalized, {**counts, **more}
 

@@ -19,6 +19,7 @@ FUSION_CONFLICTS: Final = (
     "dynamic_quantization",
     "static_quantization",
     "weight_only_quantization",
+    "calibrated_weight_quantization",
 )
 """Passes that must not run before a fusion, because they leave no float patterns to fuse."""
 

@@ -11,10 +11,10 @@ from autoopt.passes.onnx_tools.graphs import (
     constant_names,
     defined_names,
     has_subgraphs,
+    new_name,
+    read_names,
     to_ir,
-    unused_name,
     value_names,
-    walk_nodes,
 )
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def copy_weights_into_bodies(model: ModelProto, op_types: Collection[str]) -> No
         for node in body.node:
             if node.op_type in op_types:
                 replaced |= _copy_weights(node, body, weights, names)
-    read = {name for node in walk_nodes(model.graph) for name in node.input}
-    for name in replaced - read:
+    for name in replaced - read_names(model.graph):
         model.graph.initializer.remove(weights[name])
 
 
@@ -70,8 +69,7 @@ def _copy_weights(node: NodeProto, body: GraphProto, weights: Mapping[str, Tenso
         if name not in weights or name in defined:
             continue
         copy = deepcopy(weights[name])
-        copy.name = unused_name(f"{name}_copy", names)
-        names.add(copy.name)
+        copy.name = new_name(f"{name}_copy", names)
         body.initializer.append(copy)
         node.input[index] = copy.name
         copied.add(name)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import walk_graphs
-from autoopt.passes.onnx_tools.graphs import is_standard, replace_items, unused_name, value_names, walk_nodes
+from autoopt.passes.onnx_tools.graphs import is_standard, new_name, read_names, replace_items, value_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,12 +75,12 @@ class _Splitter:
         nodes: list[NodeProto] = []
         left = node.input[0]
         if values.get("transA", 0):
-            left = self._name(f"{node.output[0]}_left")
+            left = new_name(f"{node.output[0]}_left", self._names)
             nodes.append(helper.make_node("Transpose", [node.input[0]], [left], perm=[1, 0]))
         right = self._weight(node.input[1], bool(values.get("transB", 0)), values.get("alpha", 1.0))
         if len(node.input) < 3 or not node.input[2]:
             return [*nodes, helper.make_node("MatMul", [left, right], list(node.output), name=node.name)]
-        product = self._name(f"{node.output[0]}_product")
+        product = new_name(f"{node.output[0]}_product", self._names)
         nodes.append(helper.make_node("MatMul", [left, right], [product], name=node.name))
         added, beta = node.input[2], values.get("beta", 1.0)
         if beta != 1.0:
@@ -108,7 +108,7 @@ class _Splitter:
         if self.is_fixed(name):
             self._replaced.add(name)
             return self._add(f"{name}_scaled", self._array(name), factor)
-        scaled = self._name(f"{name}_scaled")
+        scaled = new_name(f"{name}_scaled", self._names)
         one = np.ones((), helper.tensor_dtype_to_np_dtype(kind))
         nodes.append(helper.make_node("Mul", [name, self._add("beta", one, factor)], [scaled]))
         return scaled
@@ -124,23 +124,15 @@ class _Splitter:
         import numpy as np
         from onnx import numpy_helper
 
-        name = self._name(name)
+        name = new_name(name, self._names)
         scaled = np.ascontiguousarray(array)
         if factor != 1.0:
             scaled = (scaled * np.asarray(factor, np.float64)).astype(array.dtype)
         self._graph.initializer.append(numpy_helper.from_array(scaled, name))
         return name
 
-    def _name(self, name: str) -> str:
-        name = unused_name(name, self._names)
-        self._names.add(name)
-        return name
-
     def remove_unused_weights(self) -> None:
         """Remove the weights that other ones replaced and no node reads."""
-        read = {name for node in walk_nodes(self._main) for name in node.input}
-        for graph in walk_graphs(self._main):
-            read.update(value.name for value in graph.output)
-        unused = self._replaced - read
+        unused = self._replaced - read_names(self._main)
         for graph in (self._graph, self._main):
             replace_items(graph.initializer, [t for t in graph.initializer if t.name not in unused])

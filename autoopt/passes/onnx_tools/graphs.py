@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from autoopt.model.tensors import walk_graphs, weight_bytes
@@ -74,6 +74,16 @@ def value_names(model: ModelProto) -> set[str]:
     return names.union(*map(defined_names, walk_graphs(model.graph)))
 
 
+def read_names(main: GraphProto) -> set[str]:
+    """Names of the values that a node reads or that a graph returns, those of subgraphs included."""
+    names: set[str] = set()
+    for graph in walk_graphs(main):
+        names.update(value.name for value in graph.output)
+        for node in graph.node:
+            names.update(node.input)
+    return names
+
+
 def weight_names(model: ModelProto) -> set[str]:
     """Names of the initializers of the main graph."""
     return {tensor.name for tensor in model.graph.initializer}
@@ -132,10 +142,11 @@ def rename_value(graph: GraphProto, old: str, new: str) -> None:
         node.output[:] = [renamed.get(name, name) for name in node.output]
 
 
-def unused_name(name: str, names: Container[str]) -> str:
-    """`name`, with underscores added until `names` lacks it."""
+def new_name(name: str, names: set[str]) -> str:
+    """`name`, with underscores added until `names` lacks it; adds it to `names`."""
     while name in names:
         name += "_"
+    names.add(name)
     return name
 
 

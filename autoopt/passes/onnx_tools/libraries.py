@@ -6,12 +6,16 @@ import contextlib
 import io
 import logging
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model import io as model_io
+from autoopt.model.session import make_plain_session
 from autoopt.passes.onnx_tools.exact_rules import make_rules_exact
-from autoopt.passes.onnx_tools.graphs import to_ir
+from autoopt.passes.onnx_tools.graphs import is_large, to_ir
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -111,3 +115,16 @@ def rule_sets() -> dict[str, list[RewriteRule]]:
         ],
         "matmul": [c.one_reshape_matmul_reshape_rule, c.two_reshapes_matmul_reshape_rule],
     }
+
+
+def loads(model: ModelProto, work: Path) -> bool:
+    """Tell if the runtime loads the model; large ones are taken to load."""
+    if is_large(model):
+        return True
+    folder = tempfile.mkdtemp(dir=work)
+    try:
+        with quiet():
+            make_plain_session(model_io.save(model, Path(folder)))
+    except Exception:  # any exception type of the runtime
+        return False
+    return True

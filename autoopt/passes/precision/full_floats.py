@@ -10,9 +10,9 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
     caller_inputs,
+    new_name,
     op_counts,
     rename_value,
-    unused_name,
     value_names,
     walk_nodes,
 )
@@ -82,14 +82,12 @@ def _keep_signature(model: ModelProto) -> None:
     after: list[NodeProto] = []
     for value in caller_inputs(model):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
-            wide = unused_name(f"{value.name}_float32", names)
-            names.add(wide)
+            wide = new_name(f"{value.name}_float32", names)
             _rename_everywhere(graph, {value.name: wide})
             before.append(helper.make_node("Cast", [value.name], [wide], to=TensorProto.FLOAT))
     for value in graph.output:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
-            wide = unused_name(f"{value.name}_float32", names)
-            names.add(wide)
+            wide = new_name(f"{value.name}_float32", names)
             _rename_everywhere(graph, {value.name: wide})
             after.append(helper.make_node("Cast", [wide], [value.name], to=TensorProto.FLOAT16))
     _widen_results(walk_nodes(graph))

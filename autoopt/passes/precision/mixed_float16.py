@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model import io
-from autoopt.model.session import make_session
+from autoopt.model.session import make_plain_session
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import has_subgraphs, name_nodes
@@ -97,7 +97,7 @@ class MixedFloat16(Pass):
 
         path = io.save(model, self.context.work / "compared")
         with quiet():
-            session = make_session(path, {"graph_optimization_level": "disable"})
+            session = make_plain_session(path)
         outputs = []
         for feed in feeds:
             feed = dict(feed)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from autoopt.model import io
-from autoopt.model.session import make_session
+from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
-from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
+from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
 from autoopt.passes.quantize.histograms import (
     BINS,
     QUANTIZED_BINS,
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 CACHE_SIZE: Final = 4
 """Models whose statistics a worker keeps."""
-MAX_ITEMS: Final = 256
-"""Items that histograms count, spread over all; ranges by MinMax take all items."""
-
 
 _cache: OrderedDict[str, Statistics] = OrderedDict()
 """Statistics by content of model and data."""
@@ -61,12 +58,12 @@ def calibrate(
         method: onnxruntime's calibration method: MinMax, Entropy, Percentile or Distribution.
         op_types: operator types to quantize.
         settings: those of onnxruntime's `create_calibrator`.
-        limit: maximum number of calibration items; 0 for all.
+        limit: maximum number of calibration items; 0 for as many as ranges need.
 
     Raises:
         Refused: there is no calibration data.
     """
-    reader = CalibrationReader(context, limit)
+    reader = CalibrationReader(context, limit or enough_items(context))
     model_key = _cache_key(model, reader, op_types)
     statistics = _statistics(model_key, op_types)
     path = context.work / "ranges.json"
@@ -187,7 +184,7 @@ class _Collector:
         )
         if not large:
             # The library's session takes all cores, and its threads wait in busy loops beside the other workers.
-            calibrator.infer_session = make_session(augmented, {"graph_optimization_level": "disable"})
+            calibrator.infer_session = make_plain_session(augmented)
         return calibrator
 
 

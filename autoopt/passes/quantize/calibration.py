@@ -6,12 +6,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from autoopt.passes.base import PassContext, Refused
 
 if TYPE_CHECKING:
     import numpy as np
+
+MAX_ITEMS: Final = 256
+"""Items that ranges need at most; more change them little."""
+MAX_ELEMENTS: Final = 1 << 25
+"""Elements of all inputs that ranges need at most: each value of an image meets the same filters as its neighbours."""
+FEWEST_ITEMS: Final = 16
+
+
+def enough_items(context: PassContext) -> int:
+    """The number of calibration items that ranges need: fewer for large inputs, such as images.
+
+    Raises:
+        Refused: as `CalibrationReader`.
+    """
+    first = next(CalibrationReader(context))
+    elements = sum(array.size for array in first.values())
+    return max(FEWEST_ITEMS, min(MAX_ITEMS, MAX_ELEMENTS // max(1, elements)))
 
 
 class CalibrationReader:

@@ -45,10 +45,10 @@ class Layers:
         self.outputs = {value.name for value in graph.output}
         reads = Counter(name for node in walk_nodes(graph) for name in node.input)
         self._read_in_bodies = reads - Counter(name for node in graph.node for name in node.input)
-        inputs = {value.name for value in graph.input}
+        public = self.outputs | {value.name for value in graph.input}
         self._tensors: dict[str, TensorProto] = {}
         for tensor in graph.initializer:
-            if reads[tensor.name] == 1 and tensor.name not in inputs and tensor.name not in self.outputs:
+            if reads[tensor.name] == 1 and tensor.name not in public:
                 self._tensors[tensor.name] = tensor
 
     def weight(self, name: str) -> np.ndarray | None:

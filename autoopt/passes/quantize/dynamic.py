@@ -15,6 +15,8 @@ from autoopt.passes.onnx_tools.graphs import (
     drop_weight_types,
     has_subgraphs,
     is_large,
+    is_standard,
+    name_nodes,
     op_counts,
     sort_nodes,
 )
@@ -44,7 +46,7 @@ class DynamicQuantization(Pass):
     and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 3
+    version = 4
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -103,6 +105,10 @@ class DynamicQuantization(Pass):
         # onnxruntime splits a Gemm into a MatMul with a name of its own and an Add.
         gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}
         excluded = [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
+        attention = [node for node in model.graph.node if node.op_type == "Attention" and is_standard(node)]
+        if attention:  # which onnxruntime takes for its own
+            name_nodes(model)
+            excluded += [node.name for node in attention]
         drop_weight_types(model)
         target = self.context.work / "dynamic.onnx"
         source: ModelProto | Path = model

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from autoopt.model import io
-from autoopt.model.session import make_session
-from autoopt.passes.onnx_tools.graphs import weight_names
+from autoopt.model.session import make_plain_session, make_session
+from autoopt.passes.onnx_tools.graphs import replace_items, weight_names
 from autoopt.passes.quantize.calibration import Ranges
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 STEPS: Final = 255
 """Steps of an 8-bit range."""
+COMPARED_VALUES: Final = 1 << 16
+"""Values of the outputs from which ratios are well known."""
+FEWEST_COMPARED: Final = 4
 
 
 def layer_ratios(
@@ -43,12 +46,86 @@ def layer_ratios(
     Returns:
         The ratios by name of the layer.
     """
-    from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
-
     ratios = {}
     for node, exact, noisy in run_alone(model, layers, ranges, feeds, work):
-        ratios[node.name] = float(compute_signal_to_quantization_noice_ratio(exact, noisy))
+        ratios[node.name] = noise_ratio(exact, noisy)
     return ratios
+
+
+def output_ratios(
+    model: ModelProto,
+    layers: Sequence[NodeProto],
+    ranges: Ranges,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    work: Path,
+) -> dict[str, float]:
+    """Signal-to-quantization-noise ratio in dB of the model's outputs with only one layer quantized.
+
+    The error of the layer's own output is added to it in the float model. Arguments and result are those of
+    `layer_ratios`. Few items are used if each has many output values, as images have. Of several outputs, each counts
+    the same: a state of 256 values would hide a single probability.
+    """
+    disturbed, errors = _with_added_errors(model, layers)
+    session = make_session(io.save(disturbed, work / "disturbed"))
+    silent = dict.fromkeys(errors.values(), np.array(0, np.float32))
+    values = sum(np.size(value) for value in session.run(None, {**feeds[0], **silent}))
+    count = max(FEWEST_COMPARED, -(-COMPARED_VALUES // max(1, values)))
+    feeds = feeds[:: -(-len(feeds) // count)]
+    exact_feeds = [{**feed, **silent} for feed in feeds]
+    expected = [session.run(None, feed) for feed in exact_feeds]
+    ratios = {}
+    for node, exact, noisy in run_alone(model, layers, ranges, feeds, work):
+        actual = []
+        for feed, value, other in zip(exact_feeds, exact, noisy, strict=True):
+            actual.append(session.run(None, {**feed, errors[node.name]: other - value}))
+        ratios[node.name] = _mean_ratio(expected, actual)
+    return ratios
+
+
+def _with_added_errors(model: ModelProto, layers: Sequence[NodeProto]) -> tuple[ModelProto, dict[str, str]]:
+    """A copy of the model that adds an input to the output of each layer; and the names of these inputs by layer."""
+    from onnx import TensorProto, helper
+
+    disturbed = deepcopy(model)
+    errors = {node.name: f"{node.output[0]}__error" for node in layers}
+    nodes = []
+    for node in disturbed.graph.node:
+        nodes.append(node)
+        if node.name in errors:
+            value, exact = node.output[0], f"{node.output[0]}__exact"
+            node.output[0] = exact
+            nodes.append(helper.make_node("Add", [exact, errors[node.name]], [value]))
+    replace_items(disturbed.graph.node, nodes)
+    # Without a shape, each takes a zero for all elements as well as an error for each.
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in errors.values()]
+    disturbed.graph.input.extend(inputs)
+    return disturbed, errors
+
+
+def _mean_ratio(exact: Sequence[Sequence[object]], noisy: Sequence[Sequence[object]]) -> float:
+    """Signal-to-quantization-noise ratio in dB of the mean relative noise of the outputs, given by item."""
+    noises = []
+    for values, others in zip(zip(*exact, strict=True), zip(*noisy, strict=True), strict=True):
+        if not isinstance(values[0], np.ndarray):
+            continue
+        padded = [_padded(value, other) for value, other in zip(values, others, strict=True)]
+        ratio = noise_ratio([value for value, _ in padded], [other for _, other in padded])
+        noises.append(10 ** (-ratio / 10))
+    return float(-10 * np.log10(np.mean(noises)))
+
+
+def _padded(value: object, other: object) -> tuple[np.ndarray, np.ndarray]:
+    """Both flat, with zeros behind the shorter: an error may change how many boxes are found, or steps decoded."""
+    left, right = np.asarray(value, np.float32).ravel(), np.asarray(other, np.float32).ravel()
+    size = max(left.size, right.size)
+    return np.pad(left, (0, size - left.size)), np.pad(right, (0, size - right.size))
+
+
+def noise_ratio(exact: list[np.ndarray], noisy: list[np.ndarray]) -> float:
+    """Signal-to-quantization-noise ratio in dB."""
+    from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
+
+    return float(compute_signal_to_quantization_noice_ratio(exact, noisy))
 
 
 def run_alone(
@@ -72,17 +149,18 @@ def run_alone(
     bounds = {name: data.range_value for name, data in load_tensors_data(ranges.path).items()}
     measurable = bounds.keys() | weights.keys()
     usable = [node for node in layers if measurable.issuperset((*node.input, *node.output))]
-    items = _values(model, usable, feeds, work)
+    items = list(run_values(model, [name for node in usable for name in (*node.input, *node.output)], feeds, work))
     for node in usable:
         session = _alone(model, node, work)
+        own_weights = {name: weights[name] for name in node.input if name in weights}
+        own_bounds = dict(bounds)
+        for name, weight in own_weights.items():
+            own_bounds.setdefault(name, _symmetric(weight, node, per_channel))
         exact, noisy = [], []
         for values in items:
-            inputs = {name: weights[name] if name in weights else values[name] for name in node.input}
+            inputs = {name: values[name] for name in node.input if name in values} | own_weights
             for name in node.input[:2]:
-                if name in bounds:
-                    inputs[name] = _rounded(inputs[name], *bounds[name])
-                else:
-                    inputs[name] = _rounded(inputs[name], *_symmetric(weights[name], node, per_channel))
+                inputs[name] = _rounded(inputs[name], *own_bounds[name])
             exact.append(values[node.output[0]])
             noisy.append(session.run(None, inputs)[0])
         yield node, exact, noisy
@@ -100,17 +178,17 @@ def expose(model: ModelProto, values: Iterable[str]) -> tuple[ModelProto, list[s
     return exposed, names
 
 
-def _values(
-    model: ModelProto, layers: Sequence[NodeProto], feeds: Sequence[Mapping[str, np.ndarray]], work: Path
-) -> list[dict[str, np.ndarray]]:
-    """The values that the layers read and write in the float model, for each item."""
-    exposed, names = expose(model, [name for node in layers for name in (*node.input, *node.output)])
-    session = make_session(io.save(exposed, work / "exposed"), {"graph_optimization_level": "disable"})
-    items = []
+def run_values(
+    model: ModelProto, values: Iterable[str], feeds: Iterable[Mapping[str, np.ndarray]], work: Path
+) -> Iterator[dict[str, np.ndarray]]:
+    """Run a float model as it is; yield the inputs and these values of each item."""
+    exposed, names = expose(model, values)
+    session = make_plain_session(io.save(exposed, work / "exposed"))
     for feed in feeds:
-        values = dict(zip(names, session.run(names, dict(feed)), strict=True))
-        items.append({**feed, **values})
-    return items
+        computed: list[np.ndarray] = []
+        if names:
+            computed = session.run(names, dict(feed))
+        yield {**feed, **dict(zip(names, computed, strict=True))}
 
 
 def _alone(model: ModelProto, node: NodeProto, work: Path) -> InferenceSession:
@@ -121,7 +199,7 @@ def _alone(model: ModelProto, node: NodeProto, work: Path) -> InferenceSession:
     outputs = [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)]
     graph = helper.make_graph([node], "alone", inputs, outputs)
     single = helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
-    return make_session(io.save(single, work / "alone"), {"graph_optimization_level": "disable"})
+    return make_plain_session(io.save(single, work / "alone"))
 
 
 def _symmetric(weight: np.ndarray, node: NodeProto, per_channel: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.onnx_tools.graphs import drop_metadata, has_more_of, rename_inputs, unused_name, walk_nodes
+from autoopt.passes.onnx_tools.graphs import drop_metadata, has_more_of, new_name, rename_inputs, walk_nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -51,7 +51,7 @@ def rename_ambiguous_weights(model: ModelProto) -> None:
     renamed = {}
     for tensor in model.graph.initializer:
         if tensor.name in ambiguous:
-            renamed[tensor.name] = unused_name(f"{tensor.name}/constant", names)
+            renamed[tensor.name] = new_name(f"{tensor.name}/constant", names)
     for item in (*model.graph.initializer, *model.graph.value_info):
         if item.name in renamed:
             item.name = renamed[item.name]

@@ -4,30 +4,45 @@ from __future__ import annotations
 
 from contextlib import chdir
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from autoopt.model import io
+from autoopt.model.session import make_options
+from autoopt.model.session_options import OPTIMIZERS
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import drop_metadata, is_large
+from autoopt.passes.onnx_tools.graphs import drop_metadata, is_large, replace_items
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, opset
+from autoopt.passes.verification.checker import find_defect
 from autoopt.space import Boolean
+from autoopt.target import DEFAULT_EP
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 LOWEST_OPSET: Final = 13
 """Quantization per channel needs this one."""
+PARTS_OF_ACTIVATIONS: Final = ("Erf", "Sigmoid")
+JOINED: Final = ("Gelu", "QuickGelu")
+JOINING_OPTIMIZERS: Final = ("GeluFusionL1", "GeluFusionL2", "QuickGeluFusion")
+ORT_DOMAIN: Final = "com.microsoft"
 _MARKS: Final = ("onnx.infer", "onnx.quant.pre_process")
 """Metadata keys that the tool leaves behind."""
 
 
 class QuantPreProcess(Pass):
-    """Prepares a model for the quantizers: symbolic shape inference, basic graph optimization, ONNX shape inference.
+    """Prepares a model for the quantizers: basic graph optimization and shape inference.
 
-    Models of old operator sets are upgraded first. Symbolic shape inference fails on most transformer exports; the pass
-    then runs again without it.
+    Models of old operator sets are upgraded first. Symbolic shape inference, which takes seconds, runs only where the
+    inference of ONNX leaves values without a rank. It fails on most transformer exports; the pass then runs again
+    without it. Only known sizes of inner values are stored: the tool takes sizes for equal that are not, and
+    onnxruntime reuses memory by their names.
+
+    For the CPU, GELU and SiLU become one operator each: the runtime does not find their parts between quantized layers.
     """
 
-    target_bound = False
+    version = 4
     requires = ("name_fix", "ir_upgrade")
     conflicts = RUNTIME_BOUND
     takes: ClassVar[Literal["proto", "path"]] = "path"
@@ -38,7 +53,6 @@ class QuantPreProcess(Pass):
 
     def run(self, model: Path) -> Path | Retry:
         import onnx
-        from onnxruntime.quantization.shape_inference import quant_pre_process
 
         target = self.context.work / "model.onnx"
         source = io.load(model)
@@ -46,26 +60,75 @@ class QuantPreProcess(Pass):
         if 0 < opset(source) < LOWEST_OPSET:
             # onnxruntime's optimizer turns old operators into ones that no converter knows at their opset.
             model = io.save(at_least_opset(source, LOWEST_OPSET), self.context.work / "converted")
+        elif not large and io.external_locations(io.parse(model)):
+            model = io.save(source, self.context.work / "whole")  # the tool loses external data of its optimizer
+        symbolic = large and not self.skip_symbolic_shape
+        try:
+            self._prepare(model, target, large=large, symbolic=symbolic)
+            prepared = onnx.load(target, load_external_data=False)
+            if not symbolic and not self.skip_symbolic_shape and (_lacks_ranks(prepared) or find_defect(target)):
+                symbolic = True
+                self._prepare(model, target, large=large, symbolic=True)
+                prepared = onnx.load(target, load_external_data=False)
+        except Exception as error:  # symbolic shape inference raises bare exceptions
+            if not symbolic:
+                raise
+            return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
+        for value in prepared.graph.value_info:
+            for dimension in value.type.tensor_type.shape.dim:
+                if dimension.HasField("dim_param"):
+                    dimension.Clear()
+        if not large and not self.skip_optimization:
+            prepared = self._with_joined_activations(prepared)
+        onnx.save(drop_metadata(prepared, *_MARKS), target)
+        return target
+
+    def _with_joined_activations(self, model: ModelProto) -> ModelProto:
+        """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none."""
+        import onnx
+        import onnxruntime as ort
+
+        ops = {node.op_type for node in model.graph.node}
+        is_for_cpu = self.context.accelerator.execution_provider == DEFAULT_EP["cpu"]
+        if not is_for_cpu or ops.isdisjoint(PARTS_OF_ACTIVATIONS):
+            return model
+        target = self.context.work / "joined.onnx"
+        options = make_options({"graph_optimization_level": "extended"})
+        options.optimized_model_filepath = str(target)
+        with quiet():
+            source = str(io.save(model, self.context.work / "apart"))
+            others = sorted(OPTIMIZERS.difference(JOINING_OPTIMIZERS))
+            ort.InferenceSession(source, options, providers=[DEFAULT_EP["cpu"]], disabled_optimizers=others)
+        joined = onnx.load(target)
+        if not any(node.domain == ORT_DOMAIN and node.op_type in JOINED for node in joined.graph.node):
+            return model
+        values = {name for node in joined.graph.node for name in node.output}
+        replace_items(joined.graph.value_info, [value for value in model.graph.value_info if value.name in values])
+        return joined
+
+    def _prepare(self, model: Path, target: Path, *, large: bool, symbolic: bool) -> None:
+        """Write the prepared model with onnxruntime's tool."""
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+
         external_data = None
         if large:
             external_data = "model.onnx.data"
-        try:
-            # Symbolic shape inference writes a file into the working directory if it fails.
-            with quiet(), chdir(self.context.work):
-                quant_pre_process(
-                    str(model.absolute()),
-                    str(target.absolute()),
-                    skip_optimization=self.skip_optimization,
-                    skip_symbolic_shape=self.skip_symbolic_shape,
-                    auto_merge=True,
-                    save_as_external_data=large,
-                    all_tensors_to_one_file=large,
-                    external_data_location=external_data,
-                )
-        except Exception as error:  # symbolic shape inference raises bare exceptions
-            if self.skip_symbolic_shape:
-                raise
-            return Retry(f"symbolic shape inference failed: {error}", {"skip_symbolic_shape": True})
-        prepared = onnx.load(target, load_external_data=False)
-        onnx.save(drop_metadata(prepared, *_MARKS), target)
-        return target
+        # Symbolic shape inference writes a file into the working directory if it fails.
+        with quiet(), chdir(self.context.work):
+            quant_pre_process(
+                str(model.absolute()),
+                str(target.absolute()),
+                skip_optimization=self.skip_optimization,
+                skip_symbolic_shape=not symbolic,
+                auto_merge=True,
+                save_as_external_data=large,
+                all_tensors_to_one_file=large,
+                external_data_location=external_data,
+            )
+
+
+def _lacks_ranks(model: ModelProto) -> bool:
+    """True if the rank of a value of the main graph is unknown."""
+    graph = model.graph
+    known = {value.name for value in (*graph.value_info, *graph.output) if value.type.tensor_type.HasField("shape")}
+    return any(name and name not in known for node in graph.node for name in node.output)

@@ -10,9 +10,9 @@ from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
     defined_names,
     is_standard,
+    new_name,
     rename_inputs,
     replace_items,
-    unused_name,
     walk_nodes,
 )
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
@@ -36,30 +36,36 @@ class RemoveQdq(Pass):
     libraries = ("onnx", "onnx-ir")
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx import numpy_helper
         from onnx_ir.passes import common
 
         graph = model.graph
-        constants = {tensor.name: tensor for tensor in graph.initializer}
-        producers = {name: node for node in graph.node for name in node.output}
-        names = defined_names(graph)
-        replaced: dict[str, str] = {}
-        for node in _inner_dequantizers(graph):
-            producer = producers.get(node.input[0])
-            if producer is not None and producer.op_type == "QuantizeLinear":
-                replaced[node.output[0]] = producer.input[0]
-                continue
-            weights = _dequantized(node, constants)
-            if weights is not None:
-                name = unused_name(f"{node.input[0]}_float", names)
-                names.add(name)
-                graph.initializer.append(numpy_helper.from_array(weights, name))
-                replaced[node.output[0]] = name
+        replaced = _replaced_values(graph)
         if not replaced:
             return None
         replace_items(graph.node, [node for node in graph.node if node.output[0] not in replaced])
         rename_inputs(walk_nodes(graph), _ends(replaced))
         return apply_ir_passes(model, common.RemoveUnusedNodesPass())
+
+
+def _replaced_values(graph: GraphProto) -> dict[str, str]:
+    """The results of DequantizeLinear nodes, and the float values for each; adds the weights among those."""
+    from onnx import numpy_helper
+
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    producers = {name: node for node in graph.node for name in node.output}
+    names = defined_names(graph)
+    replaced: dict[str, str] = {}
+    for node in _inner_dequantizers(graph):
+        producer = producers.get(node.input[0])
+        if producer is not None and producer.op_type == "QuantizeLinear":
+            replaced[node.output[0]] = producer.input[0]
+            continue
+        weights = _dequantized(node, constants)
+        if weights is not None:
+            name = new_name(f"{node.input[0]}_float", names)
+            graph.initializer.append(numpy_helper.from_array(weights, name))
+            replaced[node.output[0]] = name
+    return replaced
 
 
 def _inner_dequantizers(graph: GraphProto) -> Iterator[NodeProto]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from autoopt.model import io
-from autoopt.model.session import make_options, make_session
+from autoopt.model.session import make_options
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.quantize.calibration import CalibrationReader
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 FEEDS_OF_ONE: Final = 4
-"""Items on which each layer is run by itself."""
+"""Items on which each layer of a model of many layers is run by itself."""
 
 
 class LayerSensitivity(Pass):
     """Ranks the layers of a float model by the effect of their 8-bit quantization on the model's outputs.
 
     The report `layer_sensitivity` holds `ranking`: [{node, op_type, sqnr_db, work}], the worst first. `sqnr_db` is the
-    signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized; of several
-    outputs, each counts the same, however large its values are. In models of many layers it is measured for those whose
-    own output has the lowest ratio; the others follow with that ratio. `work` is the node's share of the
-    multiplications of all ranked layers.
+    signal-to-quantization-noise ratio of the outputs with only that node (Conv, Gemm or MatMul) quantized: the error of
+    its own output is added to the float model. Of several outputs, each counts the same, however large its values are.
+    In models of many layers it is measured for those whose own output has the lowest ratio; the others follow with that
+    ratio. `work` is the node's share of the multiplications of all ranked layers.
     """
 
     family: ClassVar[str] = "check"
@@ -42,58 +42,58 @@ class LayerSensitivity(Pass):
     libraries = ("onnx", "onnxruntime")
     aliases = ("sensitivity",)
 
-    version = 3
+    version = 6
 
-    samples: Annotated[int, Unit("items"), "number of calibration items to compare"] = 16
+    samples: Annotated[int, Unit("items"), "maximum number of calibration items to compare"] = 16
     layers: Annotated[int, "maximum number of layers, those with the largest weights first"] = 128
     measured: Annotated[int, "maximum number of layers whose effect on the outputs is measured"] = 16
 
     def run(self, model: ModelProto) -> None:
         ranking: list[dict[str, str | float]] = []
-        layers = largest_layers(model, self.layers)
-        if layers:
-            ranking = self._ranking(model, layers)
+        if largest_layers(model, self.layers):
+            ranking = self._ranking(model)
         self.context.reports["layer_sensitivity"] = {"ranking": ranking}
 
-    def _ranking(self, model: ModelProto, layers: list[NodeProto]) -> list[dict[str, str | float]]:
-        static = StaticQuantization(samples=self.samples, activation_type="QInt8", op_types=list(QUANTIZABLE_OPS))
+    def _ranking(self, model: ModelProto) -> list[dict[str, str | float]]:
+        from autoopt.passes.quantize.layer_errors import layer_ratios, output_ratios
+
+        # With the ranges of all items, which the quantization needs anyway.
+        static = StaticQuantization(activation_type="QInt8", op_types=list(QUANTIZABLE_OPS))
         static.context = self.context
+        work = self.context.work
         with quiet():
             prepared, ranges = static.calibrate(model)
             feeds = list(CalibrationReader(self.context, self.samples))
-            others: list[tuple[float, NodeProto]] = []
+            layers = largest_layers(prepared, self.layers)
+            others: dict[str, float] = {}
             if len(layers) > self.measured:
-                from autoopt.passes.quantize.layer_errors import layer_ratios
-
-                ratios = layer_ratios(prepared, layers, ranges, feeds[:FEEDS_OF_ONE], self.context.work)
-                ordered = sorted(layers, key=lambda node: (ratios.get(node.name, -math.inf), node.name))
-                layers = ordered[: self.measured]
-                others = [(ratios[node.name], node) for node in ordered[self.measured :] if node.name in ratios]
-            expected = _run_all(prepared, feeds, self.context.work)
-            measured: list[tuple[float, NodeProto]] = []
-            for node in layers:
-                quantized = static.quantize(prepared, ranges.path, only=[node.name])
-                ratio = _mean_ratio(expected, _run_all(quantized, feeds, self.context.work))
-                measured.append((ratio, node))
-        measured.sort(key=lambda entry: (entry[0], entry[1].name))
-        shares = _shares_of_work(prepared, [node for _, node in (*measured, *others)], feeds[0], self.context.work)
+                others = layer_ratios(prepared, layers, ranges, feeds[:FEEDS_OF_ONE], work)
+                most_disturbed = sorted(others, key=lambda name: (others[name], name))[: self.measured]
+                layers = [node for node in layers if node.name in most_disturbed]
+            measured = output_ratios(prepared, layers, ranges, feeds, work)
+        ratios = [*_worst_first(measured), *_worst_first({n: r for n, r in others.items() if n not in measured})]
+        nodes = {node.name: node for node in prepared.graph.node}
+        shares = _shares_of_work(prepared, [nodes[name] for name, _ in ratios], feeds[0], work)
         ranking: list[dict[str, str | float]] = []
-        for ratio, node in (*measured, *others):
-            entry: dict[str, str | float] = {"node": node.name, "op_type": node.op_type, "sqnr_db": round(ratio, 2)}
-            ranking.append({**entry, "work": round(shares[node.name], 6)})
+        for name, ratio in ratios:
+            entry: dict[str, str | float] = {"node": name, "op_type": nodes[name].op_type, "sqnr_db": round(ratio, 2)}
+            ranking.append({**entry, "work": round(shares[name], 6)})
         return ranking
+
+
+def _worst_first(ratios: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(ratios.items(), key=lambda entry: (entry[1], entry[0]))
 
 
 def _shares_of_work(
     model: ModelProto, nodes: list[NodeProto], feed: dict[str, np.ndarray], folder: Path
 ) -> dict[str, float]:
     """Share of the multiplications of all these layers by name, from the sizes of their outputs for one item."""
-    from autoopt.passes.quantize.layer_errors import expose
+    from autoopt.passes.quantize.layer_errors import run_values
 
     sizes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
-    exposed, names = expose(model, [node.output[0] for node in nodes])
-    session = make_session(io.save(exposed, folder / "work"), {"graph_optimization_level": "disable"})
-    values = dict(zip(names, session.run(names, dict(feed)), strict=True))
+    outputs = [node.output[0] for node in nodes]
+    values = next(run_values(model, outputs, [feed], folder / "work"))
     work: dict[str, int] = {}
     for node in nodes:
         weight = next(sizes[name] for name in node.input if name in sizes)
@@ -141,30 +141,6 @@ def largest_layers(model: ModelProto, limit: int) -> list[NodeProto]:
     candidates = [node for node in model.graph.node if node.op_type in QUANTIZABLE_OPS and node.name]
     layers = filter(largest_weight, candidates)
     return sorted(layers, key=lambda node: (-largest_weight(node), node.name))[:limit]
-
-
-def _run_all(model: ModelProto, feeds: list[dict[str, np.ndarray]], folder: Path) -> list[list[np.ndarray]]:
-    """The float32 values of each output on all feeds, flattened."""
-    import numpy as np
-
-    session = make_session(io.save(model, folder / "compared"))
-    items = [session.run(None, feed) for feed in feeds]
-    outputs: list[list[np.ndarray]] = []
-    for values in zip(*items, strict=True):
-        arrays = [np.asarray(value, np.float32).ravel() for value in values if isinstance(value, np.ndarray)]
-        if arrays:
-            outputs.append(arrays)
-    return outputs
-
-
-def _mean_ratio(exact: list[list[np.ndarray]], noisy: list[list[np.ndarray]]) -> float:
-    """Signal-to-quantization-noise ratio in dB of the mean relative noise of the outputs.
-
-    One ratio of all values would be that of the largest output: a state of 256 values hides a single probability.
-    """
-    ratios = [noise_ratio(values, others) for values, others in zip(exact, noisy, strict=True)]
-    noise = sum(_power(-ratio) for ratio in ratios) / len(ratios)
-    return -10 * math.log10(noise)
 
 
 class SelectiveQuantization(StaticQuantization):
@@ -215,6 +191,8 @@ def activation_errors(
     """
     from onnxruntime.quantization import qdq_loss_debug as library
 
+    from autoopt.passes.quantize.layer_errors import noise_ratio
+
     with quiet():
         activations = _collect_activations(quantized, reader, folder / "quantized")
         float_activations = None
@@ -228,13 +206,6 @@ def activation_errors(
                 ratios["xmodel_err"] = noise_ratio(match["float"], match["post_qdq"])
             errors[name] = {kind: ratio for kind, ratio in ratios.items() if math.isfinite(ratio)}
         return errors
-
-
-def noise_ratio(before: list[np.ndarray], after: list[np.ndarray]) -> float:
-    """Signal-to-quantization-noise ratio in dB."""
-    from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
-
-    return float(compute_signal_to_quantization_noice_ratio(before, after))
 
 
 def _collect_activations(model: ModelProto, reader: CalibrationReader, folder: Path) -> dict[str, list[np.ndarray]]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import is_large, op_counts
+from autoopt.passes.onnx_tools.graphs import is_large, op_counts, sort_nodes
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 from autoopt.passes.quantize.calibration import CalibrationReader, Ranges
 from autoopt.passes.quantize.cpu_support import offer_for_cpu
+from autoopt.passes.quantize.hard_sigmoid import saturate_hard_sigmoids
 from autoopt.passes.quantize.ort_quantizer import (
     accept_quantized,
     find_unquantizable,
@@ -49,7 +50,7 @@ class QuantizedTypes:
 class Static(Pass):
     """The common part of all static quantizations; subclasses choose types and formats."""
 
-    version = 2
+    version = 4
     target_bound = False
     tolerance = "lossy"
     needs_data = True
@@ -78,7 +79,7 @@ class Static(Pass):
         "operator types to quantize; empty: all that have a quantized form",
     ] = []
     nodes_to_exclude: Annotated[list[str], "nodes to keep in float32, by name; layer_sensitivity ranks them"] = []
-    samples: Annotated[int, "maximum number of calibration items; 0: all"] = 0
+    samples: Annotated[int, "maximum number of calibration items; 0: as many as ranges need"] = 0
     equalize: Annotated[
         Literal["none", "cross_layer", "smooth"],
         "even out the ranges of channels first: weights between layers (cross_layer_equalization), or activations and "
@@ -115,9 +116,10 @@ class Static(Pass):
             if self.bias_correction:
                 self._correct_biases(prepared, ranges)
             quantized = self.quantize(prepared, ranges.path)
+            saturate_hard_sigmoids(quantized)
             if self.dynamic_ops:
                 quantized = self._quantize_at_run_time(quantized)
-        return accept_quantized(before, quantized)
+        return accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
 
     def _equalized(self, model: ModelProto) -> ModelProto:
         """The float model with its channels evened out, as `equalize` says."""

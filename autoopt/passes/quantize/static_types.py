@@ -78,7 +78,7 @@ class Fp8Quantization(Pass):
     per_channel: Annotated[bool, Boolean(), "one scale per output channel instead of one per tensor"] = False
     num_bins: Annotated[int, "bins of the histogram; at least 512"] = 2048
     nodes_to_exclude: Annotated[list[str], "nodes to keep in float32, by name"] = []
-    samples: Annotated[int, "maximum number of calibration items; 0: all"] = 0
+    samples: Annotated[int, "maximum number of calibration items; 0: as many as ranges need"] = 0
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         if self.num_bins < 512:

@@ -15,8 +15,7 @@ from autoopt.passes.onnx_tools.graphs import has_more_of, name_nodes, op_counts
 from autoopt.passes.onnx_tools.large_models import inline_functions
 from autoopt.passes.onnx_tools.libraries import quiet
 from autoopt.passes.onnx_tools.opsets import at_least_opset, import_domain
-from autoopt.passes.quantize.calibration import CalibrationReader
-from autoopt.space import IGNORED, Boolean, Categorical, Conditional, ConditionalDefault
+from autoopt.space import IGNORED, Boolean, Categorical, Conditional
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -34,7 +33,7 @@ class WeightOnlyQuantization(Pass):
     that none divides.
     """
 
-    version = 3
+    version = 4
     tolerance = "lossy"
     conflicts = WEIGHT_CONFLICTS
     accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")
@@ -43,9 +42,9 @@ class WeightOnlyQuantization(Pass):
     aliases = ("nbits_weight_only", "IncQuantization", "OnnxMatMul4Quantizer", "OnnxBlockWiseRtnQuantization")
 
     algorithm: Annotated[
-        Literal["default", "rtn", "k_quant", "hqq", "gptq"],
+        Literal["default", "rtn", "k_quant", "hqq"],
         Categorical("default", "rtn", "k_quant"),
-        "gptq needs calibration data and torch; hqq needs torch",
+        "hqq needs torch; awq and gptq are algorithms of calibrated_weight_quantization",
     ] = "default"
     bits: Annotated[
         Literal[2, 4, 8],
@@ -56,8 +55,8 @@ class WeightOnlyQuantization(Pass):
     is_symmetric: Annotated[
         bool,
         Conditional("algorithm", {"default": Boolean(), "rtn": Boolean()}, default=IGNORED),
-        "weight ranges symmetric around 0; never with k_quant, hqq and gptq",
-    ] = ConditionalDefault("algorithm", {"gptq": False}, default=True)  # type: ignore[assignment]  # resolved before the pass is built
+        "weight ranges symmetric around 0; never with k_quant and hqq",
+    ] = True
     accuracy_level: Annotated[
         Literal[0, 1, 2, 3, 4],
         Conditional("algorithm", {"default": Categorical(0, 4)}, default=IGNORED),
@@ -71,7 +70,6 @@ class WeightOnlyQuantization(Pass):
         bool, "also quantize the tables of Gather: in blocks with 4 bits (GatherBlockQuantized), whole with 8"
     ] = False
     nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
-    percdamp: Annotated[float, "dampening of the Hessian's diagonal; only gptq"] = 0.01
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
         self._check_settings()
@@ -110,7 +108,7 @@ class WeightOnlyQuantization(Pass):
         Some algorithms pack two zero points into a byte, which requires an even number of blocks.
         """
         packs_pairs = (self.algorithm == "k_quant" and self.bits == 4) or (
-            self.algorithm in ("rtn", "gptq") and not self.is_symmetric
+            self.algorithm == "rtn" and not self.is_symmetric
         )
         factor = 1 + packs_pairs
         return {size: factor * size for size in BLOCK_SIZES if size <= self.block_size}
@@ -120,8 +118,6 @@ class WeightOnlyQuantization(Pass):
             raise Refused(f"algorithm {self.algorithm} supports only quant_format QOperator")
         if self.channel_wise and self.quant_format != "QDQ":
             raise Refused("channel_wise needs quant_format QDQ")
-        if self.algorithm == "gptq" and self.is_symmetric:
-            raise Refused("algorithm gptq with is_symmetric gives wrong weights in onnxruntime; omit it")
         if self.embeddings and (self.algorithm != "default" or self.bits == 2 or self.quant_format == "QDQ"):
             raise Refused("embeddings needs algorithm default, 4 or 8 bits and quant_format QOperator")
         if self.bits != 4:
@@ -161,9 +157,6 @@ class WeightOnlyQuantization(Pass):
         )
         quantizer.process()
         quantized: ModelProto = quantizer.model.model
-        if self.algorithm == "gptq":
-            # gptq adds weights in the order of a hash table; sorting makes the result reproducible.
-            quantized.graph.initializer.sort(key=lambda tensor: tensor.name)
         import_domain(quantized, "com.microsoft")
         return quantized
 
@@ -182,11 +175,6 @@ class WeightOnlyQuantization(Pass):
             if find_spec("torch") is None:
                 raise Refused("algorithm hqq needs torch; pip install 'autoopt[torch]'")
             return library.HQQWeightOnlyQuantConfig(block_size=self.block_size, bits=self.bits)
-        if self.algorithm == "gptq":
-            feeds = list(CalibrationReader(self.context))
-            return library.GPTQWeightOnlyQuantConfig(
-                calibration_data_reader=feeds, percdamp=self.percdamp, block_size=self.block_size
-            )
         return None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from autoopt.json_codec import without_nulls
-from autoopt.model.session import check_session_options, plain_options
+from autoopt.model.session_options import check_session_options, plain_options
 from autoopt.passes.base import Pass
 from autoopt.registry import ParameterInfo
 from autoopt.space import IGNORED, Boolean, Categorical, Conditional

@@ -42,6 +42,7 @@ class ShapeInference(RecordsTypes):
 class SymbolicShapeInference(RecordsTypes):
     """Infers shapes with symbolic dimensions, using onnxruntime's tool, which also knows onnxruntime's operators."""
 
+    version = 2
     libraries = ("onnx", "onnxruntime", "sympy")
 
     auto_merge: Annotated[bool, Boolean(), "treat conflicting dimensions as equal"] = True
@@ -53,9 +54,22 @@ class SymbolicShapeInference(RecordsTypes):
         try:
             # The tool writes a file into the working directory if it fails.
             with quiet(), chdir(self.context.work):
-                return Tool.infer_shapes(model, auto_merge=self.auto_merge, guess_output_rank=self.guess_output_rank)
+                inferred: ModelProto | None = Tool.infer_shapes(
+                    model, auto_merge=self.auto_merge, guess_output_rank=self.guess_output_rank
+                )
         except Exception as error:  # the tool asserts on operators that it does not know
             raise Refused(f"symbolic shape inference fails: {type(error).__name__} {error}") from error
+        if inferred is not None:
+            _keep_output_shapes(model, inferred)
+        return inferred
+
+
+def _keep_output_shapes(model: ModelProto, inferred: ModelProto) -> None:
+    """Give outputs that lost their shape, behind operators that the tool does not know, the declared one again."""
+    declared = {output.name: output for output in model.graph.output}
+    for output in inferred.graph.output:
+        if output.name in declared and not output.type.tensor_type.HasField("shape"):
+            output.CopyFrom(declared[output.name])
 
 
 class MaterializeReshape(Pass):

@@ -10,10 +10,11 @@ from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
     caller_inputs,
+    new_name,
+    read_names,
     rename_inputs,
     rename_value,
     replace_items,
-    unused_name,
     value_names,
     walk_nodes,
 )
@@ -83,8 +84,7 @@ class RemoveOutputs(Pass):
             raise Refused("a model needs at least one output")
         replace_items(model.graph.output, remaining)
         model = apply_ir_passes(model, common.RemoveUnusedNodesPass())
-        read = {name for node in walk_nodes(model.graph) for name in node.input}
-        read.update(value.name for value in model.graph.output)
+        read = read_names(model.graph)
         replace_items(model.graph.input, [value for value in model.graph.input if value.name in read])
         return model
 
@@ -148,7 +148,7 @@ def _cast(source: str, target: str, kind: int) -> NodeProto:
 
 
 def _inner_name(model: ModelProto, name: str) -> str:
-    return unused_name(f"{name}/model", value_names(model))
+    return new_name(f"{name}/model", value_names(model))
 
 
 def _check_names(names: Iterable[str], values: Iterable[ValueInfoProto]) -> None:

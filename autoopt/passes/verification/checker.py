@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from autoopt.passes.base import Pass
 
 ORT_DOMAIN: Final = "com.microsoft"
-RUNTIME_OPS: Final = ("SimplifiedLayerNormalization",)
-"""Operators of onnxruntime that it registers in ONNX's own domain, where ONNX has none of that name."""
+RUNTIME_OPS: Final = ("LayerNormalization", "SimplifiedLayerNormalization")
+"""Operators of onnxruntime that it registers in ONNX's own domain, where ONNX has none of that name, or not yet."""
 
 
 @dataclass(frozen=True)

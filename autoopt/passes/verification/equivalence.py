@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.session import make_plain_session
 from autoopt.passes.base.lifecycle import describe_error
 from autoopt.passes.verification.output_comparison import Equivalence, Status, compare_outputs
 from autoopt.passes.verification.rounding import NoiseSource, SpreadMeter
@@ -31,6 +32,8 @@ RANDOM_OPS: Final = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
 
+SIZING_OPS: Final = frozenset({"Loop", "If", "NonZero", "NonMaxSuppression", "Compress", "Unique"})
+"""Operators whose output's size depends on values."""
 MAX_SECONDS: Final = 0.5
 """Time for the inferences of one model on inputs beyond the ordinary ones; the others are skipped after that."""
 MAX_NOISE_SECONDS: Final = 2.0
@@ -78,6 +81,8 @@ class Reference:
     def run(self, narrower: ModelProto | None = None, pinned: Mapping[str, np.ndarray] | None = None) -> None:
         """Find inputs that the model accepts, run it, and keep its outputs or the reason of the failure.
 
+        The user's items are the last to be tried: made-up values reach more of the model.
+
         Args:
             narrower: a version of the model with fewer open dimensions; the inputs fit it as well.
             pinned: values of inputs that are not to be made up.
@@ -87,9 +92,9 @@ class Reference:
         self._attempted, self.inferences, self._spreads = True, [], {}
         try:
             candidates = synthetic_feeds(self.model, narrower)
-            for feeds in candidates:
+            for feeds in chain(candidates, self.items):
                 try:
-                    session = _open(self.path)
+                    session = make_plain_session(self.path)
                     ordinary = {**feeds, **(pinned or {})}
                     self.inferences = [Inference(ordinary, session.run(None, ordinary))]
                 except Exception as error:  # any exception type of the runtime
@@ -132,7 +137,7 @@ class Reference:
 
     def record(self, feeds: Iterable[dict[str, np.ndarray]]) -> None:
         """Run the model on these inputs and keep the outputs. Raises what the runtime raises."""
-        session = _open(self.path)
+        session = make_plain_session(self.path)
         self.inferences = [Inference(each, session.run(None, each)) for each in feeds]
         self._attempted = True
 
@@ -218,12 +223,13 @@ def _compare_inferences(
     """
     results: list[Equivalence] = []
     deadline = time.monotonic() + MAX_NOISE_SECONDS
+    sizes_vary = any(node.op_type in SIZING_OPS for node in before.model.graph.node)
     for number, new in zip(numbers, after.inferences, strict=True):
         if results and tolerance == "lossy":
             break
         old = before.inferences[number]
         spreads = before.spread_meter(number).spreads
-        results.append(compare_outputs(old.outputs, new.outputs, tolerance, spreads, deadline))
+        results.append(compare_outputs(old.outputs, new.outputs, tolerance, spreads, deadline, sizes_vary))
     return results
 
 
@@ -266,10 +272,4 @@ def _map_feeds(before: Reference, model: ModelProto, pass_: Pass) -> dict[int, d
 
 def run_once(path: Path, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Run the model at `path` once, without graph optimization and on one thread."""
-    return list(_open(path).run(None, dict(feeds)))
-
-
-def _open(path: Path) -> InferenceSession:
-    from autoopt.model.session import make_session
-
-    return make_session(path, {"graph_optimization_level": "disable"})
+    return list(make_plain_session(path).run(None, dict(feeds)))

@@ -34,8 +34,8 @@ def synthetic_feeds(
     """Generate inputs for `model`, one set for each of `SIZES`; only one set if no dimension is open.
 
     Floats are drawn from a normal distribution. Integers stay below the number of rows of the table that they index,
-    otherwise they are 0 or 1. Texts are words. Mask and positions of a decoder fit its tokens and its cache. The same
-    arguments give the same inputs.
+    otherwise they are 0 or 1. Texts are words. Mask and positions of a decoder fit its tokens and its cache, lengths
+    the inputs that they belong to. The same arguments give the same inputs.
 
     Args:
         model: the model.
@@ -45,6 +45,9 @@ def synthetic_feeds(
     Raises:
         ValueError: an input is not a tensor, is of an unknown type, or is too large.
     """
+    from autoopt.data.sources.signals import lengths_of
+    from autoopt.data.sources.synthetic import input_spec
+
     inputs = caller_inputs(model)
     fixed: dict[str, list[int | str]] = {}
     if narrower is not None:
@@ -62,6 +65,8 @@ def synthetic_feeds(
             feeds[value.name] = _random_array(value, shape, limits.get(value.name, 2), seed + number)
         if decoder is not None:
             feeds = align(feeds, decoder)
+        else:
+            feeds.update(lengths_of(feeds, [input_spec(value) for value in inputs]))
         yield feeds
 
 

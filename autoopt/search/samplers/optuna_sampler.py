@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -41,11 +42,18 @@ class OptunaSampler:
     def __init__(self, chains: Sequence[ChainSpace], name: str, seed: int, objectives: Sequence[Objective]) -> None:
         self._chains = {chain.id: chain for chain in chains}
         self._name = name
-        self.study = new_study(objectives)
-        self.study.sampler = create_optuna_sampler(name, seed)
+        self._seed = seed
+        self._objectives = objectives
         self._study_trials: dict[int, optuna.Trial] = {}
         self._running: list[int] = []
         self._history_length = 0
+
+    @cached_property
+    def study(self) -> optuna.Study:
+        """The study, made at its first use: a run that needs no suggestion imports no optuna."""
+        study = new_study(self._objectives)
+        study.sampler = create_optuna_sampler(self._name, self._seed)
+        return study
 
     def next(self, history: History, rng: Random) -> Decision:
         """Suggest the sampler's next new point; a random one if it keeps repeating itself."""

@@ -8,38 +8,30 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from autoopt.errors import InputError, SystemFailure
 from autoopt.model.files import files_in
-from autoopt.model.filesystems import open_filesystem
-from autoopt.settings import redacted, without_password
+from autoopt.model.filesystems import RemoteFolder
 
 MANIFEST: Final = "manifest.json"
 _FILE: Final = re.compile(r"/[0-9a-f]{2}/([0-9a-f]{64})/")
 
 
 class RemoteArtifacts:
-    """The copies at a URL. The folder on this machine is the cache in front of it; digests are verified there."""
+    """The copies at a URL. The folder on this machine is the cache in front of it; digests are verified there.
+
+    Raises:
+        InputError: There is no such file system, or its library is not installed.
+    """
 
     def __init__(self, url: str) -> None:
-        """Connect to a file system.
-
-        Raises:
-            InputError: There is no such file system, or its library is not installed.
-        """
-        self._url = url
-        self.safe_url = without_password(url)
-        try:
-            self._system, root = open_filesystem(url)
-        except (ImportError, ValueError) as error:
-            reason = redacted(str(error), url)
-            raise InputError(f"artifacts cannot be kept there ({reason})", where=self.safe_url) from None
-        self._root = PurePosixPath(root)
+        self._folder = RemoteFolder(url, "artifacts cannot be kept there")
+        self._system, self._root = self._folder.system, self._folder.root
+        self.safe_url = self._folder.safe_url
         self._pushed: set[str] = set()
 
     def push(self, digest: str, folder: Path, *, replace: bool = False) -> None:
@@ -52,13 +44,11 @@ class RemoteArtifacts:
         """
         if digest in self._pushed and not replace:
             return
-        with self._failing("written"):
+        with self._folder.failures("an artifact cannot be written"):
             files = files_in(folder)
             if replace or not self._system.exists(self._at(digest, MANIFEST)):
                 for name, path in files.items():
-                    target = self._at(digest, name)
-                    self._system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
-                    self._system.put_file(str(path), target)
+                    self._folder.put(path, PurePosixPath(self._at(digest, name)))
             sizes = {name: path.stat().st_size for name, path in files.items()}
             self._system.pipe_file(self._at(digest, MANIFEST), json.dumps(sizes).encode())
         self._pushed.add(digest)
@@ -69,7 +59,10 @@ class RemoteArtifacts:
         Raises:
             SystemFailure: The copy cannot be read.
         """
-        with self._failing("read"), suppress(FileNotFoundError):  # another machine may remove it meanwhile
+        with (
+            self._folder.failures("an artifact cannot be read"),
+            suppress(FileNotFoundError),
+        ):  # another machine may remove it meanwhile
             if not self._system.exists(self._at(digest, MANIFEST)):
                 return False
             for name in json.loads(self._system.cat_file(self._at(digest, MANIFEST))):
@@ -91,7 +84,7 @@ class RemoteArtifacts:
             SystemFailure: The copies cannot be listed.
         """
         times: dict[str, float] = {}
-        with self._failing("listed"), suppress(FileNotFoundError):
+        with self._folder.failures("an artifact cannot be listed"), suppress(FileNotFoundError):
             self._system.invalidate_cache()
             for path, entry in self._system.find(str(self._root), detail=True).items():
                 match = _FILE.search(str(path))
@@ -106,7 +99,7 @@ class RemoteArtifacts:
             SystemFailure: The copy cannot be removed.
         """
         self._pushed.discard(digest)
-        with self._failing("removed"):
+        with self._folder.failures("an artifact cannot be removed"):
             with suppress(FileNotFoundError):
                 self._system.rm_file(self._at(digest, MANIFEST))
             with suppress(FileNotFoundError):
@@ -114,15 +107,6 @@ class RemoteArtifacts:
 
     def _at(self, digest: str, name: str) -> str:
         return str(self._root / digest[:2] / digest / name)
-
-    @contextmanager
-    def _failing(self, done: str) -> Iterator[None]:
-        """Turn the errors of any file system into `SystemFailure`."""
-        try:
-            yield
-        except Exception as error:  # each file system has its own family of errors
-            text = redacted(f"{type(error).__name__}: {error}", self._url)
-            raise SystemFailure(f"an artifact cannot be {done} ({text})", where=self.safe_url) from None
 
 
 def _write_time(entry: Mapping[str, object]) -> float:

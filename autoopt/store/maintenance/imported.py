@@ -75,17 +75,21 @@ def as_imported(rows: Rows, run: str, file: str, *, reuse: bool) -> Rows:
     result["run"] = [_run(row, file, reuse) for row in rows.get("run", [])]
     for table in ("pass_run", "evaluation"):  # results of other runs that this one used came in with it, too
         result[table] = [{**row, "run": row.get("run") or run} for row in rows.get(table, [])]
-    if reuse:
-        return result
-    result["trial"] = [_with_keys(row, ("pass_runs", "evaluations"), _own_keys) for row in rows.get("trial", [])]
+    if not reuse:
+        _rename_keys(result)
+    return result
+
+
+def _rename_keys(rows: Rows) -> None:
+    """Give all results keys of their own, which no search looks up."""
+    rows["trial"] = [_with_keys(row, ("pass_runs", "evaluations"), _own_keys) for row in rows.get("trial", [])]
     for table, column in (
         ("run", "identity"),
         ("pass_run", "key"),
         ("evaluation", "key"),
         ("metric_value", "evaluation"),
     ):
-        result[table] = [_with_keys(row, (column,), _own_key) for row in result.get(table, [])]
-    return result
+        rows[table] = [_with_keys(row, (column,), _own_key) for row in rows.get(table, [])]
 
 
 def _run(row: Row, file: str, reuse: bool) -> Row:

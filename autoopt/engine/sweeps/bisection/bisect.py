@@ -178,13 +178,13 @@ class CauseSearch:
         tried = [every, *(frozenset({name}) for name in names)]
         self._measure(tried, until)
         cause = self._explanation(every, tried[1:])
-        if not cause and self._is_changed(every) and len(names) > 2:
-            pairs = self._likely_pairs(tried[1:])
-            self._measure(pairs, until)
-            cause = self._explanation(every, pairs)
-            tried += pairs
-        elif not cause and self._is_changed(every):
+        if not cause and self._is_changed(every):
             cause = every
+            if len(names) > 2:
+                pairs = self._likely_pairs(tried[1:])
+                self._measure(pairs, until)
+                cause = self._explanation(every, pairs)
+                tried += pairs
         variants = tuple(self._measured[changed] for changed in dict.fromkeys(tried))
         if not cause:
             return Outcome(variants, busy=self._busy)

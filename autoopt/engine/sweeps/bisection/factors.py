@@ -34,20 +34,15 @@ def changes_between(before: SweepEntry, after: SweepEntry) -> Changes:
     others: list[str] = []
     if before.environment and after.environment:  # that of a release that no sweep made is not recorded
         others = differences(_surroundings(before), _surroundings(after))
-    libraries = []
-    for factor in _factors(old, new):
-        if factor.name in old and factor.name in new and factor.name != "autoopt":
-            libraries.append(factor)
-        else:
-            others.append(factor.text)
-    inputs = []
+    libraries = _factors(old, new)
+    varied_libraries = [factor for factor in libraries if factor.name in old.keys() & new.keys() - {"autoopt"}]
+    inputs: list[Factor] = []
     if before.inputs and after.inputs:
-        for factor in _factors(before.inputs, after.inputs):
-            if factor.name in INPUTS:
-                inputs.append(factor)
-            else:
-                others.append(factor.text)
-    return Changes(tuple(libraries), tuple(inputs), tuple(others))
+        inputs = _factors(before.inputs, after.inputs)
+    varied_inputs = [factor for factor in inputs if factor.name in INPUTS]
+    varied = {*varied_libraries, *varied_inputs}
+    others += [factor.text for factor in (*libraries, *inputs) if factor not in varied]
+    return Changes(tuple(varied_libraries), tuple(varied_inputs), tuple(others))
 
 
 def _versions(entry: SweepEntry) -> Mapping[str, str]:

@@ -100,11 +100,10 @@ class Stopwatch:
                     ) from None
                 failures[failure.name] = str(failure)
                 del models[failure.name]
-        ratios: Mapping[str, Estimate] = {}
-        if rounds:
-            ratios = pooled_ratios(rounds)
-        kept = {name: ratio for name, ratio in ratios.items() if name in models}
-        return Timed(kept, failures, any(one.disturbed for one in rounds))
+        if not rounds:
+            return Timed({}, failures, False)
+        ratios = {name: ratio for name, ratio in pooled_ratios(rounds).items() if name in models}
+        return Timed(ratios, failures, any(one.disturbed for one in rounds))
 
     def _round(self, models: Mapping[str, VariantModel], number: int, until: float) -> Round:
         left = max(0.0, until - time.monotonic()) / (ROUNDS - number)

@@ -82,11 +82,14 @@ class Night:
         """Read the run behind an entry.
 
         Raises:
-            InputError: There is no best model, or its run was imported or measured on another host.
+            InputError: There is no best model, or it is several, or its run was imported or measured on another host.
         """
         if entry.best is None:
             reason = f"{entry.name} has no best model in sweep {sweep} ({entry.status})"
             raise InputError(reason, where="MODEL", remedy="only latencies of two models can be compared")
+        if entry.result is not None and entry.result.parts:
+            reason, remedy = f"{entry.name} is several models", "list one of them in the zoo by itself"
+            raise InputError(reason, where="MODEL", remedy=remedy)
         if entry.environment.get("hosts"):
             raise InputError(f"{entry.name} was measured on another host than this machine", where="MODEL")
         run = store.runs.get(entry.run)

@@ -1,4 +1,4 @@
-"""Content of a run for other tools: its parts, one for each target, and their trials with times and figures."""
+"""Content of a run for other tools: its parts, for targets or models, and their trials with times and figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from autoopt.json_codec import JsonValue
 from autoopt.outcome import Outcome
-from autoopt.results import RunResult, Trial
+from autoopt.results import RunResult, Trial, values_of
+from autoopt.results.trial import flat_params, flat_ratios
 from autoopt.store import EvaluationRecord, PassRunRecord, RunRecord, Store
 from autoopt.store.finished import finished_trials, result_of
 
@@ -33,10 +34,10 @@ class ExportedTrial:
 
 @dataclass(frozen=True)
 class RunPart:
-    """A run, or the part of a multi-target run for one target."""
+    """A run, or the part of one for one of several targets or models."""
 
     name: str
-    """Name of the DAG, with the target's name if there are several."""
+    """Name of the DAG, with the target's or model's name if there are several."""
     record: RunRecord
     result: RunResult
     trials: tuple[ExportedTrial, ...]
@@ -49,12 +50,13 @@ def parts_of(store: Store, record: RunRecord) -> list[RunPart]:
         InputError: the run has no trial yet.
     """
     result = result_of(record)
-    if not result.targets:
+    named = {target.name: target.result for target in result.targets}
+    named |= {part.name: part.result for part in result.parts}
+    if not named:
         return [_part(store, record.name, record, result)]
     parts = []
-    for target in result.targets:
-        part = store.runs.get(target.result.run)
-        parts.append(_part(store, f"{record.name}-{target.name}", part, target.result))
+    for name, part_result in named.items():
+        parts.append(_part(store, f"{record.name}-{name}", store.runs.get(part_result.run), part_result))
     return parts
 
 
@@ -70,8 +72,5 @@ def _trial(store: Store, record: RunRecord, trial: Trial) -> ExportedTrial:
         *store.results.evaluations(result.evaluations).values(),
     ]
     end = max((piece.finished for piece in work if piece.run == record.id), default=record.created)
-    params = {f"{node}.{name}": value for node, values in result.point.items() for name, value in values.items()}
-    figures = {name: estimate.value for name, estimate in result.metrics.items()}
-    for name, ratio in result.ratios.items():
-        figures |= {f"{name}_ratio": ratio.value, f"{name}_ratio_low": ratio.low, f"{name}_ratio_high": ratio.high}
-    return ExportedTrial(trial, end - result.seconds, end, params, figures)
+    figures = {**values_of(result.metrics), **flat_ratios(result.ratios)}
+    return ExportedTrial(trial, end - result.seconds, end, flat_params(result.point), figures)

@@ -14,7 +14,7 @@ from autoopt.engine.tools.exports.content import ExportedTrial, RunPart, parts_o
 from autoopt.engine.tools.run_report import run_report
 from autoopt.errors import InputError, one_line
 from autoopt.report.verdict import verdict
-from autoopt.results import ModelResult
+from autoopt.results.trial import flat_params
 from autoopt.store import RunRecord, Store
 from autoopt.working_folder import working_folder
 
@@ -93,7 +93,7 @@ def _log_part(client: MlflowClient, experiment: str, store: Store, part: RunPart
     if best is not None:
         figures |= best.metrics
         figures |= {f"{name}_ratio": ratio.value for name, ratio in best.ratios.items()}
-        _log(client, run, {"chain": best.chain, **_params_of(best)}, figures, start)
+        _log(client, run, {"chain": best.chain, **flat_params(best.point)}, figures, start)
     else:
         _log(client, run, {}, figures, start)
     for trial in part.trials:
@@ -144,10 +144,6 @@ def _log_artifacts(client: MlflowClient, run: str, store: Store, part: RunPart) 
     with working_folder() as folder:
         export_to(store, Package.of(part.record, part.result, part.result.best), folder / "package")
         client.log_artifacts(run, str(folder / "package"), "package")
-
-
-def _params_of(model: ModelResult) -> dict[str, object]:
-    return {f"{node}.{name}": value for node, values in model.point.items() for name, value in values.items()}
 
 
 def _milliseconds(seconds: float) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 
 from autoopt.errors import InputError
 from autoopt.json_codec import JsonObject, JsonValue
-from autoopt.model.files import files_in
+from autoopt.model.files import digest_file, files_in
 from autoopt.results.release import Release
 from autoopt.working_folder import replacing
 
@@ -122,8 +122,7 @@ def _add_json(layout: Path, document: JsonObject, kind: str) -> JsonObject:
 
 
 def _add_file(layout: Path, file: Path, kind: str) -> JsonObject:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    digest = digest_file(file)
     blob = layout / "blobs" / "sha256" / digest
     if not blob.exists():
         with replacing(blob) as new:

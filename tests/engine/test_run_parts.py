@@ -1,4 +1,4 @@
-"""Preparing a run over several targets."""
+"""Runs of several parts: the finished ones that answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoopt.engine.targets.preparation import is_outdated
+from autoopt.engine.run.parts import is_outdated
 from autoopt.store import RunRecord
 from autoopt.store.memory import MemoryStore
 

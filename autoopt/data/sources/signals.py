@@ -1,0 +1,237 @@
+"""Made-up sounds, spectra, lengths and recurrent states, recognised by the names and shapes of inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from autoopt.data.dataset import Array, Feed
+from autoopt.data.fit import InputSpec, fit, specs_of
+from autoopt.data.sources.open_sizes import OpenSizes
+from autoopt.model.session import make_session
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+SAMPLE_RATE: Final = 16_000
+
+
+class UsualSize(NamedTuple):
+    """The usual size of an open dimension, in words too."""
+
+    size: int
+    text: str
+
+
+SOUND: Final = UsualSize(2 * SAMPLE_RATE, "2 s of sound at 16 kHz")
+PIECE: Final = UsualSize(512, "32 ms of sound at 16 kHz")
+"""For models with recurrent state, which take a sound piece by piece."""
+FRAMES: Final = UsualSize(200, "2 s of sound in frames of 10 ms")
+TOKENS: Final = UsualSize(32, "32 tokens")
+PIECES: Final = 32
+"""Pieces of sound in one inference of a model that takes several."""
+SHORTEST_SOUND: Final = 2000
+"""Smallest fixed size that counts as that of a sound."""
+SHORTEST_PIECE: Final = 256
+MOST_CHANNELS: Final = 2
+HARMONICS: Final = 12
+LONGEST_VOICE: Final = 317_011
+"""Samples; no multiple of usual sizes, so that items differ."""
+
+_SOUND: Final = re.compile(r"audio|wave|wav$|speech|sound|pcm|signal")
+_SPECTRUM: Final = re.compile(r"audio|feat|fbank|mel|spec|speech|signal")
+_FRAMES: Final = re.compile(r"frame|time")
+_PIECES: Final = re.compile(r"seq|len|frame|time")
+_LENGTH: Final = re.compile(r"(?<!max_)(?<!min_)len(gth)?s?$")
+_RATE: Final = re.compile(r"^(sr|fs|sampl(e|ing)_?rate)$")
+_STATE: Final = re.compile(r"^[hc](\d*|n|_?in)$|state|hidden|cache")
+
+
+def signal_sizes(specs: Sequence[InputSpec], tables: Collection[str]) -> dict[str, OpenSizes]:
+    """Size the open dimensions of sounds, spectra and tokens, by the input's name; other inputs are left out.
+
+    Args:
+        specs: The inputs of the model.
+        tables: Names of the inputs that index into a table, as tokens do.
+    """
+    found = {}
+    sounds, is_streamed = sound_axes(specs), bool(state_names(specs))
+    for spec in specs:
+        usual, axes = _usual_size(spec, sounds.get(spec.name), is_token=spec.name in tables, is_streamed=is_streamed)
+        if usual is None:
+            continue
+        by_axis, text = dict.fromkeys(axes, usual.size), usual.text
+        if is_streamed and spec.shape and _PIECES.search(str(spec.shape[0])):
+            by_axis[0], text = PIECES, f"{PIECES} times {text}"
+        if by_axis:
+            found[spec.name] = OpenSizes(by_axis, text)
+    return found
+
+
+def _usual_size(
+    spec: InputSpec, sound_axis: int | None, *, is_token: bool, is_streamed: bool
+) -> tuple[UsualSize | None, list[int]]:
+    """The usual size of an input's open dimensions, and their axes; None for an input of another kind."""
+    axes = [axis for axis in _open_axes(spec) if axis > 0]
+    if sound_axis is not None:
+        return (PIECE if is_streamed else SOUND), [axis for axis in _open_axes(spec) if axis == sound_axis]
+    if is_token:
+        return TOKENS, axes
+    if _is_float(spec) and _is_spectrum(spec):
+        return FRAMES, axes
+    return None, []
+
+
+def _open_axes(spec: InputSpec) -> list[int]:
+    return [axis for axis, size in enumerate(spec.shape or ()) if not isinstance(size, int)]
+
+
+def _is_float(spec: InputSpec) -> bool:
+    return spec.dtype is not None and spec.dtype.kind == "f"
+
+
+def sound_axes(specs: Sequence[InputSpec]) -> dict[str, int]:
+    """Find the inputs that take a sound, and the axis of its samples."""
+    is_streamed = bool(state_names(specs))
+    axes = {}
+    for spec in specs:
+        axis = _sound_axis(spec, is_streamed)
+        if axis is not None:
+            axes[spec.name] = axis
+    return axes
+
+
+def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
+    """The axis of the samples: the only one that is open or long besides batch and channels."""
+    shape = spec.shape or ()
+    if not shape or not _is_float(spec) or len(shape) > 3:
+        return None
+    may_be_piece = is_streamed and len(shape) == 2
+    long_axes = [axis for axis, size in enumerate(shape) if isinstance(size, int) and size > MOST_CHANNELS]
+    if long_axes:
+        shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
+        is_sound = len(long_axes) == 1 and int(shape[long_axes[0]] or 0) >= shortest
+        return long_axes[0] if is_sound else None
+    open_axes = [axis for axis in _open_axes(spec) if axis or len(shape) == 1]
+    is_piece = may_be_piece and not state_names([spec])
+    is_sound = len(open_axes) == 1 and (is_piece or bool(_SOUND.search(spec.name.lower())))
+    return open_axes[0] if is_sound else None
+
+
+def _is_spectrum(spec: InputSpec) -> bool:
+    """True for an input of frames of a sound: by its name, or by that of an open dimension."""
+    shape = spec.shape or ()
+    if any(isinstance(size, str) and _FRAMES.search(size.lower()) for size in shape[1:]):
+        return True
+    return len(shape) >= 3 and bool(_SPECTRUM.search(spec.name.lower()))
+
+
+def state_names(specs: Sequence[InputSpec]) -> list[str]:
+    """Names of the inputs that take recurrent state: floats of at most one open dimension, by their names."""
+    names = []
+    for spec in specs:
+        has_shape_of_state = len(spec.shape or ()) >= 2 and len(_open_axes(spec)) <= 1
+        if _is_float(spec) and has_shape_of_state and _STATE.search(spec.name.lower()):
+            names.append(spec.name)
+    return names
+
+
+def signal_items(
+    rng: np.random.Generator, spec: InputSpec, shape: tuple[int, ...], count: int, specs: Sequence[InputSpec]
+) -> list[Array] | None:
+    """Make the items of a sound, a sample rate or a recurrent state; None for any other input.
+
+    Each item continues the sound of the one before. State is zero here; `carry_states` fills it in.
+    """
+    if spec.dtype is None:
+        return None
+    if spec.name in sound_axes(specs):
+        samples = sound(rng, count * int(np.prod(shape))).reshape(count, *shape)
+        return list(samples.astype(spec.dtype))
+    if spec.dtype.kind in "iu" and _RATE.search(spec.name.lower()):
+        return [np.full(shape, SAMPLE_RATE, spec.dtype)] * count
+    if spec.name in state_names(specs):
+        return [np.zeros(shape, spec.dtype)] * count
+    return None
+
+
+def sound(rng: np.random.Generator, samples: int) -> Array:
+    """A voice of changing pitch in syllables between pauses, and weak noise: within -1 and 1, at 16 kHz.
+
+    Longer ones repeat it.
+    """
+    time = np.arange(min(samples, LONGEST_VOICE)) / SAMPLE_RATE
+    pitch = rng.uniform(90, 220) * (1 + 0.2 * np.sin(2 * np.pi * 0.7 * time) + 0.1 * np.sin(2 * np.pi * 2.3 * time))
+    phase = 2 * np.pi * np.cumsum(pitch) / SAMPLE_RATE
+    voice = np.zeros(len(time))
+    for harmonic in range(1, HARMONICS + 1):
+        voice += rng.uniform(0.2, 1) / harmonic * np.sin(harmonic * phase)
+    syllables = np.clip(np.sin(2 * np.pi * 2.5 * time), 0, None) * (np.sin(2 * np.pi * 0.4 * time) > -0.7)
+    return np.resize(0.3 * voice * syllables + 0.003 * rng.standard_normal(len(time)), samples)
+
+
+def lengths_of(feed: Mapping[str, Array], specs: Sequence[InputSpec]) -> Feed:
+    """Make the values of the inputs that tell how much of another input counts: all of it.
+
+    Args:
+        feed: The arrays by input.
+        specs: The inputs of the model.
+    """
+    measured: dict[str, int] = {}
+    for spec in specs:
+        open_axes = [axis for axis in _open_axes(spec) if axis]
+        if open_axes and spec.name in feed:
+            measured[spec.name] = feed[spec.name].shape[open_axes[-1]]
+    lengths: Feed = {}
+    for spec in specs:
+        is_length = spec.dtype is not None and spec.dtype.kind in "iu" and _LENGTH.search(spec.name.lower())
+        if is_length and measured and len(spec.shape or ()) < 2 and spec.name in feed:
+            other = max(measured, key=lambda name: _common_letters(name, spec.name))
+            lengths[spec.name] = np.full_like(feed[spec.name], measured[other])
+    return lengths
+
+
+def _common_letters(one: str, other: str) -> int:
+    """Number of letters that two names begin with."""
+    for position, (letter, other_letter) in enumerate(zip(one, other, strict=False)):
+        if letter != other_letter:
+            return position
+    return min(len(one), len(other))
+
+
+def carry_states(model: str, arrays: dict[str, list[Array]], specs: Sequence[InputSpec]) -> None:
+    """Replace recurrent states by the outputs of the model for the item before, in place.
+
+    They stay zero where the model returns no such states or does not run.
+    """
+    states = [name for name in state_names(specs) if name in arrays]
+    if not states:
+        return
+    try:
+        session = make_session(model)
+        inputs = specs_of(session)
+        outputs = _state_outputs(session, {name: arrays[name][0] for name in states})
+        for number in range(len(arrays[states[0]]) - 1 if outputs else 0):
+            feed = {name: items[number] for name, items in arrays.items()}
+            results = session.run(outputs, fit(feed, inputs))
+            for name, result in zip(states, results, strict=True):
+                arrays[name] = [*arrays[name][: number + 1], result, *arrays[name][number + 2 :]]
+    except Exception:  # Whoever runs the model next reports the runtime's own message.
+        return
+
+
+def _state_outputs(session: InferenceSession, states: Mapping[str, Array]) -> list[str]:
+    """The outputs that return these states, in their order; none if their shapes do not tell which."""
+    shapes = [state.shape for state in states.values()]
+    returned = session.get_outputs()[1:]
+    outputs = [output.name for output in returned if any(_fits(output.shape, shape) for shape in shapes)]
+    return outputs if len(outputs) == len(states) else []
+
+
+def _fits(declared: Sequence[int | str | None], shape: tuple[int, ...]) -> bool:
+    if len(declared) != len(shape):
+        return False
+    return all(not isinstance(size, int) or size == actual for size, actual in zip(declared, shape, strict=True))

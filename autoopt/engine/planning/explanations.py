@@ -1,0 +1,28 @@
+"""A plan in the few lines that a run prints before its trials; `autoopt plan` shows all reasons."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from autoopt.dag import Plan
+from autoopt.report.formatting import plural
+from autoopt.report.steps import ARROW, steps_text
+
+CHAIN_WIDTH: Final = 30
+"""Characters of a chain in a line."""
+
+
+def explanations(plan: Plan) -> list[str]:
+    """A line each for the values that a proposal tries, its decisions that matter to users, and earlier lessons."""
+    lines: list[str] = []
+    tried = [decision.tried for decision in plan.decisions if decision.tried]
+    if tried:
+        lines.append(f"trying {', '.join(tried)}")
+    shown = [decision for decision in plan.decisions if not decision.tried and not decision.is_detail]
+    lines += [f"{decision.what}: {decision.why}" for decision in shown]
+    if plan.learned:
+        first = steps_text(ARROW.join(plan.learned[0].chain), {}, CHAIN_WIDTH)
+        if len(plan.learned) > 1:
+            first += f" and {plural(len(plan.learned) - 1, 'other chain')}"
+        lines.append(f"learned from similar models: {first} first ('autoopt plan' says why)")
+    return lines

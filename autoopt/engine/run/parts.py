@@ -1,0 +1,163 @@
+"""Runs of several parts, one for each target or for each model of a set. Each part is a run of its own."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from autoopt.engine.inputs.request import RunRequest
+from autoopt.engine.inputs.resolve import ResolvedInputs
+from autoopt.engine.run.loop import time_spent
+from autoopt.engine.run.opening import begin_run, is_complete, open_session, stored_answer
+from autoopt.engine.run.session import Session
+from autoopt.engine.work.context import RunContext
+from autoopt.engine.work.resources import Resources
+from autoopt.results import RunResult
+from autoopt.store import RunRecord, Store
+from autoopt.store.leases import finish_run, run_lease
+from autoopt.store.records import Json
+
+Search = Callable[[Session], RunResult]
+"""Searches one part."""
+
+
+@dataclass
+class RunPart:
+    """One part of a run: a run of its own with its plan and its trials."""
+
+    name: str
+    request: RunRequest
+    inputs: ResolvedInputs
+    session: Session | None = None
+    result: RunResult | None = None
+    """The result of its search, once it has ended."""
+
+    @property
+    def open_session(self) -> Session:
+        assert self.session is not None, "the search of this part has not started"
+        return self.session
+
+    @property
+    def searched(self) -> RunResult:
+        assert self.result is not None, "the search of this part has not ended"
+        return self.result
+
+
+PartT = TypeVar("PartT", bound=RunPart)
+
+
+@dataclass
+class RunOfParts(ABC, Generic[PartT]):
+    """A prepared run of several parts, with the interface of `Session`. They share workers, pass runs and store."""
+
+    request: RunRequest
+    resources: Resources
+    parts: list[PartT]
+    """In the order in which they run."""
+    began: float
+    """Start of the run, on `time.monotonic`."""
+    record: RunRecord
+    answer: RunResult | None = None
+    """The result of an identical finished run, if there is one."""
+    _lease: ExitStack = field(default_factory=ExitStack, init=False)
+
+    @property
+    @abstractmethod
+    def ctx(self) -> RunContext:
+        """The context in which the figures of `best` are measured."""
+
+    @abstractmethod
+    def search(self, search: Search) -> RunResult:
+        """Search all parts and join their results."""
+
+    @abstractmethod
+    def export(self, result: RunResult, out: Path) -> RunResult:
+        """Write the packages of a result to the folder `out`; the returned result has their paths."""
+
+    def __enter__(self) -> Self:
+        if self.answer is None:
+            self._lease.enter_context(run_lease(self.resources.store, self.record.id, self.request.observer.on_note))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lease.__exit__(kind, error, trace)
+        self.resources.close()
+
+    def execute(self, search: Search) -> RunResult:
+        """Return the answer of an identical finished run, or search each part with `search` and join the results."""
+        if self.answer is not None:
+            return self.answer
+        result = self.search(search)
+        finish_run(self.resources.store, self.record.id, result.to_json())
+        return result
+
+    def export_incumbent(self, out: Path) -> None:
+        """Export the best model so far of each part whose search has begun to `out/<name>`."""
+        for part in self.parts:
+            if part.session is not None:
+                part.session.export_incumbent(out / part.name)
+
+    def session_of(self, part: PartT) -> Session:
+        """The session of a part, opened at the first call."""
+        if part.session is None:
+            began = time.monotonic()
+            part.session = open_session(part.request, part.inputs, self.resources, began, parent=self.record)
+        return part.session
+
+    def search_part(self, part: PartT, search: Search) -> None:
+        """Search one part."""
+        with self.session_of(part) as session:
+            part.result = session.execute(search)
+
+
+def open_run_of_parts(
+    request: RunRequest, record: RunRecord, store: Store, began: float
+) -> tuple[RunRecord, RunResult | None]:
+    """Begin a run of several parts, resume it, or find the finished one that answers.
+
+    Args:
+        request: What the user asked for.
+        record: The record of a new run.
+        store: The store.
+        began: Start of the command, on `time.monotonic`.
+
+    Returns:
+        The run's record, and the answer of an identical finished run if there is one.
+    """
+    finished = None
+    if request.accepts_answer:
+        finished = store.runs.latest_finished(record.identity)
+    if finished is None or finished.result is None or not _answers(finished.result):
+        return begin_run(request, record, store), None
+    if is_outdated(finished, store):
+        return begin_run(replace(request, resume=finished.id), record, store), None
+    return finished, stored_answer(store, finished, time.monotonic() - began)
+
+
+def time_of_parts(store: Store, run: str) -> float:
+    """Seconds that the parts of a run had taken when it was interrupted; 0 for a new one."""
+    return sum(time_spent(store, part.id) for part in store.runs.all(parent=run))
+
+
+def _answers(result: Json) -> bool:
+    """True if a result and that of each of its parts answer an identical request."""
+    return all(map(is_complete, (result, *_part_documents(result))))
+
+
+def is_outdated(record: RunRecord, store: Store) -> bool:
+    """True if a part of a finished run changed after its parts were joined."""
+    part_ids = {str(part["run"]) for part in _part_documents(record.result or {})}
+    joined = record.finished or 0.0
+    return any((run.finished or 0.0) > joined for run in store.runs.all(status="finished") if run.id in part_ids)
+
+
+def _part_documents(result: Json) -> tuple[Mapping[str, Any], ...]:
+    return (*(result.get("targets") or ()), *(result.get("parts") or ()))

@@ -1,0 +1,123 @@
+"""The graph that the runtime executes after its own optimizations: models that share it are equally fast.
+
+Most rewrites that keep the outputs are among those that onnxruntime makes itself when it opens a model. To time two
+such models until they are known to be equal takes seconds, and on a machine whose speed wanders it never ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from autoopt.measure.request import MeasureRequest, ModelFile
+from autoopt.metrics import START_UP
+from autoopt.model import io
+from autoopt.model.session import make_options
+from autoopt.model.session_options import plain_options
+from autoopt.model.storage import size_of
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
+
+LARGEST: Final = 256 << 20
+"""Bytes of a model with its external data up to which writing its graph takes less time than measuring it."""
+GRAPH_OPTIONS: Final = ("disabled_optimizers", "graph_optimization_level")
+"""Session options whose effect the executed graph shows."""
+
+
+def executed_graphs(request: MeasureRequest) -> tuple[str, str]:
+    """The digests of the graphs that the runtime executes for candidate and source, and of the options it does it with.
+
+    A digest is empty if it is not known. None is computed where equal graphs need not mean equal metrics (opening a
+    model that was optimized before is faster), where the source is not compared, and on other devices than the CPU.
+    """
+    candidate, source = request.candidate, request.source
+    if source is None or request.is_source or request.rivals or set(START_UP) & set(request.metrics):
+        return "", ""
+    if request.target.execution_provider != "CPUExecutionProvider":
+        return "", ""
+    return _executed_graph_of(candidate), _executed_graph_of(source)
+
+
+def _executed_graph_of(model: ModelFile) -> str:
+    return _executed_graph(model.path, json.dumps(plain_options(model.session_options), sort_keys=True))
+
+
+@lru_cache(maxsize=16)
+def _executed_graph(path: str, session_options: str) -> str:
+    import onnxruntime as ort
+
+    if Path(path).suffix != ".onnx" or sum(size_of(path).values()) > LARGEST:
+        return ""
+    options = json.loads(session_options)
+    other_options = {name: value for name, value in options.items() if name not in GRAPH_OPTIONS}
+    runtime_options = make_options(options)
+    with tempfile.TemporaryDirectory() as folder:
+        runtime_options.optimized_model_filepath = str(Path(folder, "model.onnx"))
+        try:
+            ort.InferenceSession(
+                path,
+                runtime_options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=options.get("disabled_optimizers", []),
+            )
+            model = io.load(runtime_options.optimized_model_filepath)
+        except Exception:  # onnxruntime's exceptions share no class; opening the model again says what is wrong
+            return ""
+    opsets = sorted((opset.domain, opset.version) for opset in model.opset_import)
+    return _digest(repr(other_options), repr(opsets), _graph_digest(model.graph, {}))
+
+
+def _graph_digest(graph: GraphProto, outer: Mapping[str, str]) -> str:
+    """The digest of a graph by its structure and weights, whatever its values are called.
+
+    Args:
+        graph: Nodes in topological order.
+        outer: The digests of the values of enclosing graphs by name.
+    """
+    values = dict(outer)
+    for index, value in enumerate(graph.input):
+        values[value.name] = _digest("input", str(index), _type_text(value))
+    for tensor in graph.initializer:
+        values[tensor.name] = _tensor_digest(tensor)
+    for node in graph.node:
+        digest = _node_digest(node, values)
+        for index, name in enumerate(node.output):
+            values[name] = f"{digest} {index}"
+    return _digest(*[values[output.name] for output in graph.output])
+
+
+def _type_text(value: ValueInfoProto) -> str:
+    """The type and the fixed sizes of a value: a model with a fixed batch takes other inputs than one without."""
+    tensor_type = value.type.tensor_type
+    sizes = [str(dimension.dim_value) for dimension in tensor_type.shape.dim]
+    return f"{tensor_type.elem_type} {' '.join(sizes)}"
+
+
+def _node_digest(node: NodeProto, values: Mapping[str, str]) -> str:
+    """The digest of an operator and all that it is computed from."""
+    from onnx import AttributeProto
+
+    parts = [node.domain, node.op_type, *[values.get(name, "") for name in node.input]]
+    for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
+        if attribute.type == AttributeProto.GRAPH:
+            parts.append(f"{attribute.name} {_graph_digest(attribute.g, values)}")
+        else:
+            parts.append(attribute.SerializeToString(deterministic=True).hex())
+    return _digest(*parts)
+
+
+def _tensor_digest(tensor: TensorProto) -> str:
+    from onnx import numpy_helper
+
+    content = tensor.raw_data or numpy_helper.to_array(tensor).tobytes()
+    return _digest(str(tensor.data_type), str(list(tensor.dims)), hashlib.blake2b(content).hexdigest())
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

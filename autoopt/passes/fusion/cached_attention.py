@@ -1,0 +1,197 @@
+"""Attention over a key-value cache, joined into ONNX's own operator Attention (opset 23)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from autoopt.passes.onnx_tools.graphs import constant_tensors, replace_items, sort_nodes
+from autoopt.passes.onnx_tools.libraries import apply_ir_passes, apply_rules
+from autoopt.passes.onnx_tools.opsets import at_least_opset
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+ATTENTION_OPSET: Final = 23
+"""The first with Attention."""
+FUSED_OPS: Final = ("Attention", "RotaryEmbedding")
+LOW: Final = -1e4
+"""Scores below this count as masked."""
+REPETITION: Final = ("Unsqueeze", "Expand", "Reshape")
+"""Operators that repeat the heads of keys and values for groups of queries."""
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """One attention with the values that it reads and the nodes that it replaces."""
+
+    query: str
+    mask: str
+    """The value added to the scores; empty without one."""
+    scale: float
+    keys: NodeProto
+    """The Concat of the cached and the new keys."""
+    values: NodeProto
+    product: NodeProto
+    """The MatMul that computes the result, (batch, heads, tokens, head size)."""
+
+    def as_node(self) -> NodeProto:
+        from onnx import helper
+
+        past_keys, new_keys = self.keys.input
+        past_values, new_values = self.values.input
+        inputs = [self.query, new_keys, new_values, self.mask, past_keys, past_values]
+        outputs = [self.product.output[0], self.keys.output[0], self.values.output[0]]
+        return helper.make_node("Attention", inputs, outputs, self.product.name, scale=self.scale)
+
+
+def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
+    """Join attention over keys and values that are appended to a cache, and rotary embedding; count the new operators.
+
+    Keys and values may have fewer heads than queries. The model gets opset 23 if it has such attention.
+    """
+    from onnx_ir.passes import common
+    from onnxscript.rewriter.rules.fusion._rotary_embedding import rotary_embedding_rules
+
+    if not any(_Matcher(model).attentions()):
+        return model, {}
+    model = at_least_opset(model, ATTENTION_OPSET)
+    found = list(_Matcher(model).attentions())
+    replaced = {name for attention in found for name in attention.as_node().output}
+    kept = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
+    replace_items(model.graph.node, [*kept, *(attention.as_node() for attention in found)])
+    fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
+    fused = apply_rules(fused, rotary_embedding_rules.rules) or fused
+    counts = Counter(node.op_type for node in fused.graph.node if node.op_type in FUSED_OPS)
+    return fused, counts
+
+
+class _Matcher:
+    """Finds attention: from the new cache to the product with the probabilities, from there back to the queries."""
+
+    def __init__(self, model: ModelProto) -> None:
+        from onnx import numpy_helper
+
+        self._graph = model.graph
+        self._producers = {name: node for node in model.graph.node for name in node.output}
+        self._consumers: dict[str, list[NodeProto]] = {}
+        for node in model.graph.node:
+            for name in dict.fromkeys(node.input):
+                self._consumers.setdefault(name, []).append(node)
+        self._scalars: dict[str, float] = {}
+        for name, tensor in constant_tensors(model.graph).items():
+            array = numpy_helper.to_array(tensor)
+            if array.size == 1 and array.dtype.kind in "fi":
+                self._scalars[name] = float(array.item())
+
+    def attentions(self) -> Iterator[_Attention]:
+        """Find the attention of each layer whose cache is an output of the model."""
+        outputs = {value.name for value in self._graph.output}
+        appended = [node for node in self._graph.node if node.op_type == "Concat" and node.output[0] in outputs]
+        scores: dict[str, tuple[NodeProto, float]] = {}
+        keys: dict[str, NodeProto] = {}
+        for node in appended:
+            product, factor, is_transposed = self._product(node.output[0])
+            if product is not None and is_transposed and len(node.input) == 2:
+                scores[product.output[0]] = (product, factor)
+                keys[product.output[0]] = node
+        for node in appended:
+            product, factor, is_transposed = self._product(node.output[0])
+            if product is None or is_transposed or factor != 1 or len(node.input) != 2:
+                continue
+            raw, scale, mask = self._scores(product.input[0])
+            if raw in scores:
+                matmul, key_factor = scores[raw]
+                query, query_factor = self._unscaled(matmul.input[0])
+                mask = self._plain(mask)
+                if not self._depends(mask, {keys[raw].output[0], node.output[0]}):
+                    yield _Attention(query, mask, scale * key_factor * query_factor, keys[raw], node, product)
+
+    def _depends(self, value: str, sources: Collection[str]) -> bool:
+        """Tell if a value is computed from one of the others: one node cannot read it and compute them."""
+        pending, seen = [value], {value}
+        while pending:
+            node = self._producers.get(pending.pop())
+            if node is not None:
+                pending += [name for name in node.input if name not in seen]
+                seen.update(node.input)
+        return not seen.isdisjoint(sources)
+
+    def _product(self, value: str) -> tuple[NodeProto | None, float, bool]:
+        """The MatMul whose second input is a cache, the factor on the way, and True if its last axes are swapped."""
+        factor, is_transposed = 1.0, False
+        while True:
+            node = self._only_reader(value)
+            if node is None or (node.op_type == "MatMul" and node.input[1] != value):
+                return None, factor, is_transposed
+            if node.op_type == "MatMul":
+                return node, factor, is_transposed
+            if node.op_type == "Transpose" and _permutation(node) == [0, 1, 3, 2]:
+                is_transposed = not is_transposed
+            elif node.op_type == "Mul" and self._factor(node) is not None:
+                factor *= self._factor(node) or 1.0
+            elif node.op_type not in REPETITION:
+                return None, factor, is_transposed
+            value = node.output[0]
+
+    def _only_reader(self, value: str) -> NodeProto | None:
+        """The node that alone reads the elements of a value; others may read its shape."""
+        readers = [node for node in self._consumers.get(value, []) if node.op_type != "Shape"]
+        if len(readers) != 1:
+            return None
+        return readers[0]
+
+    def _scores(self, probabilities: str) -> tuple[str, float, str]:
+        """The product of queries and keys behind probabilities, its factor, and the mask that is added to it."""
+        node = self._producers.get(probabilities)
+        if node is not None and node.op_type == "Where":  # zeros for rows that are masked entirely
+            node = self._producers.get(node.input[2])
+        if node is None or node.op_type != "Softmax":
+            return "", 1.0, ""
+        added = self._producers.get(node.input[0])
+        if added is None or added.op_type != "Add":
+            return *self._unscaled(node.input[0]), ""
+        for scores, mask in (added.input, reversed(added.input)):
+            raw, factor = self._unscaled(scores)
+            producer = self._producers.get(raw)
+            if producer is not None and producer.op_type == "MatMul":
+                return raw, factor, mask
+        return "", 1.0, ""
+
+    def _plain(self, mask: str) -> str:
+        """The mask before a layer makes it additive and cuts it to the number of keys, which it has anyway."""
+        node = self._producers.get(mask)
+        if node is not None and node.op_type == "Where":
+            chosen, others = (self._scalars.get(name) for name in node.input[1:])
+            if chosen == 0 and others is not None and others < LOW:
+                mask = node.input[0]
+        node = self._producers.get(mask)
+        if node is not None and node.op_type == "Slice" and len(node.input) > 3:
+            _, start, _, axis = (self._scalars.get(name) for name in node.input[:4])
+            if start == 0 and axis in (3, -1):
+                mask = node.input[0]
+        return mask
+
+    def _unscaled(self, value: str) -> tuple[str, float]:
+        """The value before multiplications by constants, and their product."""
+        factor = 1.0
+        node = self._producers.get(value)
+        while node is not None and self._factor(node) is not None:
+            factor *= self._factor(node) or 1.0
+            value = next(name for name in node.input if name not in self._scalars)
+            node = self._producers.get(value)
+        return value, factor
+
+    def _factor(self, node: NodeProto) -> float | None:
+        """The constant that a node multiplies by; None if it does something else."""
+        if node.op_type == "Div" and node.input[1] in self._scalars:
+            return 1 / self._scalars[node.input[1]]
+        if node.op_type == "Mul":
+            return next((self._scalars[name] for name in node.input if name in self._scalars), None)
+        return None
+
+
+def _permutation(node: NodeProto) -> list[int]:
+    return next((list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"), [])

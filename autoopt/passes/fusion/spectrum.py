@@ -1,0 +1,103 @@
+"""Short-time Fourier transforms as convolutions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autoopt.passes.base import Pass
+from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
+from autoopt.passes.onnx_tools.graphs import constant_tensors, is_standard, new_name, replace_items, value_names
+from autoopt.passes.onnx_tools.large_models import call_without_large_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from onnx import ModelProto, NodeProto
+
+
+class StftToConv(Pass):
+    """Computes short-time Fourier transforms (STFT) of real signals with convolutions, which CPUs run much faster."""
+
+    target_bound = False
+    needs_ops = ("STFT",)
+    conflicts = FUSION_CONFLICTS
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        from onnx import numpy_helper
+
+        ranks = _ranks_of_real_values(model)
+        constants = {name: numpy_helper.to_array(tensor) for name, tensor in constant_tensors(model.graph).items()}
+        names = value_names(model)
+        nodes: list[NodeProto] = []
+        for node in model.graph.node:
+            kernel = None
+            if node.op_type == "STFT" and is_standard(node) and node.input[0] in ranks:
+                kernel = _kernel(node, constants)
+            if kernel is None:
+                nodes.append(node)
+                continue
+            prefix = new_name(f"{node.output[0]}/", names)
+            nodes += _convolution(node, prefix, int(constants[node.input[1]]), ranks[node.input[0]])
+            split = _integers(0, 0, kernel.shape[0] // 2, 2)
+            for name, array in (("kernel", kernel), ("axis", _integers(1)), ("split", split)):
+                model.graph.initializer.append(numpy_helper.from_array(array, f"{prefix}{name}"))
+        if len(nodes) == len(model.graph.node):
+            return None
+        replace_items(model.graph.node, nodes)
+        return model
+
+
+def _ranks_of_real_values(model: ModelProto) -> dict[str, int]:
+    """Numbers of dimensions of the values that may be real signals: [batch, samples] or [batch, samples, 1]."""
+    from onnx import shape_inference
+
+    graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
+    ranks = {}
+    for value in (*graph.input, *graph.value_info):
+        sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        if len(sizes) == 2 or (len(sizes) == 3 and sizes[2] == 1):
+            ranks[value.name] = len(sizes)
+    return ranks
+
+
+def _kernel(node: NodeProto, constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """The weights that compute real and imaginary part of each bin: [2 x bins, 1, samples]; None if not constant."""
+    import numpy as np
+    from onnx import helper
+
+    step, window, length = [*node.input[1:], "", ""][:3]
+    given = [name for name in (step, window, length) if name]
+    if any(name not in constants for name in given) or not (window or length):
+        return None
+    size = int(constants[length]) if length else constants[window].size
+    taps = constants[window].astype(np.float64) if window else np.ones(size)
+    if taps.size != size:
+        return None
+    is_onesided = all(a.name != "onesided" or helper.get_attribute_value(a) for a in node.attribute)
+    bins = size // 2 + 1 if is_onesided else size
+    angles = 2 * np.pi * (np.outer(np.arange(bins), np.arange(size)) % size) / size
+    kernel = np.stack([taps * np.cos(angles), -taps * np.sin(angles)], axis=1).reshape(2 * bins, 1, size)
+    return np.asarray(kernel.astype(constants[window].dtype if window else np.float32))
+
+
+def _convolution(node: NodeProto, prefix: str, step: int, rank: int) -> list[NodeProto]:
+    """Nodes that compute what an STFT does: [batch, samples] to [batch, frames, bins, 2]."""
+    from onnx import helper
+
+    signal, filtered, turned = f"{prefix}signal", f"{prefix}filtered", f"{prefix}turned"
+    to_channels = helper.make_node("Transpose", [node.input[0]], [signal], f"{prefix}to_channels", perm=[0, 2, 1])
+    if rank == 2:
+        to_channels = helper.make_node("Unsqueeze", [node.input[0], f"{prefix}axis"], [signal], f"{prefix}to_channels")
+    return [
+        to_channels,
+        helper.make_node("Conv", [signal, f"{prefix}kernel"], [filtered], f"{prefix}conv", strides=[step]),
+        helper.make_node("Transpose", [filtered], [turned], f"{prefix}to_frames", perm=[0, 2, 1]),
+        helper.make_node("Reshape", [turned, f"{prefix}split"], [node.output[0]], f"{prefix}to_parts"),
+    ]
+
+
+def _integers(*numbers: int) -> np.ndarray:
+    import numpy as np
+
+    return np.array(numbers, np.int64)

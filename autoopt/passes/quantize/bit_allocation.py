@@ -1,0 +1,88 @@
+"""Matrices that need more bits than others, by the effect of their rounding on the model's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autoopt.data.decoder import decoder_with
+from autoopt.data.sources.synthetic import input_spec
+from autoopt.model import io
+from autoopt.model.session import make_plain_session
+from autoopt.passes.quantize.block_grid import BlockGrid
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+    from autoopt.data.dataset import Feed
+
+
+def rounding_noise(
+    model: ModelProto, nodes: Sequence[NodeProto], grid: BlockGrid, feeds: Sequence[Feed], work: Path
+) -> dict[str, float]:
+    """Noise of the outputs relative to their power with only one matrix rounded, by name of the weight.
+
+    Outputs that hold a decoder's cache do not count. The weights are inputs of one session, so that it loads once.
+
+    Args:
+        model: the float model.
+        nodes: MatMul nodes with a matrix of the main graph as their second input.
+        grid: the grid that the matrices are rounded to.
+        feeds: items of data.
+        work: folder for temporary files.
+    """
+    from onnx import ModelProto, helper, numpy_helper
+
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    names = list(dict.fromkeys(node.input[1] for node in nodes))
+    open_model = ModelProto()
+    open_model.CopyFrom(model)
+    for name in names:
+        value = helper.make_tensor_value_info(name, tensors[name].data_type, tensors[name].dims)
+        open_model.graph.input.append(value)
+    session = make_plain_session(io.save(open_model, work / "open"))
+    outputs = _outputs_that_count(model)
+    exact = [session.run(outputs, dict(feed)) for feed in feeds]
+    noise = {}
+    for name in names:
+        weight = {name: grid.rounded(numpy_helper.to_array(tensors[name]))}
+        noisy = [session.run(outputs, {**feed, **weight}) for feed in feeds]
+        noise[name] = float(np.mean([_relative_noise(*pair) for pair in zip(noisy, exact, strict=True)]))
+    return noise
+
+
+def _outputs_that_count(model: ModelProto) -> list[str]:
+    """The outputs without those that return a decoder's cache."""
+    names = [value.name for value in model.graph.output]
+    decoder = decoder_with(input_spec(value) for value in model.graph.input)
+    cache = decoder.outputs(names) if decoder is not None else {}
+    return [name for name in names if name not in cache] or names
+
+
+def _relative_noise(noisy: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> float:
+    """Mean over the outputs of one item."""
+    ratios = []
+    for values, others in zip(noisy, exact, strict=True):
+        power = np.square(others, dtype=np.float64).sum()
+        ratios.append(np.square(np.subtract(values, others, dtype=np.float64)).sum() / max(power, 1e-30))
+    return float(np.mean(ratios))
+
+
+def most_sensitive(noise: Mapping[str, float], sizes: Mapping[str, int], share: float) -> set[str]:
+    """Choose the weights with the most noise for their size, up to a share of the size of all of them.
+
+    Args:
+        noise: noise by name.
+        sizes: number of elements by name.
+        share: 0 for none, 1 for all.
+    """
+    left = share * sum(sizes[name] for name in noise)
+    chosen = set()
+    for name in sorted(noise, key=lambda name: (-noise[name] / sizes[name], name)):
+        if sizes[name] <= left:
+            chosen.add(name)
+            left -= sizes[name]
+    return chosen

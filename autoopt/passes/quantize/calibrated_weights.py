@@ -1,0 +1,174 @@
+"""Weight-only quantization fitted to calibration data: AWQ, GPTQ, and more bits for sensitive weights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from autoopt.passes.base import Pass, Refused
+from autoopt.passes.onnx_tools.gemm import split_gemms
+from autoopt.passes.onnx_tools.graphs import name_nodes, read_names, replace_items
+from autoopt.passes.onnx_tools.large_models import inline_functions
+from autoopt.passes.onnx_tools.opsets import import_domain
+from autoopt.passes.quantize.calibration import CalibrationReader
+from autoopt.passes.quantize.channel_scales import Layers
+from autoopt.passes.quantize.input_scales import InputScales
+from autoopt.passes.quantize.smooth import find_groups
+from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmuls
+from autoopt.space import Categorical
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto
+
+    from autoopt.passes.quantize.block_grid import BlockGrid
+
+ROWS: Final = 2048
+"""Rows of each input of a MatMul that are kept."""
+SENSITIVE_BITS: Final = 8
+COMPARED_ITEMS: Final = 8
+"""Items on which the model runs with each matrix rounded."""
+
+
+class CalibratedWeightQuantization(Pass):
+    """Quantizes weights of MatMul and Gemm in blocks (MatMulNBits) so that results on calibration data change least.
+
+    `awq` scales the input channels of the weights by the activations that they meet; a normalization or product before
+    takes the inverse, or a multiplication is inserted. `gptq` rounds one channel after the other and lets those that
+    follow make up for the error; `awq_gptq` does both. All choose the range of each block by the inputs. A share of the
+    weights, those whose rounding changes the outputs most for their size, gets 8 bits.
+    """
+
+    needs_data = True
+    tolerance = "lossy"
+    conflicts = WEIGHT_CONFLICTS
+    accelerators = ("CPUExecutionProvider", "CUDAExecutionProvider", "DmlExecutionProvider")
+    needs_ops = ("MatMul", "Gemm")
+    libraries = ("onnx", "onnxruntime")
+    aliases = ("awq", "gptq", "mixed_bits")
+
+    algorithm: Annotated[
+        Literal["nearest", "awq", "gptq", "awq_gptq"], Categorical("awq", "gptq", "awq_gptq"), "way to round"
+    ] = "awq"
+    bits: Annotated[Literal[2, 4, 8], "bits of a weight"] = 4
+    sensitive_share: Annotated[
+        float, Categorical(0.0, 0.25, 0.5), "share of the weights, the most sensitive first, that get 8 bits"
+    ] = 0.0
+    block_size: Annotated[Literal[16, 32, 64, 128, 256], Categorical(32, 128), "weights that share a scale"] = 32
+    is_symmetric: Annotated[bool, "weight ranges symmetric around 0"] = True
+    accuracy_level: Annotated[
+        Literal[0, 1, 2, 3, 4],
+        Categorical(4, 0),
+        "lowest precision of the activations: 0 the runtime's default, 1 float32, 2 float16, 3 bfloat16, 4 int8",
+    ] = 0
+    nodes_to_exclude: Annotated[list[str], "nodes to leave as they are, by name"] = []
+    samples: Annotated[int, "maximum number of calibration items; 0: all"] = 32
+
+    def run(self, model: ModelProto) -> ModelProto | None:
+        if not 0 <= self.sensitive_share <= 1:
+            raise Refused(f"sensitive_share must be between 0 and 1, not {self.sensitive_share}")
+        model = inline_functions(model)
+        name_nodes(model)
+        split_gemms(model, self.nodes_to_exclude)
+        weights = float_matrices(model)
+        nodes = weighted_matmuls(model, [model.graph])
+        nodes = [node for node in nodes if node.input[1] in weights and node.name not in self.nodes_to_exclude]
+        if not nodes:
+            return None
+        sensitive = self._sensitive(model, nodes)
+        inputs = self._inputs(model, nodes)
+        if self.algorithm in ("awq", "awq_gptq"):
+            self._scale_channels(model, inputs, {node.name for node in nodes if node.input[1] not in sensitive})
+        self._quantize(model, nodes, inputs, sensitive)
+        return model
+
+    def _grid(self, bits: int) -> BlockGrid:
+        from autoopt.passes.quantize.block_grid import BlockGrid
+
+        return BlockGrid(bits, self.block_size, self.is_symmetric)
+
+    def _sensitive(self, model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
+        """The names of the weights that get 8 bits."""
+        from autoopt.passes.quantize.bit_allocation import most_sensitive, rounding_noise
+
+        if self.sensitive_share == 0 or self.bits == SENSITIVE_BITS:
+            return set()
+        feeds = list(CalibrationReader(self.context, COMPARED_ITEMS))
+        noise = rounding_noise(model, nodes, self._grid(self.bits), feeds, self.context.work)
+        sizes = {tensor.name: prod(tensor.dims) for tensor in model.graph.initializer}
+        return most_sensitive(noise, sizes, self.sensitive_share)
+
+    def _inputs(self, model: ModelProto, nodes: Sequence[NodeProto]) -> dict[str, np.ndarray]:
+        """Rows of the value that each node reads, (rows, inner), by the node's name."""
+        import numpy as np
+
+        from autoopt.passes.quantize.activation_aware import spread_rows
+        from autoopt.passes.quantize.layer_errors import run_values
+
+        reader = CalibrationReader(self.context, self.samples)
+        names = list(dict.fromkeys(node.input[0] for node in nodes))
+        rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        for values in run_values(model, names, reader, self.context.work):
+            for name in names:
+                rows[name].append(values[name].reshape(-1, values[name].shape[-1]))
+        joined = {name: spread_rows(np.concatenate(arrays), ROWS) for name, arrays in rows.items()}
+        return {node.name: joined[node.input[0]] for node in nodes}
+
+    def _scale_channels(self, model: ModelProto, inputs: dict[str, np.ndarray], names: Collection[str]) -> None:
+        """Scale the inputs and weights of the nodes with these names and of those beside them, in place."""
+        from autoopt.passes.quantize.activation_aware import channel_factors
+
+        layers = Layers(model)
+        matrices = float_matrices(model)
+        scales = InputScales(layers, insert=True)
+        for value, consumers in find_groups(layers).items():
+            rounded = [node for node in consumers if node.name in names]
+            if not rounded:
+                continue
+            rows = inputs[rounded[0].name]
+            factors = channel_factors(rows, [matrices[node.input[1]] for node in rounded], self._grid(self.bits))
+            if factors is not None and scales.move(value, consumers, factors):
+                for node in consumers:
+                    inputs[node.name] = rows / factors
+        scales.insert_multiplications()
+
+    def _quantize(
+        self,
+        model: ModelProto,
+        nodes: Sequence[NodeProto],
+        inputs: Mapping[str, np.ndarray],
+        sensitive: Collection[str],
+    ) -> None:
+        """Replace the nodes by MatMulNBits, in place."""
+        from autoopt.passes.quantize.activation_aware import compensated, nearest
+
+        round_matrix = nearest
+        if self.algorithm in ("gptq", "awq_gptq"):
+            round_matrix = compensated
+        matrices = float_matrices(model)
+        quantized: dict[str, NodeProto] = {}
+        for node in nodes:
+            grid = self._grid(self.bits)
+            if node.input[1] in sensitive:
+                grid = self._grid(SENSITIVE_BITS)
+            weights = round_matrix(inputs[node.name], matrices[node.input[1]], grid)
+            quantized[node.name], tensors = weights.matmul(node, self.accuracy_level)
+            model.graph.initializer.extend(tensors)
+        replace_items(model.graph.node, [quantized.get(node.name, node) for node in model.graph.node])
+        read = read_names(model.graph)
+        kept = [tensor for tensor in model.graph.initializer if tensor.name in read or tensor.name not in matrices]
+        replace_items(model.graph.initializer, kept)
+        import_domain(model, "com.microsoft")
+
+
+def float_matrices(model: ModelProto) -> dict[str, np.ndarray]:
+    """The float32 matrices of the main graph that callers cannot override, by name."""
+    from onnx import TensorProto, numpy_helper
+
+    inputs = {value.name for value in model.graph.input}
+    matrices = {}
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT and len(tensor.dims) == 2 and tensor.name not in inputs:
+            matrices[tensor.name] = numpy_helper.to_array(tensor)
+    return matrices

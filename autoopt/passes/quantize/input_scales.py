@@ -1,0 +1,102 @@
+"""Factors moved from the input channels of MatMul and Gemm into their weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from autoopt.passes.onnx_tools.graphs import new_name
+from autoopt.passes.quantize.channel_scales import Layers, rows_of_matrix
+from autoopt.passes.quantize.equalize import scale_inputs
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import NodeProto
+
+SCALE_INPUTS: Final = {
+    "LayerNormalization": (1, 2),
+    "RMSNormalization": (1,),
+    "SimplifiedLayerNormalization": (1,),
+    "SkipLayerNormalization": (2, 3),
+    "SkipSimplifiedLayerNormalization": (2,),
+    "Mul": (0, 1),
+}
+"""Operator -> its inputs that scale the channels of the first output: all of them, of Mul either."""
+
+
+class InputScales:
+    """Moves factors into weights; what computes the input takes their inverse, or a multiplication is inserted.
+
+    Args:
+        layers: the graph.
+        insert: insert a multiplication where nothing takes the inverse.
+    """
+
+    def __init__(self, layers: Layers, insert: bool) -> None:
+        self._layers = layers
+        self._insert = insert
+        self._inserted: dict[int, list[NodeProto]] = {}
+        self._index = {output: index for index, node in enumerate(layers.graph.node) for output in node.output}
+        self._names = {*self._index, *layers.consumers}
+
+    def move(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> bool:
+        """Multiply the weights of these layers along their input channels, and divide the value; tell if it can be."""
+        if not self._absorb(value, consumers, 1 / factors):
+            if not self._insert:
+                return False
+            self._multiply(value, consumers, 1 / factors)
+        for node in consumers:
+            scale_inputs(self._layers, node, factors)
+        return True
+
+    def _absorb(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> bool:
+        """Scale the weights of the node that computes a value; False if it has none or others read the value."""
+        layers = self._layers
+        node = layers.producers.get(value)
+        if node is None or node.op_type not in SCALE_INPUTS or node.output[0] != value or not layers.is_local(value):
+            return False
+        if len(layers.consumers[value]) != len(consumers):
+            return False
+        names = [node.input[index] for index in SCALE_INPUTS[node.op_type] if len(node.input) > index]
+        names = [name for name in names if name]
+        if node.op_type == "Mul":
+            return any(self._scale_channels(name, factors) for name in names)
+        if not names or not all(self._is_vector(name, factors) for name in names):
+            return False
+        return all(self._scale_channels(name, factors) for name in names)
+
+    def _is_vector(self, name: str, factors: np.ndarray) -> bool:
+        array = self._layers.weight(name)
+        return array is not None and array.shape == factors.shape
+
+    def _scale_channels(self, name: str, factors: np.ndarray) -> bool:
+        """Multiply a weight with one element for each channel, or the weights of the MatMul that computes a value."""
+        layers = self._layers
+        if self._is_vector(name, factors):
+            array = layers.weight(name)
+            assert array is not None, "a vector is a weight"
+            layers.store(name, array * factors)
+            return True
+        node = layers.producers.get(name)
+        if node is None or node.op_type != "MatMul" or layers.only_consumer(name) is None:
+            return False
+        weight = layers.weight(node.input[1])
+        if weight is None or rows_of_matrix(node, weight) is None or weight.shape[1:] != factors.shape:
+            return False
+        layers.store(node.input[1], weight * factors)
+        return True
+
+    def _multiply(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> None:
+        import numpy as np
+        from onnx import helper, numpy_helper
+
+        scaled = new_name(f"{value}_scaled", self._names)
+        name = new_name(f"{value}_factors", self._names)
+        self._layers.graph.initializer.append(numpy_helper.from_array(factors.astype(np.float32), name))
+        node = helper.make_node("Mul", [value, name], [scaled], name=scaled)
+        self._inserted.setdefault(self._index.get(value, -1), []).append(node)
+        for consumer in consumers:
+            consumer.input[0] = scaled
+
+    def insert_multiplications(self) -> None:
+        """Add the multiplications to the graph."""
+        self._layers.insert(self._inserted)

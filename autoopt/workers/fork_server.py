@@ -1,0 +1,256 @@
+"""The pool's side of the fork servers: processes that have imported what workers need, and start them by forking.
+
+Starting a worker as a program takes half a second of CPU time, most of it for importing numpy and onnx; a fork takes
+milliseconds. There is one server for each interpreter and its variables; it imports nothing that starts threads of its
+own, and never runs anyone's code. `child` is the server's side.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from autoopt.workers import protocol
+from autoopt.workers.environ import startup_variables
+from autoopt.working_folder import temporary_folder
+
+KEPT_SERVERS: Final = 2
+"""Fork servers that stay for later pools; others end with their last worker."""
+EXIT_SECONDS: Final = 5.0
+"""Time for a server to end after its last worker."""
+_CHILD: Final = Path(__file__).with_name("child.py")
+
+Start: TypeAlias = tuple[Callable[[], "subprocess.Popen[bytes]"], "Future[subprocess.Popen[bytes]]"]
+
+
+class ForkServer:
+    """A server of one interpreter. Thread-safe.
+
+    Raises:
+        OSError: there is no such interpreter, or the system has no room for another process.
+    """
+
+    def __init__(self, python: str, env: Mapping[str, str]) -> None:
+        self.preloaded: list[str] = []
+        self._lock = threading.Lock()
+        self._output = tempfile.TemporaryFile(dir=temporary_folder())  # noqa: SIM115  open as long as the server
+        self._socket, requests = socket.socketpair()
+        with requests:
+            command = [python, "-P", str(_CHILD), str(os.getpid())]
+            self._process = _start(command, env, requests.fileno(), self._output.fileno())
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> bytes:
+        """The last of what imports, or a failing start, have printed."""
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), protocol.MAX_DETAILS_CHARS, max(0, size - protocol.MAX_DETAILS_CHARS))
+
+    def preload(self, modules: Sequence[str]) -> bool:
+        """Have later workers start with these modules imported; False if they do already. Returns at once."""
+        new = [module for module in modules if module not in self.preloaded]
+        if new:
+            self.preloaded += new
+            with suppress(OSError):  # the server has ended, as the next worker will show
+                self._send({"preload": new})
+        return bool(new)
+
+    def fork(self, env: Mapping[str, str]) -> ForkedWorker:
+        """Start a worker with these variables in the current folder; returns at once.
+
+        Raises:
+            OSError: there are too many open files.
+        """
+        ends: list[int] = []
+        try:
+            for _ in range(4):
+                ends += os.pipe()
+            read_requests, requests, replies, write_replies, errors, write_errors, status, write_status = ends
+            theirs = [read_requests, write_replies, write_errors, write_status]
+            with suppress(BrokenPipeError, ConnectionResetError):  # a worker that ended at its start shows why
+                self._send({"env": dict(env), "folder": _current_folder()}, theirs)
+        except BaseException:
+            for end in ends:
+                os.close(end)
+            raise
+        for end in theirs:
+            os.close(end)
+        return ForkedWorker(self, requests, replies, errors, status)
+
+    def _send(self, message: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
+        line = protocol.encode(message)
+        header = str(len(line)).zfill(protocol.HEADER_BYTES).encode()
+        with self._lock:
+            socket.send_fds(self._socket, [header], descriptors)
+            self._socket.sendall(line)
+
+    def exit_code(self) -> int:
+        """The exit code after one of its descriptors was closed: that of the server, else that of a killed keeper."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(0.2)
+        return -signal.SIGKILL
+
+    def close(self) -> None:
+        """Start no further workers: the server ends with its last one."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """Close the server, wait for its end, and kill it if that takes long."""
+        self.close()
+        try:
+            self._process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class ForkedWorker:
+    """A worker with its keeper, as the process that asked for it holds them: three pipes, and the keeper's report."""
+
+    def __init__(self, server: ForkServer, requests: int, replies: int, errors: int, status: int) -> None:
+        self.server = server
+        self.requests = io.FileIO(requests, "w")
+        self.replies = io.FileIO(replies)
+        self.errors = io.FileIO(errors)
+        self._status = io.FileIO(status)
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code once worker and keeper have ended, negative for a signal; else None."""
+        return self.wait(0)
+
+    def wait(self, seconds: float) -> int | None:
+        """Wait for the end; like `poll` otherwise."""
+        if self._code is None:
+            ready = select.poll()
+            ready.register(self._status, select.POLLIN)
+            if ready.poll(seconds * 1000):
+                report = self._status.read()
+                self._code = int(report) if report else self.server.exit_code()
+        return self._code
+
+    def end(self, keeper: int, seconds: float) -> None:
+        """Have the keeper end the worker; kill the keeper, if its process id is known, after some seconds."""
+        self.requests.close()
+        if self.wait(seconds) is None and keeper:
+            with suppress(OSError):
+                os.kill(keeper, signal.SIGKILL)
+            self.wait(1.0)
+        for pipe in (self.replies, self.errors, self._status):
+            pipe.close()
+        self._code = self._code or 0
+
+
+_Key: TypeAlias = tuple[int, str, frozenset[tuple[str, str]]]
+"""The process that owns the server (a fork of it does not), the interpreter, and the variables of its start."""
+_servers: dict[_Key, ForkServer] = {}
+_guard = threading.Lock()
+
+
+def fork_server(python: str, env: Mapping[str, str]) -> ForkServer:
+    """Return the running server of an interpreter for workers with these variables; start one if there is none.
+
+    Raises:
+        OSError: as in `ForkServer`.
+    """
+    startup = startup_variables(env)
+    key = (os.getpid(), python, frozenset(startup.items()))
+    with _guard:
+        server = _servers.pop(key, None)
+        if server is None or not server.alive:
+            modules = server.preloaded if server else []
+            server = ForkServer(python, startup)
+            server.preload(modules)
+        _servers[key] = server
+        for old in list(_servers)[:-KEPT_SERVERS]:
+            _servers.pop(old).close()
+    return server
+
+
+def preload(python: str, env: Mapping[str, str], modules: Sequence[str]) -> bool:
+    """Have later workers of an interpreter start with these modules imported; False if they do already.
+
+    Returns at once, and does nothing if there is no such interpreter: starting a worker reports that.
+
+    Args:
+        python: the interpreter.
+        env: variables of the workers.
+        modules: names of modules whose import starts no threads.
+    """
+    with suppress(OSError):
+        return fork_server(python, env).preload(modules)
+    return False
+
+
+def start_worker(python: str, env: Mapping[str, str]) -> ForkedWorker:
+    """Start a worker of an interpreter with these variables.
+
+    Raises:
+        OSError: as in `ForkServer`.
+    """
+    return fork_server(python, env).fork(env)
+
+
+def end_servers() -> None:
+    """End the servers of this process; their workers have ended."""
+    with _guard:
+        own = [key for key in _servers if key[0] == os.getpid()]
+        servers = [_servers.pop(key) for key in own]
+    for server in servers:
+        server.end()
+
+
+def _current_folder() -> str:
+    """The current folder; empty if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+@lru_cache(maxsize=1)
+def _starter(pid: int) -> queue.SimpleQueue[Start]:
+    """The queue of the one thread of process `pid` that starts servers.
+
+    A server ends together with the thread that started it (PR_SET_PDEATHSIG), so that thread has to stay.
+    """
+    jobs: queue.SimpleQueue[Start] = queue.SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            job, future = jobs.get()
+            try:
+                future.set_result(job())
+            except Exception as error:
+                future.set_exception(error)
+
+    threading.Thread(target=serve, name="autoopt-worker-starter", daemon=True).start()
+    return jobs
+
+
+def _start(command: Sequence[str], env: Mapping[str, str], requests: int, output: int) -> subprocess.Popen[bytes]:
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command, stdin=requests, stdout=output, stderr=output, env=dict(env), start_new_session=True
+        )
+
+    future: Future[subprocess.Popen[bytes]] = Future()
+    _starter(os.getpid()).put((start, future))
+    return future.result()

@@ -1,0 +1,116 @@
+"""Models for which the runtime executes the same graph need not be timed against each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import builders
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from autoopt.measure.latency import meter
+from autoopt.measure.latency.executed_graph import executed_graphs
+from autoopt.measure.request import SAME_GRAPH, MeasureRequest, ModelFile
+from autoopt.measure.settings import MeasurementSettings
+from autoopt.metrics import Estimate
+from autoopt.model import io
+
+
+def renamed() -> Any:
+    """The MLP with an Identity, which onnxruntime removes, and other names within."""
+    made = builders.mlp()
+    made.graph.node[0].output[0] = "hidden"
+    made.graph.node[1].input[0] = "copy"
+    made.graph.node.insert(1, helper.make_node("Identity", ["hidden"], ["copy"], "identity"))
+    return made
+
+
+def branch(factor: float) -> Any:
+    """An If whose branches scale a value of the enclosing graph."""
+    branches = {}
+    for name, scale in (("then_branch", factor), ("else_branch", 2.0)):
+        constant = helper.make_node("Constant", [], [f"{name} scale"], value_float=scale)
+        scaled = helper.make_node("Mul", ["x", f"{name} scale"], [f"{name} y"])
+        branches[name] = helper.make_graph([constant, scaled], name, [], [builders.tensor(f"{name} y", [4])])
+    nodes = [helper.make_node("If", ["flag"], ["y"], **branches)]
+    inputs = [builders.tensor("flag", [], TensorProto.BOOL), builders.tensor("x", [4])]
+    return builders.model(nodes, inputs, [builders.tensor("y", [4])], {})
+
+
+def is_same(request: MeasureRequest) -> bool:
+    """True if the graphs are known and the same."""
+    graph, source_graph = executed_graphs(request)
+    return graph != "" and graph == source_graph
+
+
+def request_for(folder: Path, candidate: Any, source: Any, **options: Any) -> MeasureRequest:
+    """A request to compare two models; the candidate has these session options."""
+    return MeasureRequest(
+        candidate=ModelFile(str(io.save(candidate, folder / "candidate")), options),
+        source=ModelFile(str(io.save(source, folder / "source"))),
+        metrics=("latency_p50",),
+        settings=MeasurementSettings(seconds=0.2, quiet_seconds=0, replicas=2),
+    )
+
+
+def test_a_rewrite_that_the_runtime_makes_itself_changes_nothing(tmp_path: Path) -> None:
+    request = request_for(tmp_path, renamed(), builders.mlp())
+    assert is_same(request)
+    reply = meter.measure(request)
+    assert reply.ratios == {"latency_p50": Estimate.exact(1.0)}
+    assert reply.details[SAME_GRAPH] is True
+    assert reply.metrics["latency_p50"].value > 0
+
+
+def test_other_weights_are_another_graph(tmp_path: Path) -> None:
+    request = request_for(tmp_path, builders.mlp(seed=1), builders.mlp())
+    assert not is_same(request)
+    assert meter.measure(request).details[SAME_GRAPH] is False
+
+
+def test_graphs_within_graphs_are_compared_too(tmp_path: Path) -> None:
+    assert is_same(request_for(tmp_path / "same", branch(3.0), _with_producer(branch(3.0))))
+    assert not is_same(request_for(tmp_path / "other", branch(4.0), branch(3.0)))
+
+
+def _with_producer(made: Any) -> Any:
+    made.producer_name = "another file"
+    return made
+
+
+def test_a_model_that_was_optimized_before_may_skip_the_optimizations(tmp_path: Path) -> None:
+    source = builders.mlp()
+    assert not is_same(request_for(tmp_path / "a", renamed(), source, graph_optimization_level="disable"))
+    assert is_same(request_for(tmp_path / "b", renamed(), source, graph_optimization_level="extended"))
+
+
+@pytest.mark.parametrize("options", [{"intra_op_num_threads": 1}, {"enable_cpu_mem_arena": False}])
+def test_other_session_options_have_to_be_measured(tmp_path: Path, options: dict[str, Any]) -> None:
+    assert not is_same(request_for(tmp_path, renamed(), builders.mlp(), **options))
+
+
+def test_start_up_and_rivals_have_to_be_measured(tmp_path: Path) -> None:
+    request = request_for(tmp_path, renamed(), builders.mlp())
+    assert not is_same(replace(request, metrics=("latency_p50", "cold_start")))
+    assert not is_same(replace(request, rivals=(request.candidate,)))
+    assert not is_same(replace(request, source=None))
+    assert request.source is not None
+    assert not is_same(replace(request, candidate=request.source))
+
+
+def test_a_model_that_the_runtime_refuses_is_left_to_the_measurement(tmp_path: Path) -> None:
+    broken = builders.mlp()
+    broken.graph.node[1].op_type = "NoSuchOperator"
+    assert not is_same(request_for(tmp_path, broken, builders.mlp()))
+
+
+def test_weights_are_compared_however_they_are_stored(tmp_path: Path) -> None:
+    plain, listed = builders.mlp(), builders.mlp()
+    for tensor in listed.graph.initializer:
+        values = np.frombuffer(tensor.raw_data, np.float32).tolist()
+        tensor.ClearField("raw_data")
+        tensor.float_data.extend(values)
+    assert is_same(request_for(tmp_path, listed, plain))

@@ -1,0 +1,113 @@
+"""Attention over a key-value cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from bench import ops, outputs
+from micro_models import made, normal
+
+from autoopt.passes.fusion.cached_attention import fuse_cached_attention
+
+BATCH, HEADS, NEW, PAST, SIZE = 2, 4, 3, 5, 8
+REPEATED = """
+    ku = Unsqueeze (present_key, two)
+    ke = Expand (ku, groups)
+    keys = Reshape (ke, heads)
+    vu = Unsqueeze (present_value, two)
+    ve = Expand (vu, groups)
+    values = Reshape (ve, heads)
+"""
+MASKS = {
+    "none": "m = Mul (d, half)",
+    "additive": "m = Add (f, d)",
+    "cut for each layer": """
+        shape = Shape (keys)
+        length = Gather (shape, two)
+        cut = Slice (mask, zero, length, three, one)
+        low = Where (cut, nothing, lowest)
+        m = Add (d, low)
+    """,
+}
+CONSTANTS = {
+    "zero": np.array([0]),
+    "one": np.array([1]),
+    "two": np.array([2]),
+    "three": np.array([3]),
+    "heads": np.array([0, HEADS, -1, SIZE]),
+    "half": np.float32(0.5),
+    "third": np.float32(1 / 3),
+    "nothing": np.float32(0),
+    "lowest": np.float32(-np.inf),
+}
+
+
+def attention(groups: int, mask: str, softmax: str = "Softmax <axis = -1>") -> onnx.ModelProto:
+    """Attention as exporters write it: heads of keys and values are repeated, queries and keys scaled."""
+    cached = HEADS // groups
+    body = f"""
+        present_key = Concat <axis = -2> (past_key, k)
+        present_value = Concat <axis = 2> (past_value, v)
+        {REPEATED if groups > 1 else ""}
+        transposed = Transpose <perm = [0, 1, 3, 2]> (keys)
+        kt = Mul (transposed, third)
+        qs = Mul (q, half)
+        d = MatMul (qs, kt)
+        {MASKS[mask]}
+        p = {softmax} (m)
+        y = MatMul (p, values)
+    """
+    if groups == 1:
+        body = body.replace("(keys)", "(present_key)").replace("values)", "present_value)")
+    constants = {**CONSTANTS, "groups": np.array([1, 1, groups, 1, 1])}
+    return made(
+        f"g (float[B, {HEADS}, S, {SIZE}] q, float[B, {cached}, S, {SIZE}] k, float[B, {cached}, S, {SIZE}] v,"
+        f" float[B, {cached}, P, {SIZE}] past_key, float[B, {cached}, P, {SIZE}] past_value,"
+        f" bool[B, 1, S, T] mask, float[B, 1, S, T] f)"
+        f" => (float[B, {HEADS}, S, {SIZE}] y, float[B, {cached}, T, {SIZE}] present_key,"
+        f" float[B, {cached}, T, {SIZE}] present_value) {{ {body} }}",
+        **{name: array for name, array in constants.items() if name in body},
+    )
+
+
+def feed(groups: int) -> dict[str, np.ndarray]:
+    cached = HEADS // groups
+    shapes = {"q": (HEADS, NEW), "k": (cached, NEW), "v": (cached, NEW), "past_key": (cached, PAST)}
+    shapes["past_value"] = (cached, PAST)
+    arrays = {name: normal(BATCH, *shape, SIZE, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
+    visible = np.tril(np.ones((BATCH, 1, NEW, PAST + NEW), bool), PAST)
+    visible[1, :, :, :2] = False  # padded
+    return {**arrays, "mask": visible, "f": normal(BATCH, 1, NEW, PAST + NEW, seed=9)}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("mask", list(MASKS))
+def test_the_operator_computes_the_same_and_keeps_the_cache(tmp_path: Path, groups: int, mask: str) -> None:
+    model = attention(groups, mask)
+    expected = outputs(model, tmp_path, feed(groups))
+    fused, counts = fuse_cached_attention(model)
+    assert counts == {"Attention": 1}
+    assert "Softmax" not in ops(fused)
+    for new, old in zip(outputs(fused, tmp_path, feed(groups)), expected, strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+
+
+def test_other_products_with_a_cache_stay() -> None:
+    for model in (attention(2, "none", "Sigmoid"), attention(2, "additive", "Tanh")):
+        assert fuse_cached_attention(model) == (model, {})
+
+
+def test_a_cache_that_is_no_output_stays() -> None:
+    model = attention(2, "none")
+    del model.graph.output[1:]
+    assert fuse_cached_attention(model) == (model, {})
+
+
+def test_a_mask_made_from_the_keys_stays() -> None:
+    model = attention(1, "additive")
+    for node in model.graph.node:
+        node.input[:] = ["transposed" if name == "f" else name for name in node.input]
+    assert fuse_cached_attention(model) == (model, {})

@@ -1,0 +1,95 @@
+"""Weights quantized to fit calibration data."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from bench import ops, outputs, step
+from micro_models import made, normal
+
+from autoopt.model import io
+from autoopt.passes.base import PassContext
+from autoopt.passes.quantize.calibrated_weights import CalibratedWeightQuantization
+from autoopt.passes.quantize.weight_only import WeightOnlyQuantization
+from autoopt.target import Accelerator
+
+DIGITS = Path(__file__).parents[2] / "dags" / "digits"
+"""A trained model with data that it was not trained on."""
+
+
+def digits(name: str) -> np.ndarray:
+    with np.load(DIGITS / f"{name}.npz") as arrays:
+        return next(array for array in arrays.values() if array.ndim > 1)
+
+
+def quantized(folder: Path, model: onnx.ModelProto, items: np.ndarray, **params: Any) -> onnx.ModelProto:
+    name = model.graph.input[0].name
+    pass_ = CalibratedWeightQuantization(**params)
+    feeds = [{name: item[None]} for item in items]
+    pass_.context = PassContext(folder / "model.onnx", folder, Accelerator(), calibration=lambda: iter(feeds))
+    result = pass_.run(deepcopy(model))
+    assert isinstance(result, onnx.ModelProto)
+    return result
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_trained_model_stays_closer_than_with_plain_rounding_at_equal_bits(tmp_path: Path, symmetric: bool) -> None:
+    model = io.load(DIGITS / "model.onnx")
+    feed = {model.graph.input[0].name: digits("evaluation")}
+    exact = outputs(model, tmp_path, feed)[0]
+
+    def error(other: onnx.ModelProto) -> float:
+        return float(np.square(outputs(other, tmp_path, feed)[0] - exact).mean())
+
+    items = digits("calibration")[:64]
+    plain = error(WeightOnlyQuantization(is_symmetric=symmetric).run(deepcopy(model)))
+    for algorithm in ("nearest", "awq", "gptq", "awq_gptq"):
+        result = quantized(tmp_path, model, items, algorithm=algorithm, is_symmetric=symmetric, samples=0)
+        assert error(result) < plain, algorithm
+
+
+def two_matrices() -> onnx.ModelProto:
+    """Rounding of the first matrix does harm, that of the second does not."""
+    return made(
+        "g (float[N, 64] x) => (float[N, 64] y) { [a] h = MatMul (x, v)\n [b] s = MatMul (x, w)\n"
+        " t = Mul (s, little)\n y = Add (h, t) }",
+        v=normal(64, 64),
+        w=normal(64, 64, seed=1),
+        little=np.float32(1e-3),
+    )
+
+
+@pytest.mark.parametrize(("share", "bits"), [(0.0, [4, 4]), (0.5, [8, 4]), (1.0, [8, 8])])
+def test_sensitive_weights_get_8_bits(tmp_path: Path, share: float, bits: list[int]) -> None:
+    model = quantized(tmp_path, two_matrices(), normal(8, 64), sensitive_share=share)
+    nodes = {node.name[0]: node for node in model.graph.node if node.op_type == "MatMulNBits"}
+    attributes = {attribute.name: attribute.i for node in nodes.values() for attribute in node.attribute}
+    assert attributes["block_size"] == 32
+    found = [int(nodes[name].name[-1]) for name in ("a", "b")]
+    assert found == bits
+
+
+def test_weights_that_a_table_shares_stay_for_the_table(tmp_path: Path) -> None:
+    model = made(
+        "g (float[N, 16] x, int64[N] i) => (float[N, 16] y){ e = Gather (w, i)\n h = MatMul (x, w)\n y = Add (e, h) }",
+        w=normal(16, 16),
+    )
+    pass_ = CalibratedWeightQuantization(algorithm="awq", block_size=16)
+    feed = {"x": normal(4, 16), "i": np.arange(4)}
+    pass_.context = PassContext(tmp_path / "m.onnx", tmp_path, Accelerator(), calibration=lambda: iter([feed]))
+    expected = outputs(model, tmp_path, feed)[0]
+    result = pass_.run(model)
+    assert isinstance(result, onnx.ModelProto)
+    assert ops(result).count("Gather") == 1
+    assert np.abs(outputs(result, tmp_path, feed)[0] - expected).max() < np.abs(expected).max() / 4
+
+
+def test_a_share_beyond_one_and_missing_data_are_refused(tmp_path: Path) -> None:
+    name = "calibrated_weight_quantization"
+    assert step(tmp_path, two_matrices(), name, True, sensitive_share=1.5)["outcome"] == "refused"
+    assert "calibration data" in step(tmp_path, two_matrices(), name)["message"]

@@ -1,0 +1,84 @@
+"""Runs over several models that are killed or cancelled go on where they were and leave no temporary files."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import model_sets
+import pytest
+from commands import finish, start, until
+
+from autoopt.engine.tools.measured_model import package_of
+from autoopt.errors import InputError
+from autoopt.store import Store, open_store
+from autoopt.store.finished import result_of
+from autoopt.working_folder import RECORDINGS, STORE_WORK
+
+TRIALS = 3
+"""Of each model."""
+RUN = ("run", "pair.yaml", "--engine", "inline", "--json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    model_sets.write_pair(tmp_path)
+    return tmp_path
+
+
+def killed(folder: Path, *arguments: str, said: str = "", fault: str = "") -> None:
+    """Kill -9 a command when it says something, or at a named point."""
+    process = start(folder, *arguments, AUTOOPT_FAULT=fault)
+    if said:
+        until(process, said)
+        process.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+
+
+def pass_run_ends(store: Store) -> dict[str, float]:
+    """The time at which each pass run ended that a trial names."""
+    keys = [key for run in store.runs.all() for trial in store.trials.all(run.id) for key in trial.pass_runs]
+    return {key: record.finished for key, record in store.results.pass_runs(keys).items()}
+
+
+def test_a_run_killed_at_each_stage_goes_on_and_leaves_nothing_behind(folder: Path) -> None:
+    home = folder / "home"
+    killed(folder, *RUN, said="to record what reaches each")
+    killed(folder, *RUN, fault=f"between ask and tell:{TRIALS + 2}")  # in the search of the second model
+    with open_store(None, home) as store:
+        runs = {run.id for run in store.runs.all()}
+        before = pass_run_ends(store)
+        assert [run.shown_status for run in store.runs.newest(9)] == ["interrupted"]
+    killed(folder, "resume", "--engine", "inline", said="measuring the models together")
+    (document,) = finish(start(folder, "resume", "--engine", "inline", "--json"))
+    assert document["trials"]["total"] == 2 * TRIALS
+    assert document["best"]["chain"] == "first: quant; second: quant"
+    with open_store(None, home) as store:
+        assert {run.id: run.status for run in store.runs.all()} == dict.fromkeys(runs, "finished")
+        after = pass_run_ends(store)
+    assert {key: after[key] for key in before} == before  # not one was executed again
+    assert list((home / STORE_WORK).iterdir()) == []
+    assert len(list((home / RECORDINGS).iterdir())) == 1
+
+
+def test_ctrl_c_leaves_the_result_so_far_and_the_run_can_be_resumed(folder: Path) -> None:
+    process = start(folder, *RUN)
+    until(process, "model second")
+    until(process, "trial 0:")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert (folder / "out" / "first" / "model.onnx").is_file()
+    with open_store(None, folder / "home") as store:
+        (record,) = store.runs.newest(9)
+        assert f"cancelled; continue with: autoopt resume {record.id}" in said
+        so_far = result_of(record)
+        assert [part.name for part in so_far.parts] == ["first", "second"]
+        assert so_far.parts[0].model.chain == "quant"
+        with pytest.raises(InputError, match="not measured together yet; name the run of one: "):
+            package_of(store, record)
+    part = so_far.parts[0].result.run  # stands for the whole
+    (document,) = finish(start(folder, "resume", part, "--engine", "inline", "--json"))
+    assert [part["run"] for part in document["parts"]] == [part.result.run for part in so_far.parts]
+    assert document["trials"]["total"] == 2 * TRIALS

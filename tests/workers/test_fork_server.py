@@ -1,0 +1,84 @@
+"""The fork server: what its workers share, what each has for itself, and what its death means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+from watching import all_gone
+
+from autoopt.errors import SystemFailure
+from autoopt.workers import WorkerPool
+from autoopt.workers.fork_server import KEPT_SERVERS
+
+
+def server_of(pool: WorkerPool) -> psutil.Process:
+    value = pool.call("jobs:who", {}).value
+    assert value
+    keeper = psutil.Process(value["pid"]).parent()
+    assert keeper
+    server = keeper.parent()
+    assert server
+    return server
+
+
+def test_workers_of_one_interpreter_come_from_one_server_and_keep_their_own_variables(jobs: dict[str, str]) -> None:
+    with WorkerPool(1, env={**jobs, "AUTOOPT_A": "1"}) as one, WorkerPool(1, env={**jobs, "AUTOOPT_A": "2"}) as other:
+        assert server_of(one) == server_of(other)
+        values = [pool.call("jobs:environment", {}).value or {} for pool in (one, other)]
+    assert [value["AUTOOPT_A"] for value in values] == ["1", "2"]
+    assert values[0]["TMPDIR"] != values[1]["TMPDIR"]
+
+
+def test_a_worker_works_in_the_folder_that_is_current_at_its_start(
+    jobs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        with WorkerPool(1, env=jobs) as pool:
+            worker = (pool.call("jobs:who", {}).value or {})["pid"]
+            assert os.readlink(f"/proc/{worker}/cwd") == str(tmp_path / name)
+
+
+def test_workers_do_not_share_a_library_that_has_threads_of_its_own(tmp_path: Path, jobs: dict[str, str]) -> None:
+    waiting = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    (tmp_path / "with_thread.py").write_text(waiting)
+    with WorkerPool(2, env={"PYTHONPATH": f"{jobs['PYTHONPATH']}:{tmp_path}"}) as pool:
+        for module in ("colorsys", "with_thread", "wave"):
+            pool.warm([module])
+        wanted = ["colorsys", "with_thread", "wave"]
+        assert pool.call("jobs:imported", {"modules": wanted}).value == {"modules": []}
+
+
+def test_a_killed_server_is_replaced(jobs: dict[str, str]) -> None:
+    with WorkerPool(1, env=jobs) as pool:
+        pool.warm(["colorsys"])
+        server = server_of(pool)
+        worker = (pool.call("jobs:who", {}).value or {})["pid"]
+        server.kill()
+        assert all_gone([worker])
+        assert pool.call("jobs:imported", {"modules": ["colorsys"]}).value == {"modules": ["colorsys"]}
+
+
+def test_a_server_that_others_replaced_ends_after_its_last_worker(jobs: dict[str, str]) -> None:
+    with WorkerPool(1, env=jobs) as pool:
+        server = server_of(pool)
+        for number in range(KEPT_SERVERS):
+            with WorkerPool(1, env={**jobs, "OTHER": str(number)}) as other:
+                other.call("jobs:who", {})
+        assert server_of(pool) == server
+    assert all_gone([server.pid])
+
+
+def test_an_interpreter_that_cannot_run_workers_is_quoted(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no such library >&2\nexit 3\n")
+    python.chmod(0o755)
+    with (
+        WorkerPool(1, python=str(python)) as pool,
+        pytest.raises(SystemFailure, match="worker process could not start: no such library"),
+    ):
+        pool.call("json:dumps", {})
