@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from autoopt.cli.interrupts import ended_by_sigterm
+from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, print_json
 from autoopt.cli.run import DataRoot, Quiet, Workers, exit_code
 from autoopt.errors import InputError
@@ -47,7 +47,7 @@ def check(  # noqa: PLR0913, PLR0917  options of the command
             request = SweepRequest(
                 zoo=zoo, only=only, nightly=True, data_root=data_root, workers=workers, observer=progress
             )
-            with ended_by_sigterm():
+            with ended_by_signals():
                 result = run_sweep(request)
         if as_json:
             print_json(result.to_json(), stream)

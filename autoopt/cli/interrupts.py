@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+REPEAT_SECONDS: Final = 0.1
+"""A signal that got lost is repeated after this time."""
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that what was found so far is written."""
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that its result so far is written; neither signal gets lost."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can handle signals
         return
     before = signal.signal(signal.SIGTERM, _interrupt)
+    hook, main_thread = sys.unraisablehook, threading.get_ident()
+
+    def repeat_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
+        # Python drops a KeyboardInterrupt that arrives while a finalizer or the callback of a weak reference runs.
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            # In this thread, the repetition would reach the hook and be dropped as well.
+            threading.Timer(REPEAT_SECONDS, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
+        else:
+            hook(unraisable)
+
+    sys.unraisablehook = repeat_interrupt
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
 
 

@@ -25,7 +25,7 @@ from autoopt.cli.data_options import (
     Std,
 )
 from autoopt.cli.goal_options import MaxDrop, Minimize, QualityMetric
-from autoopt.cli.interrupts import ended_by_sigterm
+from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, parse_assignments, print_json
 from autoopt.cli.proposal_options import (
     Device,
@@ -181,7 +181,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
                 proposal_options=proposal_options,
                 observer=ObserverGroup(progress, work) if profile else progress,
             )
-            with ended_by_sigterm():
+            with ended_by_signals():
                 result = execute(request, out=out, engine=chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
@@ -245,7 +245,7 @@ def resume(  # noqa: PLR0913, PLR0917  options of the command
             from autoopt.api import resume as resume_runs
 
             chosen = chosen_engine(engine)
-            with ended_by_sigterm():
+            with ended_by_signals():
                 results = resume_runs(run, out=out, engine=chosen, observer=progress, data_root=data_root)
         if as_json:
             print_json([result.to_json() for result in results], stream)

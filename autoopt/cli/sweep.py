@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autoopt.cli.interrupts import ended_by_sigterm
+from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, print_json, print_result
 from autoopt.cli.run import DataRoot, Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine, exit_code
 from autoopt.errors import InputError
@@ -86,7 +86,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
     with document_stream(as_json) as stream:
         with Progress(sys.stderr, quiet=quiet, live=not is_verbose()) as progress:
             progress.opening(f"reading {zoo}")
-            with ended_by_sigterm():
+            with ended_by_signals():
                 result = _run(replace(request, observer=progress), chosen_engine(engine))
         if as_json:
             print_json(result.to_json(), stream)
