@@ -55,7 +55,7 @@ def replay(
 ) -> int:
     """Rebuild a model from its recipe.
 
-    Exit code 1 if its bytes differ from the original's.
+    Exit code 1 if its bytes differ from the original's; names the passes that have changed since.
     """
     from autoopt.engine.tools.maintenance import replay as rebuild
 
@@ -66,6 +66,9 @@ def replay(
         verdict = "different bytes"
         if result.same:
             verdict = "identical bytes"
+        if result.changed_passes:
+            passes = ", ".join(f"{name} ({change})" for name, change in result.changed_passes.items())
+            verdict = f"{verdict}; passes that have changed since: {passes}"
         typer.echo(f"wrote {result.path}: {verdict}")
         for name, (before, now) in result.changed.items():
             typer.echo(f"  {name} was {before}, is {now}")

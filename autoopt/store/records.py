@@ -28,6 +28,8 @@ IMPORTED = "imported"
 """Key in the settings of a run that was made elsewhere: the archive's name, and whether its results are reused."""
 RELEASE_EVENT: Final = "release"
 """Kind of the events of releases, whose runs stay in the store. Their subject is `zoo/model`."""
+IMPLEMENTATION: Final = "implementation"
+"""Entry of a pass run's environment: version, libraries and source of the pass."""
 TRANSIENT: Final = "transient"
 """Entry of a pass run's reports and of an evaluation's details; see `PassRunRecord.transient`."""
 
@@ -76,7 +78,7 @@ class PassRunRecord:
     seconds: float = 0.0
     message: str = ""
     environment: Json = field(default_factory=dict)
-    """Versions, CPU and host that the result was made with."""
+    """Versions, CPU and host that the result was made with, and the implementation of the pass."""
     attempts: tuple[Any, ...] = ()
     """Parameters that the pass gave up before those it ended with, each with its reason."""
     reports: Json = field(default_factory=dict)
@@ -100,8 +102,10 @@ class PassRunRecord:
             "session_options": dict(output.session_options),
             "outcome": str(self.outcome),
             "seconds": self.seconds,
-            "environment": dict(self.environment),
+            "environment": {name: value for name, value in self.environment.items() if name != IMPLEMENTATION},
         }
+        if IMPLEMENTATION in self.environment:
+            document[IMPLEMENTATION] = self.environment[IMPLEMENTATION]
         if self.attempts:
             document["attempts"] = list(self.attempts)
         if self.reports:

@@ -42,6 +42,24 @@ def test_recipe_makes_the_same_bytes_and_refuses_another_model(go: Any, mlp_file
         replay(tmp_path / "out" / "recipe.json", mlp_file, tmp_path / "never", tmp_path / "nowhere.npz")
 
 
+def test_a_replay_names_the_passes_that_have_changed(go: Any, mlp_file: Path, tmp_path: Path) -> None:
+    assert go(DAG, model=mlp_file, out=tmp_path / "out").best is not None
+    content = json.loads((tmp_path / "out" / "recipe.json").read_text())
+    quantization = content["steps"][-1]
+    assert quantization["pass"] == "dynamic_quantization"
+    implementation = quantization["implementation"]
+    version, runtime = implementation["version"], implementation["libraries"]["onnxruntime"]
+    implementation |= {"version": version - 1, "libraries": {**implementation["libraries"], "onnxruntime": "1.0"}}
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps(with_digest(content)))
+    change = f"version {version - 1}, now {version}; onnxruntime 1.0, now {runtime}"
+    assert replay(recipe, mlp_file, tmp_path / "again").changed_passes == {"dynamic_quantization": change}
+    for step in content["steps"]:
+        del step["implementation"]
+    recipe.write_text(json.dumps(with_digest({**content, "recipe": 1})))
+    assert replay(recipe, mlp_file, tmp_path / "again").changed_passes == {}
+
+
 def test_repair_makes_what_has_a_lineage_and_names_what_has_not(go: Any, mlp_file: Path, tmp_path: Path) -> None:
     result = go(DAG, model=mlp_file)
     assert result.best is not None

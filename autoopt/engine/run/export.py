@@ -28,14 +28,16 @@ from autoopt.passes.request import PassStep
 from autoopt.report.model_card import Card, model_card, set_card
 from autoopt.results import ModelResult, RunResult
 from autoopt.store import PassRunRecord, RunRecord, Store
+from autoopt.store.records import IMPLEMENTATION
 from autoopt.target import Accelerator, Target
 from autoopt.workers import WorkerPool, gated_call
 from autoopt.working_folder import replacing, working_folder
 
 SPECIALIZE: Final = "specialize_inputs"
 """The pass that narrows the inputs to what the data use."""
-RECIPE = 1
-"""Version of the recipe's format."""
+RECIPE = 2
+"""Version of the recipe's format. Version 1 lacks the implementations of the passes."""
+_STEP_FIELDS: Final = ("pass", "params", "output", IMPLEMENTATION)
 INPUTS: Final = "inputs.npz"
 MODEL_FILES: Final = frozenset((MODEL, ORT_MODEL, EXTERNAL_NAME))
 """Names that the files of a model may have."""
@@ -274,7 +276,7 @@ def _recipe(
         "source_session": package.session({}),
         "result": model.artifact,
         "chain": model.short_chain,
-        "steps": [{name: document[name] for name in ("pass", "params", "output")} for document in documents],
+        "steps": [{name: document[name] for name in _STEP_FIELDS if name in document} for document in documents],
         **package.replay_environment,
         "session_options": dict(model.session_options),
         "target": package.target.content,

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from autoopt.data import DataConfig
 from autoopt.engine.run.export import narrowed_inputs
-from autoopt.engine.tools.recipe import read_recipe
+from autoopt.engine.tools.recipe import RecipeStep, read_recipe
 from autoopt.engine.work.environment import environment
+from autoopt.engine.work.keys import Implementation
 from autoopt.engine.work.reading import ADMIT, DESCRIBE_DATA, ask_worker
 from autoopt.engine.work.restore import ReplayEnvironment, check_scripts, replay_environment_of, restorer
 from autoopt.errors import InputError
 from autoopt.model.files import digest_folder, files_in, model_in
 from autoopt.model.session_file import SESSION_FILE
+from autoopt.registry import registry
 from autoopt.store import Store
 from autoopt.store.maintenance.verify import Verification, verify
 from autoopt.workers import WorkerPool
@@ -62,6 +64,8 @@ class ReplayResult:
     """True if the bytes are the recipe's."""
     changed: Mapping[str, list[object]] = field(default_factory=dict)
     """Parts of the environment that differ: the value in the recipe and the current one."""
+    changed_passes: Mapping[str, str] = field(default_factory=dict)
+    """Passes whose implementation differs, each with the change, as `version 1, now 2`."""
 
 
 def replay(
@@ -112,6 +116,7 @@ def replay(
         digest=digest,
         same=digest == content.result,
         changed=_changes(content.environment or {}, environment()),
+        changed_passes=_changed_passes(content.steps),
     )
 
 
@@ -121,6 +126,18 @@ def _admit(pool: WorkerPool, model: str, digest: str, folder: Path) -> Path:
     if ask_worker(pool, ADMIT, payload, model)["digest"] != digest:
         raise InputError(f"is not the model that the recipe starts from ({digest[:12]})", where=model)
     return model_in(folder)
+
+
+def _changed_passes(steps: Sequence[RecipeStep]) -> dict[str, str]:
+    """The passes whose implementation is no longer the recorded one; those of a user script have its digest."""
+    changed = {}
+    passes = registry()
+    for step in steps:
+        if step.implementation is not None and step.pass_name in passes.names():
+            changes = step.implementation.changes(Implementation.of(passes.info(step.pass_name)))
+            if changes:
+                changed[step.pass_name] = changes
+    return changed
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[object]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from autoopt.engine.tools.recipe import Recipe, read_recipe
+from autoopt.json_codec import to_json
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import Baseline, ModelResult, RunResult
@@ -17,7 +18,7 @@ from autoopt.store import ModelRecord, PassRunRecord, RunRecord, Store, open_sto
 from autoopt.store.maintenance.backup import CopyResult, restore
 from autoopt.store.maintenance.rebuild import add_artifact, adopt_artifacts, salvage, set_aside_damaged
 from autoopt.store.opening import DATABASE_FILE
-from autoopt.store.records import IMPORTED, new_id
+from autoopt.store.records import IMPLEMENTATION, IMPORTED, new_id
 from autoopt.store.sql.store import require_sql
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{12}")
@@ -121,6 +122,8 @@ def _add_lineage(store: Store, recipe: Recipe, result: Candidate, run: str) -> N
             after = result
         key = hashlib.sha256(f"{IMPORTED} {run} {index}".encode()).hexdigest()
         record = PassRunRecord(key, step.pass_name, step.params, before, Outcome.OK, after, run=run)
+        if step.implementation is not None:
+            record = replace(record, environment={IMPLEMENTATION: to_json(step.implementation)})
         if after.key != before.key:
             store.results.finish_pass_run(record)
         before = after

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from autoopt.data import DataConfig
 from autoopt.engine.run.export import RECIPE, with_digest
+from autoopt.engine.work.keys import Implementation
 from autoopt.errors import AutooptError, InputError, one_line
 from autoopt.json_codec import JsonObject, JsonTypeError, JsonValue, from_json
 from autoopt.metrics import Estimate
@@ -22,6 +23,7 @@ from autoopt.target import Accelerator, Target
 
 MAX_BYTES: Final = 16 << 20
 """The largest recipe that is read."""
+_VERSIONS: Final = range(1, RECIPE + 1)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -33,6 +35,8 @@ class RecipeStep:
     params: JsonObject
     output: str = ""
     """Digest of the model after it; empty if the recipe does not say."""
+    implementation: Implementation | None = None
+    """None in recipes of version 1."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def read_recipe(file: Path) -> tuple[Recipe, dict[str, Any]]:
         InputError: The file cannot be read, is not a recipe, has a wrong field or was edited.
     """
     document = _document(file)
-    if document.get("recipe") != RECIPE or not isinstance(document.get("steps"), list):
+    if document.get("recipe") not in _VERSIONS or not isinstance(document.get("steps"), list):
         raise InputError("is not an autoopt recipe", where=f"{file}:1", remedy="'autoopt run' writes one to out/")
     try:
         recipe = from_json(Recipe, document)

@@ -19,6 +19,33 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
+class Implementation:
+    """The code of a pass: two runs of a pass with the same implementation do the same."""
+
+    version: int
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the distributions that the pass calls."""
+    source: str = ""
+    """sha256 of the user script; name and version of a plug-in; empty for built-in passes."""
+
+    @staticmethod
+    def of(info: PassInfo) -> Implementation:
+        """The installed implementation of a pass."""
+        return Implementation(
+            info.version, {name: library_version(name) for name in info.libraries}, info.source_digest
+        )
+
+    def changes(self, now: Implementation) -> str:
+        """What differs in `now`, as `version 1, now 2; onnx 1.22.0, now 1.23.2`; empty if nothing does."""
+        before, after = self._versions(), now._versions()
+        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        return "; ".join(f"{name} {before.get(name) or 'none'}, now {after.get(name) or 'none'}" for name in names)
+
+    def _versions(self) -> dict[str, str]:
+        return {"version": str(self.version), **self.libraries, "source": self.source}
+
+
+@dataclass(frozen=True)
 class PassRunInput:
     """Everything that a pass run depends on besides the pass and its configuration."""
 
@@ -38,13 +65,14 @@ def pass_run_key(info: PassInfo, config: Mapping[str, object], work: PassRunInpu
     It covers the versions of the pass and its libraries, the full configuration, the digests of data, files and
     scripts, the input candidate and the target; the CPU only if the pass declares that its result depends on it.
     """
+    implementation = Implementation.of(info)
     content: dict[str, object] = {
         "schema": SCHEMA,
         "pass": info.name,
-        "version": info.version,
-        "libraries": {name: library_version(name) for name in info.libraries},
+        "version": implementation.version,
+        "libraries": implementation.libraries,
         "params": {name: value for name, value in config.items() if name not in work.files},
-        "source": info.source_digest,
+        "source": implementation.source,
         "calibration": work.calibration if info.needs_data else "",
         "files": dict(work.files),
         "input": work.candidate.key,

@@ -16,14 +16,14 @@ from autoopt.engine.work.calls import CallTerms, is_setup_failure, run_pass
 from autoopt.engine.work.claims import claim_or_wait, released_on_timeout
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.environment import environment
-from autoopt.engine.work.keys import PassRunInput, pass_run_key
+from autoopt.engine.work.keys import Implementation, PassRunInput, pass_run_key
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue, to_json
 from autoopt.model.candidate import Candidate, digest_json
 from autoopt.outcome import Outcome
 from autoopt.passes.request import ModelFile, PassRequest, PassStep, StepReply
 from autoopt.store import PassRunRecord
-from autoopt.store.records import TRANSIENT
+from autoopt.store.records import IMPLEMENTATION, TRANSIENT
 from autoopt.target import Accelerator
 from autoopt.workers.quarantine import SHORT, Subject
 
@@ -239,7 +239,7 @@ def _record(ctx: RunContext, node: ChainNode, configs: Configs, progress: ChainP
         after = Candidate(artifact, dict(step.session_options))
         if after.key == before.key:
             outcome = Outcome.UNCHANGED
-    recorded_environment = dict(environment())
+    recorded_environment = {**environment(), IMPLEMENTATION: to_json(Implementation.of(node.info))}
     runtime = ctx.resources.hosts.runtime_of(node.host)
     if runtime:
         recorded_environment["pass host"] = dict(runtime)
