@@ -39,6 +39,11 @@ def new_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
+def part_documents(result: Json) -> tuple[Json, ...]:
+    """The documents of the parts in a run's result, one for each target or model; each names its run."""
+    return (*(result.get("targets") or ()), *(result.get("parts") or ()))
+
+
 @dataclass(frozen=True)
 class ArtifactRecord:
     """A model in the artifact store."""

@@ -94,6 +94,21 @@ def test_gc_of_a_run_removes_its_parts(database_store: SqlStore) -> None:
     assert database_store.runs.all() == ()
 
 
+def test_gc_keeps_the_parts_that_newer_runs_have_taken_over(database_store: SqlStore) -> None:
+    store = database_store
+    alone, first = start_run(store), start_run(store)
+    part, unused = start_run(store, parent=first.id), start_run(store, parent=first.id)
+    second, third = start_run(store), start_run(store)
+    for run in (alone, part, unused):
+        store.runs.finish(run.id)
+    for run in (first, second, third):
+        store.runs.finish(run.id, "finished", {"parts": [{"run": part.id}], "targets": [{"run": alone.id}]})
+    assert set(collect(store, keep_runs=1, dry_run=False).runs) == {first.id, second.id}
+    assert {run.id: run.parent for run in store.runs.all()} == {third.id: None, part.id: third.id, alone.id: None}
+    assert set(collect(store, keep_runs=0, dry_run=False).runs) == {third.id, alone.id}
+    assert store.runs.all() == ()
+
+
 def test_gc_of_a_run_keeps_the_results_that_others_use(database_store: SqlStore) -> None:
     store = database_store
     old, new = start_run(store), start_run(store)

@@ -61,13 +61,19 @@ def test_an_imported_run_equals_the_exported_one(database_store: SqlStore, tmp_p
 def test_a_run_over_several_targets_is_exported_with_its_parts(sqlite_store: SqlStore, tmp_path: Path) -> None:
     whole = start_run(sqlite_store, b"a").id
     part = start_run(sqlite_store, b"a", parent=whole).id
-    for run in (part, whole):
-        sqlite_store.runs.finish(run, "finished", {"best": None})
+    newer = start_run(sqlite_store, b"a").id
+    sqlite_store.runs.finish(part, "finished", {"best": None})
+    for run in (whole, newer):  # the newer one took over the part
+        sqlite_store.runs.finish(run, "finished", {"best": None, "targets": [{"run": part}]})
     export_run(sqlite_store, whole, tmp_path / "whole.tar")
+    export_run(sqlite_store, newer, tmp_path / "newer.tar")
     export_run(sqlite_store, part, tmp_path / "part.tar")
     with open_store(None, tmp_path / "one") as there:
         assert import_run(there, tmp_path / "whole.tar") == whole
         assert [r.id for r in there.runs.all(parent=whole)] == [part]
+    with open_store(None, tmp_path / "newer") as there:
+        assert import_run(there, tmp_path / "newer.tar") == newer
+        assert [r.id for r in there.runs.all(parent=newer)] == [part]
     with open_store(None, tmp_path / "two") as there:
         assert import_run(there, tmp_path / "part.tar") == part
         assert there.runs.get("latest").parent is None

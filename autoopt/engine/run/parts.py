@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.inputs.resolve import ResolvedInputs
@@ -21,7 +21,7 @@ from autoopt.engine.work.resources import Resources
 from autoopt.results import RunResult
 from autoopt.store import RunRecord, Store
 from autoopt.store.leases import finish_run, run_lease
-from autoopt.store.records import Json
+from autoopt.store.records import Json, part_documents
 
 Search = Callable[[Session], RunResult]
 """Searches one part."""
@@ -149,15 +149,11 @@ def time_of_parts(store: Store, run: str) -> float:
 
 def _answers(result: Json) -> bool:
     """True if a result and that of each of its parts answer an identical request."""
-    return all(map(is_complete, (result, *_part_documents(result))))
+    return all(map(is_complete, (result, *part_documents(result))))
 
 
 def is_outdated(record: RunRecord, store: Store) -> bool:
     """True if a part of a finished run changed after its parts were joined."""
-    part_ids = {str(part["run"]) for part in _part_documents(record.result or {})}
+    part_ids = {str(part["run"]) for part in part_documents(record.result or {})}
     joined = record.finished or 0.0
     return any((run.finished or 0.0) > joined for run in store.runs.all(status="finished") if run.id in part_ids)
-
-
-def _part_documents(result: Json) -> tuple[Mapping[str, Any], ...]:
-    return (*(result.get("targets") or ()), *(result.get("parts") or ()))

@@ -17,7 +17,7 @@ from sqlalchemy import Column, Connection, delete, select
 from autoopt.store.contracts import Store
 from autoopt.store.leases import is_run_abandoned
 from autoopt.store.maintenance.rebuild import seconds_since_replacement
-from autoopt.store.maintenance.references import GRACE, idle, referenced, released_runs, shared_copies
+from autoopt.store.maintenance.references import GRACE, idle, referenced, released_runs, shared_copies, users_of_parts
 from autoopt.store.sql import tables
 from autoopt.store.sql.database import Database
 from autoopt.store.sql.rows import batches
@@ -117,10 +117,7 @@ def _collect_rows(
     def work(connection: Connection) -> _Rows:
         runs: list[str] = []
         if keep_runs is not None:
-            released = released_runs(connection)
-            runs = [run for run in _ended_runs(store.database, connection)[keep_runs:] if run not in released]
-        for run in runs:
-            delete_run(connection, run)
+            runs = _delete_runs(connection, _ended_runs(store.database, connection)[keep_runs:])
         stored = set(connection.execute(select(tables.artifact.c.digest)).scalars())
         unreferenced = (stored | store.files.digests() | shared.keys()) - referenced(connection)
         unused = idle(store, connection, unreferenced, shared)
@@ -147,6 +144,19 @@ def _ended_runs(database: Database, connection: Connection) -> list[str]:
     query = select(run.id, run.status, run.lease, run.owner, database.now.label("now")).order_by(run.number.desc())
     rows = connection.execute(query.where(run.parent.is_(None)))
     return [row.id for row in rows if row.status != "running" or is_run_abandoned(row.lease, row.owner, row.now)]
+
+
+def _delete_runs(connection: Connection, old: list[str]) -> list[str]:
+    """Delete runs, but those of releases, and those that other runs have as parts; returns the deleted ones."""
+    released = released_runs(connection)
+    users = users_of_parts(connection)
+    runs = [run for run in old if run not in released]
+    remaining_users = {part: [user for user in users[part] if user not in runs] for part in users}
+    heirs = {part: remaining[0] for part, remaining in remaining_users.items() if remaining}
+    runs = [run for run in runs if run not in heirs]
+    for run in runs:
+        delete_run(connection, run, heirs)
+    return runs
 
 
 def _delete_artifacts(connection: Connection, digests: set[str]) -> None:

@@ -8,8 +8,9 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from autoopt.store import codec
 from autoopt.store.leases import is_run_abandoned
-from autoopt.store.records import RELEASE_EVENT
+from autoopt.store.records import RELEASE_EVENT, part_documents
 from autoopt.store.sql import tables
 from autoopt.store.sql.store import SqlStore
 
@@ -44,6 +45,17 @@ def released_runs(connection: Connection) -> set[str]:
     event = tables.event.c
     query = select(event.run).where(event.kind == RELEASE_EVENT, event.run.is_not(None))
     return set(connection.execute(query.distinct()).scalars())
+
+
+def users_of_parts(connection: Connection) -> dict[str, list[str]]:
+    """The runs whose results name a run as a part, newest first; they may have taken it over from another run."""
+    run = tables.run.c
+    users: dict[str, list[str]] = {}
+    query = select(run.id, run.result).where(run.result.is_not(None)).order_by(run.number.desc())
+    for row in connection.execute(query):
+        for part in part_documents(codec.loads(row.result)):
+            users.setdefault(part["run"], []).append(row.id)
+    return users
 
 
 def sources(connection: Connection) -> set[str]:

@@ -30,6 +30,7 @@ from autoopt.store import codec
 from autoopt.store.contracts import Store
 from autoopt.store.maintenance.imported import as_imported, check_digests, check_json, check_runs
 from autoopt.store.maintenance.older_exports import Row, Rows, is_older, migrated
+from autoopt.store.records import part_documents
 from autoopt.store.sql import tables
 from autoopt.store.sql.rows import batches, insert_if_absent
 from autoopt.store.sql.store import SqlStore, require_sql
@@ -134,6 +135,9 @@ def _rows_of(connection: Connection, run: str) -> Rows:
     runs = _select(connection, tables.run, "id", {run})
     runs[0]["parent"] = None  # a part of a run over several targets travels alone
     runs += _select(connection, tables.run, "parent", {run})
+    taken_over = {part["run"] for part in part_documents(codec.loads(runs[0]["result"]) or {})}
+    taken_over -= _values(runs, "id")
+    runs += [{**row, "parent": run} for row in _select(connection, tables.run, "id", taken_over)]
     ids = _values(runs, "id")
     trials = _select(connection, tables.trial, "run", ids)
     pass_runs = _results(connection, tables.pass_run, ids, _keys(trials, "pass_runs"))

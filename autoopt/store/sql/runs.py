@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Column, Connection, RowMapping, Select, Table, delete, insert, select, update
@@ -139,10 +139,19 @@ def _records(connection: Connection, rows: Sequence[RowMapping]) -> list[RunReco
     return [from_row(RunRecord, tables.run, row, plan=codec.loads(plans[row["plan"]])) for row in rows]
 
 
-def delete_run(connection: Connection, run: str) -> None:
-    """Delete a run, its parts, trials and events, and the results that no other run's trials name."""
+def delete_run(connection: Connection, run: str, heirs: Mapping[str, str]) -> None:
+    """Delete a run, its parts, trials and events, and the results that no other run's trials name.
+
+    Args:
+        connection: The transaction.
+        run: Id of the run.
+        heirs: Parts that stay, because other runs have taken them over, each with the run that it belongs to then.
+    """
     for part in connection.execute(select(_T.id).where(_T.parent == run)).scalars().all():
-        delete_run(connection, part)
+        if part in heirs:
+            connection.execute(update(tables.run).where(_T.id == part).values(parent=heirs[part]))
+        else:
+            delete_run(connection, part, heirs)
     _delete_results(connection, run, tables.pass_run, tables.trial.c.pass_runs)
     _delete_results(connection, run, tables.evaluation, tables.trial.c.evaluations)
     connection.execute(delete(tables.run).where(_T.id == run))
