@@ -31,7 +31,11 @@ def make_working_folder(parent: Path) -> Path:
     for folder in abandoned_folders(parent):
         shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-    (folder / OWNER_FILE).write_text(this_process())
+    try:
+        (folder / OWNER_FILE).write_text(this_process())
+    except OSError:  # the disk is full
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return folder
 
 

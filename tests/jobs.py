@@ -32,6 +32,10 @@ def who(payload: Json) -> Json:
     return {"pid": os.getpid(), "group": os.getpgid(0), "python": sys.executable, "seed": os.environ["PYTHONHASHSEED"]}
 
 
+def fork_and_return(payload: Json) -> Json:
+    return {**payload, "in_fork": os.fork() == 0}
+
+
 def environment(payload: Json) -> Json:
     return dict(os.environ)
 

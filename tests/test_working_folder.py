@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -144,3 +145,14 @@ def without_a_place(tree: ast.AST) -> Iterator[ast.Call]:
             names = {keyword.arg for keyword in node.keywords}
             if "dir" not in names:
                 yield node
+
+
+def test_a_folder_that_cannot_be_signed_is_removed(tmp_path: Path) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # as on a full disk
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            make_working_folder(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert list(tmp_path.iterdir()) == []

@@ -51,24 +51,29 @@ DESCRIPTORS = 4
 def main() -> None:
     """Fork workers until the pool's process closes the socket at descriptor 0, then wait for them."""
     keeper.end_with_parent(int(sys.argv[1]))
+    keeper.adopt_orphans()
     environ.use_lent_modules()
-    signal.signal(signal.SIGCHLD, lambda *_: _reap(os.WNOHANG))
+    keepers: set[int] = set()
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(keepers, os.WNOHANG))
     requests = socket.socket(fileno=0)
     for message, descriptors in _requests(requests):
         if "preload" in message:
             _import(message["preload"])
             continue
         server = os.getpid()
-        if os.fork() == 0:
-            requests.detach()
-            try:
-                _become_worker(server, message["env"], message["folder"], descriptors)
-            finally:
-                os._exit(0)
+        with suppress(OSError), keeper.reporting_failure(descriptors[2], descriptors[3]):
+            child = os.fork()
+            if child == 0:
+                requests.detach()
+                try:
+                    _become_worker(server, message["env"], message["folder"], descriptors)
+                finally:
+                    os._exit(0)
+            keepers.add(child)
         for descriptor in descriptors:
             os.close(descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _reap(0)
+    _reap(keepers, 0)
     os._exit(0)
 
 
@@ -78,7 +83,12 @@ def _requests(requests: socket.socket) -> Iterator[tuple[dict[str, Any], list[in
         header, descriptors, _, _ = socket.recv_fds(requests, protocol.HEADER_BYTES, DESCRIPTORS, socket.MSG_WAITALL)
         if len(header) < protocol.HEADER_BYTES:
             return
-        line = requests.recv(int(header), socket.MSG_WAITALL)
+        line = bytearray()
+        while len(line) < int(header):
+            part = requests.recv(int(header) - len(line))  # not MSG_WAITALL: a signal cuts that short
+            if not part:
+                return
+            line += part
         yield json.loads(line), descriptors
 
 
@@ -106,11 +116,16 @@ def _has_threads() -> bool:
     return len(os.listdir("/proc/self/task")) > 1
 
 
-def _reap(options: int) -> None:
-    """Collect keepers that have ended; with options 0, wait for all."""
+def _reap(keepers: set[int], options: int) -> None:
+    """Collect keepers that have ended, and kill what a killed one has left; with options 0, wait for all."""
     with suppress(ChildProcessError):
-        while os.waitpid(-1, options)[0]:
-            pass
+        while True:
+            child, status = os.waitpid(-1, options)
+            if child == 0:
+                return
+            keepers.discard(child)
+            if os.WIFSIGNALED(status):
+                keeper.kill_children(spared=keepers)
 
 
 def _become_worker(server: int, env: Mapping[str, str], folder: str, descriptors: Sequence[int]) -> None:
@@ -145,6 +160,7 @@ def _serve_calls() -> None:
     os.dup2(2, 1)
     pipe.send(protocol.encode({"pid": os.getpid(), "keeper": os.getppid()}))
     log_level = 0
+    worker = os.getpid()
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             request = from_json(CallRequest, json.loads(line))
@@ -154,7 +170,10 @@ def _serve_calls() -> None:
 
                 log_level = request.log_level
                 send_records(log_level, pipe.send)
-            pipe.send(_answer(request))
+            answer = _answer(request)
+            if os.getpid() != worker:  # the function has forked: only the worker itself answers
+                os._exit(0)
+            pipe.send(answer)
 
 
 def run_once(function: str) -> None:

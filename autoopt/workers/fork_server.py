@@ -7,6 +7,7 @@ own, and never runs anyone's code. `child` is the server's side.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import queue
@@ -252,5 +253,9 @@ def _start(command: Sequence[str], env: Mapping[str, str], requests: int, output
         )
 
     future: Future[subprocess.Popen[bytes]] = Future()
-    _starter(os.getpid()).put((start, future))
+    try:
+        jobs = _starter(os.getpid())
+    except RuntimeError as error:  # no thread can be started
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
+    jobs.put((start, future))
     return future.result()

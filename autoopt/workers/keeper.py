@@ -14,7 +14,8 @@ import resource
 import select
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
@@ -34,6 +35,24 @@ def end_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> Non
         os._exit(1)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of all descendants whose parents end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@contextmanager
+def reporting_failure(errors: int, report: int) -> Iterator[None]:
+    """Tell the pool that no process can be started, and raise; `errors` and `report` are descriptors of its pipes."""
+    try:
+        yield
+    except OSError as error:
+        with suppress(OSError):  # the pool is gone
+            os.write(errors, f"cannot start a process: {error.strerror}\n".encode())
+            os.write(report, b"1")
+        raise
+
+
 def split(server: int, report: int) -> None:
     """Split this process; returns in the worker only.
 
@@ -44,8 +63,7 @@ def split(server: int, report: int) -> None:
         report: descriptor to which the keeper writes the worker's exit code, negative for a signal.
     """
     end_with_parent(server)
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -53,7 +71,8 @@ def split(server: int, report: int) -> None:
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     keeper = os.getpid()
-    worker = os.fork()
+    with reporting_failure(2, report):
+        worker = os.fork()
     if worker:
         _keep(worker, wake_read, report)
     signal.set_wakeup_fd(-1)
@@ -108,15 +127,21 @@ def _kill_all(worker: int) -> int:
     while True:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(worker, signal.SIGKILL)
-        for child in _children():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(child, signal.SIGKILL)
+        kill_children()
         try:
             pid, code = os.waitpid(-1, 0)
         except ChildProcessError:
             return status
         if pid == worker:
             status = code
+
+
+def kill_children(spared: Collection[int] = ()) -> None:
+    """Kill the children of this process."""
+    for child in _children():
+        if child not in spared:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
 
 
 def _children() -> list[int]:

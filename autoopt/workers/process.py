@@ -179,15 +179,15 @@ class WorkerProcess:
         events.register(self._err, select.POLLIN)
         events.register(self._in, select.POLLOUT)
         while True:
+            self._transfer_ready(events)
+            result = self._next_reply()
+            if result is not None or self._replies_closed:
+                return result
             seconds = time.monotonic() - started
             if timeout is not None and seconds >= timeout:
                 busy = limits.MachineLoad.now(self._pid).disturbed_since(load)
                 stopped = self._stop(Outcome.TIMEOUT, f"stopped at its time limit of {timeout:g} s", seconds)
                 return replace(stopped, transient=busy)
-            self._transfer_ready(events)
-            result = self._next_reply()
-            if result is not None or self._replies_closed:
-                return result
             if cancelled():
                 raise Cancelled("cancelled")
             if memory and self._exceeds(memory):
@@ -273,7 +273,7 @@ class WorkerProcess:
         if not self._pid:
             printed = output or self._process.server.output.decode("utf-8", "replace")
             reason = protocol.shorten(printed) or _exit_name(code)
-            error = KilledAtStart if killed else SystemFailure
+            error = KilledAtStart if code is not None and code <= 0 else SystemFailure  # 0: its server has ended
             raise error(f"the worker process could not start: {reason}")
         outcome = Outcome.OUT_OF_MEMORY
         message = self._memory_problem(code, output, memory, oom_kill)

@@ -32,6 +32,12 @@ def test_prints_do_not_disturb_the_reply(pool: WorkerPool, capfd: pytest.Capture
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_forked_copy_of_the_worker_does_not_answer(pool: WorkerPool) -> None:
+    for number in range(3):
+        assert pool.call("jobs:fork_and_return", {"n": number}).value == {"n": number, "in_fork": False}
+        assert pool.call("jobs:echo", {"n": number}).value == {"n": number}
+
+
 @pytest.mark.parametrize(
     ("job", "payload", "outcome", "message"),
     [

@@ -73,6 +73,32 @@ def test_a_server_that_others_replaced_ends_after_its_last_worker(jobs: dict[str
     assert all_gone([server.pid])
 
 
+NO_ROOM = """
+import errno, os
+from pathlib import Path
+fork = os.fork
+def fork_if_there_is_room():
+    if Path(__file__).with_name("full").exists():
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return fork()
+os.fork = fork_if_there_is_room
+"""
+
+
+def test_a_failed_start_leaves_the_other_workers_alone(tmp_path: Path, jobs: dict[str, str]) -> None:
+    """The limit on processes does not hold for root, so the interpreter stands in for the system."""
+    (tmp_path / "sitecustomize.py").write_text(NO_ROOM)
+    env = {"PYTHONPATH": f"{tmp_path}:{jobs['PYTHONPATH']}"}
+    with WorkerPool(1, env=env) as one, WorkerPool(1, env=env) as other:
+        worker = one.call("jobs:who", {}).value
+        (tmp_path / "full").touch()
+        with pytest.raises(SystemFailure, match="could not start: cannot start a process: Resource temporarily"):
+            other.call("jobs:who", {})
+        (tmp_path / "full").unlink()
+        assert one.call("jobs:who", {}).value == worker
+        assert other.call("jobs:echo", {}).value == {}
+
+
 def test_an_interpreter_that_cannot_run_workers_is_quoted(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho no such library >&2\nexit 3\n")

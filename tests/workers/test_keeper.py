@@ -44,6 +44,19 @@ def test_crash_takes_the_family_along(pool: WorkerPool, tmp_path: Path) -> None:
     assert all_gone(pids)
 
 
+def test_a_killed_keeper_takes_the_family_along(pool: WorkerPool, tmp_path: Path) -> None:
+    fifo = tmp_path / "pids"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(pool.call, "jobs:hang_with_family", {"tell": str(fifo)}, 60.0)
+        pids = pids_from(fifo)
+        keeper = psutil.Process(pids[0]).parent()
+        assert keeper
+        keeper.kill()
+        assert call.result().outcome is Outcome.CRASHED
+    assert all_gone(pids)
+
+
 PARENT = """
 import sys, threading
 from autoopt.workers import WorkerPool
