@@ -132,6 +132,17 @@ class Estimate:
     def exact(value: float) -> Estimate:
         return Estimate(value, value, value)
 
+    def is_gain(self, goal: Direction) -> bool:
+        """True if this ratio to the source is better than 1 beyond its interval."""
+        if goal == "maximize":
+            return self.low > 1
+        return self.high < 1
+
+    @property
+    def excludes_one(self) -> bool:
+        """True if this ratio certainly differs from 1."""
+        return self.low > 1 or self.high < 1
+
     def inverse(self) -> Estimate:
         """1 divided by a positive value."""
         return Estimate(1 / self.value, 1 / self.high, 1 / self.low)

@@ -13,6 +13,8 @@ from autoopt.metrics import (
     START_UP,
     STEADY_STATE,
     Constraint,
+    Direction,
+    Estimate,
     Metric,
     Objective,
     get_metric,
@@ -96,3 +98,17 @@ def test_top_n_accuracy_exists_for_every_n_above_zero() -> None:
 def test_metrics_are_hashable_values() -> None:
     assert len(set(METRICS.values())) == len(METRICS)
     assert get_metric("top5_accuracy") == METRICS["top5_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "goal", "gain"),
+    [
+        (Estimate(0.9, 0.89, 0.91), "minimize", True),
+        (Estimate(0.995, 0.985, 1.005), "minimize", False),  # the interval reaches 1
+        (Estimate(1.1, 1.09, 1.11), "minimize", False),
+        (Estimate(1.1, 1.09, 1.11), "maximize", True),
+        (Estimate(1.005, 0.995, 1.015), "maximize", False),
+    ],
+)
+def test_a_gain_is_certain_beyond_the_interval(ratio: Estimate, goal: Direction, gain: bool) -> None:
+    assert ratio.is_gain(goal) == gain

@@ -33,7 +33,7 @@ def sentence(bisection: Bisection) -> str:
         if total is not None:
             reason = total.reason
         return f"{model} cannot be compared with the earlier night: {reason}."
-    if not _is_certain(total.ratio):
+    if not total.ratio.excludes_one:
         return _unchanged(bisection, total.ratio)
     if not bisection.cause:
         return f"{model} is {_speed(total.ratio)}, but no single change and no pair of changes explains it."
@@ -48,7 +48,7 @@ def sentence(bisection: Bisection) -> str:
 def _unchanged(bisection: Bisection, ratio: Estimate) -> str:
     numbers = f"{ratio.value:.2f}x, {ratio.low:.2f} to {ratio.high:.2f}"
     text = f"Measured in turns, {bisection.model} is as fast as on the earlier night ({numbers})"
-    if bisection.source is not None and _is_certain(bisection.source):
+    if bisection.source is not None and bisection.source.excludes_one:
         return f"{text}, but its source is {_speed(bisection.source)}, which the ratio to it shows."
     return f"{text}: no change made it slower."
 
@@ -79,17 +79,13 @@ def _others(bisection: Bisection) -> str:
     for variant in others:
         if variant.ratio is None:
             effects.append(f"{variant.changed[0]} could not be measured alone")
-        elif _is_certain(variant.ratio):
+        elif variant.ratio.excludes_one:
             effects.append(f"{variant.changed[0]} alone makes it {_speed(variant.ratio)}")
     if effects:
         return ", ".join(effects)
     if not others:
         return "nothing else changed"
     return "everything else changes nothing"
-
-
-def _is_certain(ratio: Estimate) -> bool:
-    return ratio.low > 1 or ratio.high < 1
 
 
 def remarks(bisection: Bisection) -> list[str]:

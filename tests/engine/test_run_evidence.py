@@ -13,8 +13,11 @@ from autoopt.engine.run.evidence import Evidence, judge_again, pooled_value, poo
 from autoopt.engine.work.evaluations import Measurements
 from autoopt.engine.work.rounds import Rounds
 from autoopt.measure.two_ratios import DETAIL, TwoRatios
-from autoopt.metrics import Constraint, Estimate
+from autoopt.metrics import Constraint, Estimate, Objective
 from autoopt.model.candidate import Candidate
+
+LATENCY = Objective("latency_p50", "minimize")
+THROUGHPUT = Objective("throughput", "maximize")
 
 
 @pytest.fixture
@@ -48,16 +51,16 @@ def test_more_rounds_make_a_ratio_more_certain(simulation: Simulation) -> None:
 
 def test_a_cautious_ratio_is_the_worse_one(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 5.0, rounds=2)
-    assert 0.5 < evidence.cautious_ratio(key, "latency_p50", maximize=False) < 0.52
-    assert 1.92 < evidence.cautious_ratio(key, "throughput", maximize=True) < 2.0
+    assert 0.5 < evidence.cautious_ratio(key, LATENCY) < 0.52
+    assert 1.92 < evidence.cautious_ratio(key, THROUGHPUT) < 2.0
 
 
 def test_the_probability_of_a_gain(simulation: Simulation) -> None:
     evidence, key = measured(simulation, 5.0, rounds=3)
-    assert evidence.gain_probability(key, "latency_p50", maximize=False) > 0.999
-    assert evidence.gain_probability(key, "throughput", maximize=True) > 0.999
+    assert evidence.gain_probability(key, LATENCY) > 0.999
+    assert evidence.gain_probability(key, THROUGHPUT) > 0.999
     slower, slower_key = measured(simulation, 12.0, rounds=3)
-    assert slower.gain_probability(slower_key, "latency_p50", maximize=False) < 0.001
+    assert slower.gain_probability(slower_key, LATENCY) < 0.001
 
 
 def test_pooled_latencies_replace_those_of_the_trial_and_are_judged(simulation: Simulation) -> None:
@@ -92,10 +95,10 @@ def test_a_ratio_on_one_thread_decides_where_the_clock_could_not(simulation: Sim
     records = [replace(record, ratios={"latency_p50": by_clock}) for record in evidence.records(key)]
     evidence.rounds.records[key] = records
     evidence = Evidence(evidence.rounds)
-    assert evidence.gain_probability(key, "latency_p50", maximize=False) < 0.9
+    assert evidence.gain_probability(key, LATENCY) < 0.9
     again = Evidence(evidence.rounds)
     again.rounds.records[key] = [replace(record, details={**record.details, **both}) for record in records]
-    assert again.gain_probability(key, "latency_p50", maximize=False) > 0.99
+    assert again.gain_probability(key, LATENCY) > 0.99
     assert not evidence.is_narrow(key, "latency_p50")
     assert again.is_narrow(key, "latency_p50")  # as far as it can be
     quiet = {DETAIL: json_codec.to_json(TwoRatios(by_clock, on_one_thread, disturbance=0.0))}

@@ -69,6 +69,12 @@ def test_the_best_has_the_best_first_objective(session: Session) -> None:
     assert best.chain == "fold"
 
 
+def test_a_trial_without_a_ratio_counts_as_a_gain(session: Session) -> None:
+    trial = session.completed_trials()[0]
+    trial.result = replace(trial.result, ratios={})
+    assert replace(session.ranking, evidence=None).gains(trial)
+
+
 def test_the_source_wins_without_a_certain_gain(session: Session) -> None:
     slower = [trial for trial in session.completed_trials() if trial.chain.name == "none"]
     best = session.ranking.best(slower)

@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation import Simulation, estimate, failing
+from simulation import Simulation, failing
 
 from autoopt.engine.run.select import (
     distinct_feasible,
     explain_no_result,
     explain_repeats,
-    is_certain_gain,
     pass_count,
     source_model,
     trial_model,
@@ -21,7 +20,6 @@ from autoopt.engine.run.session import Session, search_inline
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.metrics import Constraint, Estimate
 from autoopt.outcome import Outcome
-from autoopt.results import TrialResult
 
 DAG = {
     "passes": {"fold": "identity_elimination", "clean": "remove_unused"},
@@ -102,25 +100,6 @@ def test_the_first_failure_is_named_if_no_trial_succeeded(tmp_path: Path) -> Non
 def test_nothing_is_explained_if_a_trial_is_feasible(session: Session) -> None:
     assert explain_no_result(session.completed_trials()) == []
     assert explain_no_result([]) == []
-
-
-@pytest.mark.parametrize(
-    ("ratio", "maximize", "gain"),
-    [
-        (estimate(0.9), False, True),
-        (estimate(0.995), False, False),  # the interval reaches 1
-        (estimate(1.1), False, False),
-        (estimate(1.1), True, True),
-        (estimate(1.005), True, False),
-    ],
-)
-def test_a_gain_is_certain_beyond_the_interval(ratio: Estimate, maximize: bool, gain: bool) -> None:
-    result = TrialResult("c", {}, Outcome.OK, ratios={"latency_p50": ratio})
-    assert is_certain_gain(result, "latency_p50", maximize=maximize) == gain
-
-
-def test_a_metric_without_a_ratio_counts_as_a_gain() -> None:
-    assert is_certain_gain(TrialResult("c", {}, Outcome.OK), "accuracy", maximize=True)
 
 
 def test_trials_that_repeat_a_candidate_are_told(session: Session) -> None:

@@ -93,7 +93,7 @@ class SetChoice:
         """True if the set is better than the source set beyond the interval of the first objective."""
         objective = self.ctx.problem.goal.objectives[0]
         ratio = measurements.ratios.get(objective.metric, Estimate.exact(1.0))
-        return ratio.low > 1 if objective.goal == "maximize" else ratio.high < 1
+        return ratio.is_gain(objective.goal)
 
     def _chains(self) -> str:
         """The chains of the chosen models: `encoder: fuse -> dynamic; decoder: source`."""

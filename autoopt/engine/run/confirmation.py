@@ -35,9 +35,10 @@ class Confirmation:
         ratio = trial.result.ratios.get(self.objective.metric)
         if ratio is None or not trial.result.feasible or not _is_preferred(trial, preference):
             return False
-        if self.objective.goal == "maximize":
-            return ratio.low > 1 and 1 / ratio.value <= expected * (1 + TOLERANCE)
-        return ratio.high < 1 and ratio.value <= expected * (1 + TOLERANCE)
+        if not ratio.is_gain(self.objective.goal):
+            return False
+        gain = 1 / ratio.value if self.objective.goal == "maximize" else ratio.value
+        return gain <= expected * (1 + TOLERANCE)
 
 
 def _is_preferred(trial: CompletedTrial, preference: Learned) -> bool:

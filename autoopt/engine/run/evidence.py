@@ -13,7 +13,7 @@ from autoopt.engine.work.rounds import MEASUREMENT, Rounds
 from autoopt.json_codec import JsonValue
 from autoopt.measure.request import EXECUTED_GRAPH
 from autoopt.measure.two_ratios import DETAIL, NORMAL, TwoRatios
-from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, STEADY_STATE, TOKEN_RATE, Estimate
+from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, STEADY_STATE, TOKEN_RATE, Estimate, Objective
 from autoopt.model.candidate import Candidate
 from autoopt.store import EvaluationRecord
 
@@ -81,6 +81,13 @@ class Evidence:
         """Draws from the posterior of the logarithmic ratio."""
         return self._pool(metric).of(self._arm(candidate))
 
+    def losses(self, candidate: str, objective: Objective) -> np.ndarray:
+        """Draws of how much worse than the source the candidate is in an objective, as a logarithm."""
+        draws = self.draws(candidate, objective.metric)
+        if objective.goal == "maximize":
+            draws = -draws
+        return draws
+
     def estimate(self, candidate: str, metric: str) -> Estimate:
         """The ratio to the source, as it is to hold in the user's process too."""
         from autoopt.measure.intervals.pooling import BEYOND  # imports numpy
@@ -103,19 +110,15 @@ class Evidence:
         half_width = max(HALF_WIDTH, FLOOR_FACTOR * NORMAL * self._lasting_error(candidate))
         return estimate.high - estimate.low <= 2 * half_width * estimate.value
 
-    def cautious_ratio(self, candidate: str, metric: str, *, maximize: bool) -> float:
+    def cautious_ratio(self, candidate: str, objective: Objective) -> float:
         """The ratio, worse by its standard deviation: of two that look alike the better known one is preferred."""
-        import numpy as np
+        draws = self.losses(candidate, objective)
+        ratio = math.exp(draws.mean() + draws.std())
+        return 1 / ratio if objective.goal == "maximize" else ratio
 
-        draws = self.draws(candidate, metric)
-        sign = -1 if maximize else 1
-        return float(np.exp(draws.mean() + sign * draws.std()))
-
-    def gain_probability(self, candidate: str, metric: str, *, maximize: bool) -> float:
-        """The probability that the candidate is better than the source."""
-        draws = self.draws(candidate, metric)
-        if maximize:
-            draws = -draws
+    def gain_probability(self, candidate: str, objective: Objective) -> float:
+        """The probability that the candidate is better than the source in an objective."""
+        draws = self.losses(candidate, objective)
         return float((draws < 0).mean())
 
     def measurements(self, candidate: str) -> Measurements:

@@ -80,7 +80,7 @@ class Race:
         if not self.evidence.rounds.metrics or not self._settings.rounds:
             return
         feasible = self.ranking.few_best(trials, MOST_POOLED)
-        self.evidence.load([_candidate(trial) for trial in feasible])
+        self.evidence.load([trial.candidate for trial in feasible])
         if remeasure is not None:
             self._measure_once_more(feasible, remeasure)
         self._update(trials)
@@ -94,7 +94,7 @@ class Race:
     def _measure_once_more(self, trials: Sequence[CompletedTrial], which: Remeasure) -> None:
         if which == "undecided":
             metric = self._deciding_metric
-            trials = [trial for trial in trials if not self.evidence.is_narrow(_candidate(trial).key, metric)]
+            trials = [trial for trial in trials if not self.evidence.is_narrow(trial.key, metric)]
         for first in range(0, len(trials), MOST_RIVALS):
             self._measure(trials[first : first + MOST_RIVALS], first)
 
@@ -126,7 +126,7 @@ class Race:
             self._announced = True
             lossy = "lossy " if self.ranking.lossy else ""
             attempt.observer.on_phase(f"measuring the best {lossy}candidates against each other")
-        candidates = [_candidate(trial) for trial in trials]
+        candidates = [trial.candidate for trial in trials]
         try:
             self.evidence.measure(candidates, round_settings(self.evidence, candidates, number, remaining))
         except TimeUp:
@@ -138,18 +138,18 @@ class Race:
         store = self.ctx.store
         judged: dict[str, Measurements] = {}
         for trial in distinct_feasible(trials, self.ctx.problem.source):
-            key = _candidate(trial).key
+            key = trial.key
             if self.evidence.rounds_of(key):
                 records = store.results.evaluations(trial.result.evaluations)
                 first = Measurements.of(records[name] for name in trial.result.evaluations if name in records)
                 judged[key] = judge_again(self.ctx.problem.goal, first, self.evidence.measurements(key))
         for trial in trials:
-            if trial.result.candidate is not None and trial.result.feasible and trial.result.candidate.key in judged:
-                trial.result = with_measurements(trial.result, judged[trial.result.candidate.key])
+            if trial.result.feasible and trial.key in judged:
+                trial.result = with_measurements(trial.result, judged[trial.key])
 
     def _is_settled(self, trial: CompletedTrial) -> bool:
         """True if the candidate was measured in enough rounds, and its ratio and its gain are certain enough."""
-        key = _candidate(trial).key
+        key = trial.key
         rounds = self.evidence.rounds_of(key)
         if rounds < min(FEWEST_ROUNDS, self._settings.rounds):
             return False
@@ -160,7 +160,7 @@ class Race:
 
     def _is_exhausted(self, trial: CompletedTrial) -> bool:
         """True if most of what is not known is the difference between one thread and several, which stays."""
-        key = _candidate(trial).key
+        key = trial.key
         if not self.evidence.is_on_one_thread(key) or self.evidence.rounds_of(key) < FEWEST_ROUNDS:
             return False
         return self.evidence.is_narrow(key, self._deciding_metric)
@@ -276,12 +276,6 @@ def round_settings(
         "quiet_seconds": settings.quiet_seconds * QUIET_SHARE,
         "seed": settings.seed + number,
     }
-
-
-def _candidate(trial: CompletedTrial) -> Candidate:
-    candidate = trial.result.candidate
-    assert candidate is not None, "a feasible trial"
-    return candidate
 
 
 def _size(trial: CompletedTrial) -> float:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from autoopt.engine.run.evidence import Evidence
 from autoopt.engine.run.select import (
     distinct_feasible,
-    is_certain_gain,
     pass_count,
     source_model,
     trial_model,
@@ -17,7 +16,7 @@ from autoopt.engine.run.select import (
 from autoopt.engine.run.trial import CompletedTrial, objective_values, paired_metrics
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.evaluations import Measurements
-from autoopt.metrics import STEADY_STATE, Kind, Objective, get_metric
+from autoopt.metrics import STEADY_STATE, Kind, Objective
 from autoopt.results import ModelResult, values_of
 from autoopt.search.choice import choose_best
 from autoopt.search.losses import losses_of
@@ -61,10 +60,6 @@ class Ranking:
     @property
     def _objectives(self) -> tuple[Objective, ...]:
         return self.ctx.problem.goal.objectives
-
-    def maximizes(self, metric: str) -> bool:
-        """True if more of this metric is better."""
-        return self.ctx.problem.goal.metric(metric).direction == "maximize"
 
     def few_best(self, trials: Sequence[CompletedTrial], count: int) -> list[CompletedTrial]:
         """The few best feasible trials, best first."""
@@ -145,19 +140,18 @@ class Ranking:
             return False
         for constraint in goal.constraints:
             estimate = metrics.get(constraint.metric)
-            direction = get_metric(constraint.metric, goal.custom).direction
+            direction = goal.metric(constraint.metric).direction
             if estimate is not None and constraint.violation(estimate.value, estimate.value, direction) > 0:
                 return False
         return True
 
     def gains(self, trial: CompletedTrial) -> bool:
-        """True if the trial is certainly better than the source model in the first objective."""
+        """True if the trial is certainly better than the source in the first objective, or has no ratio to judge by."""
         objective = self._objectives[0]
-        maximize = objective.goal == "maximize"
         if self.evidence is not None and self._has_evidence(trial):
-            probability = self.evidence.gain_probability(_key(trial), objective.metric, maximize=maximize)
-            return probability >= CERTAIN
-        return is_certain_gain(trial.result, objective.metric, maximize=maximize)
+            return self.evidence.gain_probability(trial.key, objective) >= CERTAIN
+        ratio = trial.result.ratios.get(objective.metric)
+        return ratio is None or ratio.is_gain(objective.goal)
 
     def _is_find(self, trial: CompletedTrial) -> bool:
         """True if the trial is better than the source beyond its interval in a metric of the front."""
@@ -165,7 +159,7 @@ class Ranking:
             return True
         for objective in self.ctx.problem.goal.front:
             ratio = trial.result.ratios.get(objective.metric)
-            if ratio is not None and (ratio.low > 1 if objective.goal == "maximize" else ratio.high < 1):
+            if ratio is not None and ratio.is_gain(objective.goal):
                 return True
         return False
 
@@ -173,10 +167,7 @@ class Ranking:
         """The expected relative gain in speed on the source, if the better one of the two is used; 1 if unknown."""
         if self.evidence is None or not self._has_evidence(trial):
             return 1.0
-        slower = self.evidence.draws(_key(trial), self._objectives[0].metric)
-        if self._objectives[0].goal == "maximize":
-            slower = -slower
-        return _expected_gain(slower)
+        return _expected_gain(self.evidence.losses(trial.key, self._objectives[0]))
 
     def _best_of_equals(self, best: CompletedTrial, trials: Sequence[CompletedTrial]) -> CompletedTrial:
         """Of the trials that are equally fast within noise, the one with the better quality, then the smaller one.
@@ -207,15 +198,12 @@ class Ranking:
     def _difference(self, trial: CompletedTrial, other: CompletedTrial) -> np.ndarray:
         """Draws of how much slower a trial is than another one, as a logarithm."""
         assert self.evidence is not None, "only called with evidence"
-        metric = self._objectives[0].metric
-        ours, theirs = self.evidence.draws(_key(trial), metric), self.evidence.draws(_key(other), metric)
-        if self._objectives[0].goal == "maximize":
-            ours, theirs = theirs, ours
-        difference: np.ndarray = ours - theirs
+        objective = self._objectives[0]
+        difference: np.ndarray = self.evidence.losses(trial.key, objective) - self.evidence.losses(other.key, objective)
         return difference
 
     def _has_evidence(self, trial: CompletedTrial) -> bool:
-        return self.evidence is not None and self.evidence.has(_key(trial), self._objectives[0].metric)
+        return self.evidence is not None and self.evidence.has(trial.key, self._objectives[0].metric)
 
     def _source_score(self) -> Scored:
         return Scored(values_of(self.baseline.metrics), passes=0, chain="", order=-1)
@@ -228,7 +216,7 @@ class Ranking:
         for trial in distinct_feasible(trials, self.ctx.problem.source):
             if self.lossy is not None and trial.chain.lossy != self.lossy:
                 continue
-            if _key(trial) not in failed and all(objective.metric in trial.result.metrics for objective in objectives):
+            if trial.key not in failed and all(objective.metric in trial.result.metrics for objective in objectives):
                 scored[Scored(self._values(trial), pass_count(trial), trial.chain.id, trial.number)] = trial
         return scored
 
@@ -238,8 +226,9 @@ class Ranking:
         if self.evidence is None:
             return values
         for name in STEADY_STATE:
-            if name in values and name in self.baseline.metrics and self.evidence.has(_key(trial), name):
-                ratio = self.evidence.cautious_ratio(_key(trial), name, maximize=self.maximizes(name))
+            if name in values and name in self.baseline.metrics and self.evidence.has(trial.key, name):
+                objective = Objective(name, self.ctx.problem.goal.metric(name).direction)
+                ratio = self.evidence.cautious_ratio(trial.key, objective)
                 values[name] = ratio * self.baseline.metrics[name].value
         return values
 
@@ -250,7 +239,3 @@ def _expected_gain(slower: np.ndarray) -> float:
 
     gains = -np.expm1(np.minimum(slower, 0.0))
     return float(gains.mean())
-
-
-def _key(trial: CompletedTrial) -> str:
-    return "" if trial.result.candidate is None else trial.result.candidate.key

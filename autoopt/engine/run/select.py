@@ -13,7 +13,7 @@ from autoopt.errors import InputError
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
-from autoopt.results import SOURCE, ModelResult, TrialResult, values_of
+from autoopt.results import SOURCE, ModelResult, values_of
 from autoopt.store import Store
 
 UNVERIFIED: Final = "unverified: compared on generated inputs only"
@@ -45,11 +45,11 @@ def explain_untried(trials: Sequence[CompletedTrial]) -> list[str]:
 
 def explain_repeats(trials: Sequence[CompletedTrial]) -> list[str]:
     """Say in a sentence how many of the trials differ; nothing if all do."""
-    keys = {trial.result.candidate.key for trial in trials if trial.result.candidate is not None}
-    measured = sum(trial.result.candidate is not None for trial in trials)
-    if len(keys) == measured:
+    keys = [trial.key for trial in trials if trial.key]
+    repeats = len(keys) - len(set(keys))
+    if not repeats:
         return []
-    return [f"{measured - len(keys)} of {measured} trials repeated another one's model"]
+    return [f"{repeats} of {len(keys)} trials repeated another one's model"]
 
 
 def source_model(ctx: RunContext, baseline: Measurements) -> ModelResult:
@@ -135,25 +135,14 @@ def distinct_feasible(trials: Sequence[CompletedTrial], source: Candidate) -> li
     """
     by_candidate: dict[str, CompletedTrial] = {}
     for trial in sorted(trials, key=_precedence):
-        candidate = trial.result.candidate
-        if candidate is not None and trial.result.feasible and not trial.partial and candidate.key != source.key:
-            by_candidate.setdefault(candidate.key, trial)
+        if trial.result.feasible and not trial.partial and trial.key not in ("", source.key):
+            by_candidate.setdefault(trial.key, trial)
     return list(by_candidate.values())
 
 
 def pass_count(trial: CompletedTrial) -> int:
     """The passes that the user wrote, without those that autoopt inserted."""
     return sum(not node.inserted for node in trial.chain.nodes)
-
-
-def is_certain_gain(result: TrialResult, metric: str, *, maximize: bool) -> bool:
-    """True if the metric is better than the source's beyond its interval, or has no ratio to judge by."""
-    ratio = result.ratios.get(metric)
-    if ratio is None:
-        return True
-    if maximize:
-        return ratio.low > 1
-    return ratio.high < 1
 
 
 def _precedence(trial: CompletedTrial) -> tuple[int, str, int]:

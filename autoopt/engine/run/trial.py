@@ -13,6 +13,7 @@ from autoopt.engine.work.evaluations import EvaluationOptions, Measurements, eva
 from autoopt.engine.work.pass_runs import ChainProgress, run_chain
 from autoopt.json_codec import to_json
 from autoopt.metrics import STEADY_STATE, Estimate
+from autoopt.model.candidate import Candidate
 from autoopt.outcome import Outcome
 from autoopt.results import IntermediateResult, TrialResult, values_of
 from autoopt.store import TrialRecord
@@ -31,6 +32,17 @@ class CompletedTrial:
     result: TrialResult
     partial: bool = False
     """True if only a first part of the chain was run."""
+
+    @property
+    def candidate(self) -> Candidate:
+        """The candidate of a trial that succeeded."""
+        assert self.result.candidate is not None, "the trial failed"
+        return self.result.candidate
+
+    @property
+    def key(self) -> str:
+        """The key of the candidate; empty for a failed trial."""
+        return "" if self.result.candidate is None else self.result.candidate.key
 
 
 def execute_trial(ctx: RunContext, chain: Chain, trial: TrialRecord) -> TrialRecord:

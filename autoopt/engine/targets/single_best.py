@@ -16,7 +16,7 @@ from autoopt.engine.run.select import distinct_feasible, pass_count, source_mode
 from autoopt.engine.run.session import CONTENDERS
 from autoopt.engine.run.trial import CompletedTrial
 from autoopt.engine.targets.part import TargetPart, run_by_machine
-from autoopt.metrics import Estimate
+from autoopt.metrics import Direction, Estimate
 from autoopt.results import BestSingleModel, ModelResult
 
 HOW = "geometric mean of the ratios over the targets"
@@ -81,14 +81,10 @@ def find_contenders(parts: Sequence[TargetPart]) -> dict[str, Contender]:
         if part.result is not None and part.result.best is not None:
             best_key = part.result.best.candidate.key
             feasible = distinct_feasible(trials, session.ctx.problem.source)
-            chosen = [trial for trial in feasible if _key(trial) == best_key]
+            chosen = [trial for trial in feasible if trial.key == best_key]
         for trial in (*chosen, *session.ranking.few_best(trials, CONTENDERS)):
-            contenders.setdefault(_key(trial), Contender(trial, part.name))
+            contenders.setdefault(trial.key, Contender(trial, part.name))
     return contenders
-
-
-def _key(trial: CompletedTrial) -> str:
-    return "" if trial.result.candidate is None else trial.result.candidate.key
 
 
 def _best_on(
@@ -100,7 +96,7 @@ def _best_on(
         return part.result.best, part.name
     best = part.open_session.ranking.best(list(measured.values()))
     key = "" if best is None else best.candidate.key
-    own_keys = {_key(trial) for trial in part.open_session.completed_trials()}
+    own_keys = {trial.key for trial in part.open_session.completed_trials()}
     if key in own_keys or key not in contenders:
         return best, part.name
     return best, contenders[key].made_on
@@ -110,12 +106,12 @@ def _best_single(
     parts: Sequence[TargetPart], contenders: Mapping[str, Contender], measured: Measured
 ) -> BestSingleModel | None:
     objective = parts[0].open_session.ctx.problem.goal.objectives[0]
-    metric, maximize = objective.metric, objective.goal == "maximize"
+    metric = objective.metric
     candidates = _candidates_of_all_targets(parts, contenders, measured, metric)
     paired = all(candidate.is_paired(metric) for candidate in candidates)
     if all(part.open_session.ranking.source_meets for part in parts):
         if paired:
-            candidates = [candidate for candidate in candidates if candidate.gains(metric, maximize)]
+            candidates = [candidate for candidate in candidates if candidate.gains(metric, objective.goal)]
         sources = {part.name: source_model(part.open_session.ctx, part.open_session.baseline()) for part in parts}
         candidates.insert(0, SingleCandidate(sources, parts[0].name))
     if not candidates:
@@ -123,7 +119,9 @@ def _best_single(
 
     def rank(candidate: SingleCandidate) -> tuple[float, int, str]:
         value = candidate.mean(metric, paired).value
-        return -value if maximize else value, candidate.passes, candidate.chain
+        if objective.goal == "maximize":
+            value = -value
+        return value, candidate.passes, candidate.chain
 
     best = min(candidates, key=rank)
     how = HOW if paired else HOW.replace("ratios", "values")
@@ -171,10 +169,9 @@ class SingleCandidate:
                 estimates.append(model.intervals.get(metric, Estimate.exact(model.metrics[metric])))
         return mean(estimates)
 
-    def gains(self, metric: str, maximize: bool) -> bool:
+    def gains(self, metric: str, goal: Direction) -> bool:
         """True if it is better than the source beyond the interval."""
-        ratio = self.mean(metric, paired=True)
-        return ratio.low > 1 if maximize else ratio.high < 1
+        return self.mean(metric, paired=True).is_gain(goal)
 
 
 def mean(values: Sequence[Estimate]) -> Estimate:

@@ -155,7 +155,7 @@ class Outcome:
     def is_unchanged(self) -> bool:
         """True if the later night's model was measured and is as fast as the earlier one's."""
         total = self.variants[0].ratio
-        return total is not None and not is_certain(total)
+        return total is not None and not total.excludes_one
 
 
 @dataclass
@@ -193,12 +193,12 @@ class CauseSearch:
 
     def _is_changed(self, every: frozenset[str]) -> bool:
         total = self._measured[every].ratio
-        return total is not None and is_certain(total)
+        return total is not None and total.excludes_one
 
     def _explanation(self, every: frozenset[str], candidates: Sequence[frozenset[str]]) -> frozenset[str]:
         """The candidate that explains the whole change; empty if there is no change or none does."""
         total = self._measured[every].ratio
-        if total is None or not is_certain(total):
+        if total is None or not total.excludes_one:
             return frozenset()
         return closest(total, self._ratios(candidates))
 
@@ -260,11 +260,6 @@ class CauseSearch:
         return [ordered[first] | ordered[second] for first, second in pairs[:MOST_PAIRS]]
 
 
-def is_certain(ratio: Estimate) -> bool:
-    """True if the ratio certainly differs from 1."""
-    return ratio.low > 1 or ratio.high < 1
-
-
 def closest(total: Estimate, ratios: Mapping[frozenset[str], Estimate]) -> frozenset[str]:
     """The combination that explains the whole change: its interval overlaps the total's and excludes 1.
 
@@ -275,6 +270,6 @@ def closest(total: Estimate, ratios: Mapping[frozenset[str], Estimate]) -> froze
     for changed, ratio in ratios.items():
         overlaps = ratio.low <= total.high and total.low <= ratio.high
         apart = abs(math.log(ratio.value / total.value))
-        if overlaps and is_certain(ratio) and apart < distance:
+        if overlaps and ratio.excludes_one and apart < distance:
             best, distance = changed, apart
     return best
