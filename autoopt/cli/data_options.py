@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from autoopt.errors import InputError
+from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
     from autoopt.json_codec import JsonValue
@@ -77,17 +78,16 @@ class DataOptions:
         if path is None:
             raise InputError("needs --data", where=f"--{options[0].replace('_', '-')}")
         config: dict[str, JsonValue] = {"path": path}
-        is_folder = Path(path).is_dir()
-        if self.label is not None and not is_folder:
-            config["label_col"] = self.label
         if self.inputs is not None:
             config["input_cols"] = [name.strip() for name in self.inputs.split(",")]
-        if is_folder:
+        if Path(path).is_dir():
             images = self._images()
             if images:
                 config["load_dataset"] = {"type": "images", "params": images}
             return config
         self._refuse_image_options(path)
+        if self.label is not None:
+            config["label_col"] = self.label
         values = self._values()
         if values:
             config["pre_process"] = {"type": "normalize", "params": values}
@@ -99,9 +99,7 @@ class DataOptions:
         Raises:
             InputError: The size is malformed.
         """
-        if self.image_size is None:
-            return {}
-        return {"image_size": _size(self.image_size)}
+        return without_nulls({"image_size": _size(self.image_size)})
 
     def _refuse_image_options(self, path: str) -> None:
         """Refuse options of images for a path that is no folder.
@@ -118,22 +116,17 @@ class DataOptions:
 
     def _images(self) -> dict[str, JsonValue]:
         """Parameters of the loader of images."""
-        params: dict[str, JsonValue] = {}
-        if self.label is not None:
-            params["labels"] = self.label
-        if self.image_size is not None:
-            params["size"] = _size(self.image_size)
-        if self.scale is not None:
-            params["scale"] = self.scale
-        if self.mean is not None:
-            params["mean"] = _numbers("--mean", self.mean)
-        if self.std is not None:
-            params["std"] = _numbers("--std", self.std)
-        if self.layout is not None:
-            params["layout"] = self.layout
+        params: dict[str, JsonValue] = {
+            "labels": self.label,
+            "size": _size(self.image_size),
+            "scale": self.scale,
+            "mean": _numbers("--mean", self.mean),
+            "std": _numbers("--std", self.std),
+            "layout": self.layout,
+        }
         if self.grayscale:
             params["mode"] = "L"
-        return params
+        return without_nulls(params)
 
     def _values(self) -> dict[str, JsonValue]:
         """Parameters of `normalize`, which has no scale: both numbers are divided by it instead."""
@@ -142,12 +135,15 @@ class DataOptions:
         scale = 1.0 if self.scale is None else self.scale
         if not scale:
             raise InputError("must not be 0", where="--scale")
-        mean = _numbers("--mean", self.mean or "0")
-        std = _numbers("--std", self.std or "1")
+        mean = _numbers("--mean", self.mean) or [0.0]
+        std = _numbers("--std", self.std) or [1.0]
         return {"mean": [value / scale for value in mean], "std": [value / scale for value in std]}
 
 
-def _size(text: str) -> list[JsonValue]:
+def _size(text: str | None) -> list[JsonValue] | None:
+    """Height and width in pixels; None if the option is not given."""
+    if text is None:
+        return None
     parts = text.lower().split("x")
     if len(parts) == 1:
         parts *= 2
@@ -156,7 +152,10 @@ def _size(text: str) -> list[JsonValue]:
     return [int(part) for part in parts]
 
 
-def _numbers(option: str, text: str) -> list[float]:
+def _numbers(option: str, text: str | None) -> list[float] | None:
+    """The numbers of an option; None if it is not given."""
+    if text is None:
+        return None
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:

@@ -40,6 +40,7 @@ from autoopt.cli.proposal_options import (
 )
 from autoopt.cli.store_access import complete_run
 from autoopt.errors import InputError
+from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
     from autoopt.report.profile import Profile
@@ -145,7 +146,7 @@ def run(  # noqa: PLR0913, PLR0917  options of the command
 
     fields = parse_assignments(search, "--search")
     options = {"trials": trials, "minutes": minutes, "strategy": strategy, "sampler": sampler, "seed": seed}
-    fields.update({name: value for name, value in options.items() if value is not None})
+    fields.update(without_nulls(options))
     reading = DataOptions(label, inputs, image_size, scale, mean, std, layout, grayscale or None)
     proposal_options = make_proposal_options(level, precision, device, ep, memory, fidelity, threads, keep_signature)
     with document_stream(as_json) as stream:
@@ -279,22 +280,29 @@ def _show_result(result: RunResult, out: Path, shown_notes: Sequence[str] = ()) 
     from autoopt.report.run import write_run
     from autoopt.report.verdict import lossy_steps
 
-    files, steps = [], []
-    if result.best:
-        content = "your model" if result.best.is_source else "the model"
-        files.append(f"wrote {out}/: {content}, its session, recipe, model card and run.py")
-        if not result.best.is_source:
-            steps.append(f"Try it: python {out / 'run.py'}")
-    steps += [*lossy_steps(result), "Why: autoopt report"]
-    if result.best and result.parts:
-        files = [f"wrote {out}/: {', '.join(part.name for part in result.parts)}, model_set.json, run.py"]
-    names = [target.name for target in result.targets if target.result.best]
-    files += [f"wrote {out / 'targets' / name}/: the best for {name}" for name in names]
+    files = _written_files(result, out)
+    steps = [*lossy_steps(result), "Why: autoopt report"]
+    if result.better_model is not None:
+        steps.insert(0, f"Try it: python {out / 'run.py'}")
     if is_verbose():
         next_step = ". ".join(steps)
         write_run(result, sys.stdout, verbose=True, files=files, next_step=next_step, shown_notes=shown_notes)
     else:
         write_conclusion(result, sys.stdout, files=files, next_steps=steps, shown_notes=shown_notes)
+
+
+def _written_files(result: RunResult, out: Path) -> list[str]:
+    """A line for each folder that the run wrote."""
+    lines = []
+    if result.best is not None:
+        model = "your model" if result.best.is_source else "the model"
+        content = f"{model}, its session, recipe, model card and run.py"
+        if result.parts:
+            content = f"{', '.join(part.name for part in result.parts)}, model_set.json, run.py"
+        lines.append(f"wrote {out}/: {content}")
+    names = [target.name for target in result.targets if target.result.best is not None]
+    lines += [f"wrote {out / 'targets' / name}/: the best for {name}" for name in names]
+    return lines
 
 
 def _only_candidate(*, show: bool) -> str | None:

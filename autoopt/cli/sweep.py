@@ -14,6 +14,7 @@ from autoopt.cli.interrupts import ended_by_signals
 from autoopt.cli.output import AsJson, document_stream, print_json, print_result
 from autoopt.cli.run import DataRoot, Engine, EngineName, Minutes, Quiet, Trials, Workers, chosen_engine, exit_code
 from autoopt.errors import InputError
+from autoopt.json_codec import without_nulls
 
 if TYPE_CHECKING:
     from autoopt.engine.sweeps.request import SweepRequest
@@ -77,7 +78,7 @@ def sweep(  # noqa: PLR0913, PLR0917  options of the command
         accept=accept,
         out=out,
         workers=workers,
-        search={name: value for name, value in {"trials": trials, "minutes": minutes}.items() if value is not None},
+        search=without_nulls({"trials": trials, "minutes": minutes}),
         data_root=data_root,
         opener=open_remote,
     )

@@ -104,8 +104,8 @@ class RunResult:
             "status": self.status,
             "reused": self.reused,
             "baseline": json_codec.to_json(self.baseline),
-            "best": None if self.best is None else self.best.to_json(),
-            "best_lossy": None if self.best_lossy is None else self.best_lossy.to_json(),
+            "best": _optional_json(self.best),
+            "best_lossy": _optional_json(self.best_lossy),
             "pareto": [model.to_json() for model in self.pareto],
             "trials": dict(self.trials),
             "pass_runs": asdict(self.pass_runs),
@@ -120,7 +120,7 @@ class RunResult:
         }
         if self.targets:
             document["targets"] = [target.to_json() for target in self.targets]
-            document["best_single"] = None if self.best_single is None else self.best_single.to_json()
+            document["best_single"] = _optional_json(self.best_single)
         if self.parts:
             document["parts"] = [part.to_json() for part in self.parts]
         return document
@@ -150,6 +150,12 @@ class RunResult:
             targets=tuple(replace(t, result=t.result.as_reused(seconds)) for t in self.targets),
             parts=tuple(replace(part, result=part.result.as_reused(seconds)) for part in self.parts),
         )
+
+
+def _optional_json(model: ModelResult | BestSingleModel | None) -> object:
+    if model is None:
+        return None
+    return model.to_json()
 
 
 @dataclass(frozen=True)

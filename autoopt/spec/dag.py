@@ -9,6 +9,7 @@ from typing import Final, Literal
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from autoopt.errors import did_you_mean
+from autoopt.metrics import Objective
 from autoopt.model.files import split_source
 from autoopt.spec.data import DataSpec
 from autoopt.spec.file_model import FileModel, Written
@@ -243,6 +244,15 @@ class DagSpec(FileModel):
     def all_targets(self) -> tuple[TargetSpec, ...]:
         """The targets; this machine's CPU if none is given."""
         return self.targets or (self.target or TargetSpec(),)
+
+    @property
+    def node_objectives(self) -> dict[str, list[Objective]]:
+        """The objectives of partial chains by the node that they end at, where the DAG names some."""
+        objectives = {}
+        for node, spec in self.passes.items():
+            if spec.objectives:
+                objectives[node] = [objective.objective() for objective in spec.objectives]
+        return objectives
 
     def for_target(self, name: str) -> DagSpec:
         """Return a copy for one of the targets alone."""

@@ -90,14 +90,19 @@ def models_in(folder: Path) -> dict[str, str]:
     files = sorted(folder.glob("*.onnx")) or sorted(folder.glob("onnx/*.onnx"))
     if not files:
         raise InputError("no .onnx file in this folder or its folder onnx", where=str(folder))
-    models = {file.stem: str(file) for file in files}
-    for name in list(models):
-        base = VARIANT.sub("", name)
-        if (base != name and base in models) or (name in IN_MERGED and MERGED in models):
-            del models[name]
+    names = [file.stem for file in files]
+    models = {file.stem: str(file) for file in files if not _is_repeated(file.stem, names)}
     if len(models) == 1:
         return models
     return {_part_name(name): models[name] for name in models}
+
+
+def _is_repeated(name: str, names: Collection[str]) -> bool:
+    """True if another model of the folder does the same."""
+    if name in IN_MERGED and MERGED in names:
+        return True
+    base = VARIANT.sub("", name)
+    return base != name and base in names
 
 
 def _part_name(model: str) -> str:

@@ -218,7 +218,6 @@ def test_a_model_is_measured_on_two_releases_of_onnxruntime(store: Store) -> Non
     assert outcome.factors == (Factor("onnxruntime", earlier_version, versions()["onnxruntime"]),)
     assert outcome.total is not None
     assert outcome.total.ratio is not None
-    assert 0.1 < outcome.total.ratio.value < 10
     assert len(list((store.home / "environments").iterdir())) == 1
     store.sweeps.finish(first.id, "finished", result.to_json())
 

@@ -46,6 +46,7 @@ def test_paths_and_urls_are_no_parts(argument: str) -> None:
     [
         (["encoder_model", "decoder_model", "decoder_with_past_model"], ["decoder", "decoder_with_past", "encoder"]),
         (["encoder_model", "decoder_model", "decoder_model_merged"], ["decoder", "encoder"]),
+        (["decoder_model", "decoder_model_fp16", "decoder_model_merged", "encoder_model"], ["decoder", "encoder"]),
         (["onnx/model", "onnx/model_fp16", "onnx/model_q4f16", "onnx/model_quantized"], ["model"]),
         (["onnx/encoder_model_int8", "onnx/encoder_model", "onnx/decoder_model"], ["decoder", "encoder"]),
         (["model_int8"], ["model_int8"]),

@@ -16,14 +16,13 @@ TABLES = ("csv", "parquet")
 """Loaders of tables, whose columns can be chosen."""
 NOT_NUMBERS = ("str", "sequence", "map", "optional")
 """Types of outputs that a text label may equal."""
-
-
 FLOATS = ("float16", "float32", "float64", "bfloat16")
 NUMBERS = (*FLOATS, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 """Types of inputs that numbers are cast to."""
 RECORDS = ("[", "{", "|V")
 """Starts of the names that numpy gives to types with fields, and to raw bytes."""
 BYTE = 255
+"""Largest value of a pixel."""
 MOST_NAMES = 5
 """Names of classes that are listed."""
 
@@ -59,9 +58,7 @@ def check_data(
     notes: list[str] = []
     if not named:
         notes += _check_labels(description, inspection, place)
-    columns = description.columns
-    names = ", ".join(columns) or "none"
-    inputs = inspection.inputs
+    columns, inputs = description.columns, inspection.inputs
     decoder = decoder_with(inputs)
     only_input = _only_input(inputs, decoder)
     if len(columns) == 1 and only_input is not None and only_input not in columns:
@@ -78,6 +75,7 @@ def check_data(
             if not description.made_up:
                 _check_ids(spec, columns[spec.name], inspection.table_lengths.get(spec.name), place)
         elif spec.name not in fed_back and spec.dtype != "optional":
+            names = ", ".join(description.columns) or "none"
             message = f"no array for the model's input {spec.name!r}; the data has: {names}"
             raise InputError(message, where=place, remedy=_name_remedy(inputs))
     notes += _ignored(columns, inputs, description.labels)

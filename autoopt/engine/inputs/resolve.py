@@ -72,10 +72,6 @@ class ResolvedInputs:
         """The content key of the run."""
         problem, data = self.problem, self.problem.data
         host = problem.host
-        node_objectives = {}
-        for node, pass_spec in self.spec.passes.items():
-            if pass_spec.objectives:
-                node_objectives[node] = to_json([o.objective() for o in pass_spec.objectives])
         parts: dict[str, object] = {
             "plan": problem.plan.digest,
             "source": problem.source.key,
@@ -85,7 +81,7 @@ class ResolvedInputs:
             "target": problem.target.content,
             "script": problem.script.digest,
             "evaluate": self.spec.evaluate,
-            "node objectives": node_objectives,
+            "node objectives": to_json(self.spec.node_objectives),
             "measurement": dict(problem.measurement),
         }
         # Only what is set counts, so that the runs of earlier versions, which did not know these, keep their identity.
@@ -161,13 +157,13 @@ def resolve_inputs(request: RunRequest, spec: DagSpec, resources: Resources) -> 
     if not model:
         raise spec.error(("model",), "no model is named", "give --model, or write model: in the file")
     measurement = {**spec.measurement, **request.measurement}
-    MeasurementSettings.parse(measurement)  # raises for a wrong value
+    settings = MeasurementSettings.parse(measurement)
     sources = _read_sources(request, spec, resources, model)
     facts = _check_data(sources, spec.source.file, measurement, resources)
     unverified = _is_unverified(request, sources.data)
     if names_model(request.dag) and not sources.data.calibration and request.proposal_options.fidelity is not False:
         # Only now, because generated data says nothing about the inputs that the model is to be specialized to.
-        sources, assumed = _with_generated_data(sources, MeasurementSettings.parse(measurement), resources)
+        sources, assumed = _with_generated_data(sources, settings, resources)
         facts = replace(facts, notes=[*facts.notes, *assumed])
     spec, plan, custom = _plan(request, spec, sources, facts, resources)
     goal_request = request.goal.apply(GoalRequest.of(spec, custom), facts.evaluation)
@@ -211,9 +207,7 @@ def _with_generated_data(
         if getattr(settings, name):
             params[name] = getattr(settings, name)
     notes: list[str] = []
-    inputs = {spec.name: spec.shape or () for spec in sources.inspection.inputs}
-    is_open = any(not isinstance(size, int) for shape in inputs.values() for size in shape[1:])
-    if is_open and decoder_of(inputs) is None:
+    if _has_open_sizes(sources.inspection):
         model_file = resources.store.artifacts.path(sources.model.artifact)
         single = data_source(_generated(params), resources.store.home)
         description = describe_data(resources.pool, single, model_file)
@@ -226,6 +220,14 @@ def _with_generated_data(
             notes.append(f"generated inputs: {', '.join(description.assumed)}; {remedy} changes this")
     calibration = data_source(_generated({**params, "items": GENERATED_ITEMS}), resources.store.home)
     return replace(sources, data=replace(sources.data, calibration=calibration)), notes
+
+
+def _has_open_sizes(inspection: Inspection) -> bool:
+    """True if an input has open dimensions besides the batch; those of a decoder follow from its prompt."""
+    inputs = {spec.name: spec.shape or () for spec in inspection.inputs}
+    if decoder_of(inputs) is not None:
+        return False
+    return any(not isinstance(size, int) for shape in inputs.values() for size in shape[1:])
 
 
 def _generated(params: Mapping[str, object]) -> dict[str, object]:

@@ -86,8 +86,8 @@ def _finished_run(store: Store, request: RunRequest, identity: str) -> RunRecord
 
 
 def _answers(request: RunRequest, finished: RunRecord) -> bool:
-    """True if the result of an identical finished run is the answer: it is decided and not to be measured again."""
-    return request.accepts_answer and finished.result is not None and not finished.result.get("undecided")
+    """True if the result of an identical finished run is the answer."""
+    return request.accepts_answer and finished.result is not None and is_complete(finished.result)
 
 
 def _announce(request: RunRequest, inputs: ResolvedInputs) -> None:
@@ -258,10 +258,6 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
     if not chains:
         where = inputs.model if plan.decisions else inputs.spec.source.file
         raise InputError(f"every chain is pruned ({inputs.why_pruned})", where=where)
-    node_objectives = {}
-    for node, spec in inputs.spec.passes.items():
-        if spec.objectives:
-            node_objectives[node] = [objective.objective() for objective in spec.objectives]
     apart: set[str] = set()
     if inputs.problem.unverified:
         apart.update(chain.id for chain in chains.values() if chain.lossy)
@@ -270,7 +266,7 @@ def _study(inputs: ResolvedInputs, chains: Mapping[str, Chain], cost: Cost) -> S
         list(map(_chain_space, chains.values())),
         inputs.problem.goal.objectives,
         cost=cost,
-        node_objectives=node_objectives,
+        node_objectives=inputs.spec.node_objectives,
         pruned=True,
         apart=apart,
         source=inputs.problem.source.key,

@@ -21,7 +21,6 @@ from autoopt.engine.work.problem import Goal, Problem
 from autoopt.engine.work.rounds import Rounds
 from autoopt.errors import TimeUp
 from autoopt.json_codec import JsonValue
-from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import STEADY_STATE, Estimate
 from autoopt.model.candidate import Candidate
 from autoopt.report.formatting import plural
@@ -77,14 +76,14 @@ class Race:
             trials: Those of measured candidates get the pooled figures, and their constraints are judged again.
             remeasure: Feasible candidates to measure once more first: all, or those whose ratio is not known well.
         """
-        if not self.evidence.rounds.metrics or not self._settings.rounds:
+        if not self.evidence.rounds.metrics or not self.ctx.problem.measurement_settings.rounds:
             return
         feasible = self.ranking.few_best(trials, MOST_POOLED)
         self.evidence.load([trial.candidate for trial in feasible])
         if remeasure is not None:
             self._measure_once_more(feasible, remeasure)
         self._update(trials)
-        for number in range(EXTENSION * self._settings.rounds):
+        for number in range(EXTENSION * self.ctx.problem.measurement_settings.rounds):
             contenders = self.contenders(trials)
             if not contenders or not self._measure(contenders, number):
                 break
@@ -151,11 +150,11 @@ class Race:
         """True if the candidate was measured in enough rounds, and its ratio and its gain are certain enough."""
         key = trial.key
         rounds = self.evidence.rounds_of(key)
-        if rounds < min(FEWEST_ROUNDS, self._settings.rounds):
+        if rounds < min(FEWEST_ROUNDS, self.ctx.problem.measurement_settings.rounds):
             return False
         is_narrow = self.evidence.is_narrow(key, self._deciding_metric)
         if not self.ranking.by_speed:
-            return is_narrow or rounds >= self._settings.rounds
+            return is_narrow or rounds >= self.ctx.problem.measurement_settings.rounds
         return is_narrow and (self.ranking.gains(trial) or not self.ranking.source_meets)
 
     def _is_exhausted(self, trial: CompletedTrial) -> bool:
@@ -190,10 +189,6 @@ class Race:
                 return objective.metric
         return self.evidence.rounds.metrics[0]
 
-    @property
-    def _settings(self) -> MeasurementSettings:
-        return MeasurementSettings.parse(self.ctx.problem.measurement)
-
 
 def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = "") -> Evidence:
     """Measure the latency of one candidate until its ratio is known well enough, in at most `rounds` rounds.
@@ -208,7 +203,7 @@ def measure_repeatedly(ctx: RunContext, candidate: Candidate, occasion: str = ""
     if not metrics:
         return evidence
     evidence.load([candidate])
-    wanted = MeasurementSettings.parse(ctx.problem.measurement).rounds
+    wanted = ctx.problem.measurement_settings.rounds
     while evidence.rounds_of(candidate.key) < wanted and ctx.attempt.remaining() > 0:
         number = evidence.rounds_of(candidate.key)
         if number >= FEWEST_ROUNDS and evidence.is_narrow(candidate.key, metrics[0]):
@@ -256,7 +251,7 @@ def latency_metrics(goal: Goal) -> list[str]:
 
 def race_seconds(problem: Problem) -> float:
     """The time that a race usually takes at most."""
-    settings = MeasurementSettings.parse(problem.measurement)
+    settings = problem.measurement_settings
     return settings.rounds * settings.seconds * SECONDS_SHARE * (MOST_RIVALS + 1)
 
 
@@ -267,7 +262,7 @@ def round_settings(
 
     Each round has a seed of its own, so that the order of the blocks differs.
     """
-    settings = MeasurementSettings.parse(evidence.rounds.ctx.problem.measurement)
+    settings = evidence.rounds.ctx.problem.measurement_settings
     seconds = settings.seconds * SECONDS_SHARE * (len(candidates) + 1)
     if any(evidence.is_on_one_thread(candidate.key) for candidate in candidates):
         seconds *= BUSY_FACTOR

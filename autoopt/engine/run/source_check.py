@@ -9,7 +9,6 @@ from autoopt.engine.work.calls import first_call
 from autoopt.engine.work.context import RunContext
 from autoopt.engine.work.problem import Problem
 from autoopt.measure.request import MeasureRequest, ModelFile
-from autoopt.measure.settings import MeasurementSettings
 from autoopt.report.failures import plain_reason
 
 CHECK_SOURCE: Final = "autoopt.measure.worker:check_source"
@@ -35,7 +34,7 @@ def source_warnings(ctx: RunContext) -> list[str]:
         metrics=tuple(metric.name for metric in problem.goal.metrics),
         data=DataConfig.parse(config),
         target=problem.target,
-        settings=MeasurementSettings.parse(problem.measurement),
+        settings=problem.measurement_settings,
         user_script=problem.script.path,
     )
     result = first_call(

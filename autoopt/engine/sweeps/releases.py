@@ -171,8 +171,7 @@ def find_releases(store: Store, name: str, zoo: str | None = None) -> tuple[str,
     Raises:
         InputError: no zoo has released it, or several have.
     """
-    if zoo is None and "/" in name:
-        zoo, _, name = name.partition("/")
+    name, zoo = _split_name(name, zoo)
     matches = []
     for candidate in _zoos(store):
         history = release_histories(store, candidate).get(name)
@@ -216,6 +215,13 @@ def release_marks(store: Store, zoo: str) -> dict[str, list[ReleaseMark]]:
     return marks
 
 
+def _split_name(name: str, zoo: str | None) -> tuple[str, str | None]:
+    """The model's name, and the zoo that is given or stands before it: `ZOO/MODEL`."""
+    if zoo is None and "/" in name:
+        zoo, _, name = name.partition("/")
+    return name, zoo
+
+
 def _zoos(store: Store) -> list[str]:
     """The zoos with releases."""
     return sorted({event.subject.partition("/")[0] for event in store.events.all(kind=RELEASE_EVENT)})
@@ -223,9 +229,7 @@ def _zoos(store: Store) -> list[str]:
 
 def _chosen(store: Store, promotion: Promotion) -> tuple[Release, RunRecord]:
     """The entry to release without the fields that every release gets, and the run that made the model."""
-    zoo, name = promotion.zoo, promotion.what
-    if zoo is None and "/" in name:
-        zoo, _, name = name.partition("/")
+    name, zoo = _split_name(promotion.what, promotion.zoo)
     release = _of_newest_sweep(store, name, zoo)
     if release is not None:
         return release, store.runs.get(release.entry.run)

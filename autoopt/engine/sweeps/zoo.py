@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from autoopt.errors import InputError
-from autoopt.json_codec import JsonValue
+from autoopt.json_codec import JsonValue, without_nulls
 from autoopt.model.archive import MODELS, is_archive
 from autoopt.model.fetch import fetch, innermost, shown_source
 from autoopt.model.files import digest_file
@@ -115,10 +115,9 @@ def dag_of(zoo: ZooSpec, item: ZooItem, dag: str | None) -> DagSpec:
         raise spec.error(("model",), "is missing", "a DAG that a zoo lists names its model, or several")
     changes: dict[str, object] = {}
     for owner in reversed(owners):
-        stated = {"constraints": owner.constraints, "objectives": owner.objectives}
-        changes |= {field: value for field, value in stated.items() if value is not None}
+        changes |= without_nulls({"constraints": owner.constraints, "objectives": owner.objectives})
     data = {which: _data_config(zoo, owners, which) or spec.data_json(which) for which in WHICH}
-    changes["data"] = DataSpec.model_validate({which: config for which, config in data.items() if config is not None})
+    changes["data"] = DataSpec.model_validate(without_nulls(data))
     return spec.model_copy(update=changes)
 
 

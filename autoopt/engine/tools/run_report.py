@@ -122,8 +122,8 @@ def _command(request: Json) -> str:
     dag = request.get("dag_file") or request.get("dag")
     if not isinstance(dag, str):
         return ""
-    parts = request.get("parts") or {}
-    words = ["autoopt", "run", *([f"{name}={path}" for name, path in parts.items()] or [dag])]
+    parts = [f"{name}={path}" for name, path in (request.get("parts") or {}).items()]
+    words = ["autoopt", "run", *(parts or [dag])]
     if request.get("model") not in (None, dag):
         words += ["--model", str(request["model"])]
     for option in ("data", "calibration"):

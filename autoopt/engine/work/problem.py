@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autoopt.dag.compiler.plan import Plan
 from autoopt.json_codec import JsonValue, to_json
+from autoopt.measure.settings import MeasurementSettings
 from autoopt.metrics import Constraint, Metric, Objective, get_metric
 from autoopt.model.candidate import Candidate
 from autoopt.model.files import digest_file
@@ -96,6 +97,11 @@ class Problem:
     """The user's settings for the meters."""
     unverified: bool = False
     """True if only generated inputs judge lossy candidates, which are then measured and shown, but never the best."""
+
+    @property
+    def measurement_settings(self) -> MeasurementSettings:
+        """The settings of the meters, with defaults."""
+        return MeasurementSettings.parse(self.measurement)
 
     def replay_environment(self) -> dict[str, object]:
         """The environment of the passes besides the model, as recipes and run records keep it."""

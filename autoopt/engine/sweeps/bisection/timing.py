@@ -95,9 +95,8 @@ class Stopwatch:
             except _Failed as failure:
                 if failure.name == REFERENCE:
                     remedy = "its onnxruntime may need an earlier numpy or Python than it was recorded with"
-                    raise SystemFailure(
-                        f"the earlier night's model does not run here ({failure})", remedy=remedy
-                    ) from None
+                    reason = f"the earlier night's model does not run here ({failure})"
+                    raise SystemFailure(reason, remedy=remedy) from None
                 failures[failure.name] = str(failure)
                 del models[failure.name]
         if not rounds:
