@@ -71,6 +71,13 @@ def test_other_weights_are_another_graph(tmp_path: Path) -> None:
     assert meter.measure(request).details[SAME_GRAPH] is False
 
 
+@pytest.mark.parametrize("width", [16, 64], ids=["within the graph", "in a file of their own"])
+def test_weights_are_compared_wherever_the_runtime_writes_them(tmp_path: Path, width: int) -> None:
+    source = builders.mlp(width)
+    assert is_same(request_for(tmp_path / "same", _with_producer(builders.mlp(width)), source))
+    assert not is_same(request_for(tmp_path / "other", builders.mlp(width, seed=1), source))
+
+
 def test_graphs_within_graphs_are_compared_too(tmp_path: Path) -> None:
     assert is_same(request_for(tmp_path / "same", branch(3.0), _with_producer(branch(3.0))))
     assert not is_same(request_for(tmp_path / "other", branch(4.0), branch(3.0)))

@@ -28,6 +28,12 @@ LARGEST: Final = 256 << 20
 """Bytes of a model with its external data up to which writing its graph takes less time than measuring it."""
 GRAPH_OPTIONS: Final = ("disabled_optimizers", "graph_optimization_level")
 """Session options whose effect the executed graph shows."""
+EXPORT_CONFIG: Final = {
+    "session.disable_prepacking": "1",
+    "session.optimized_model_external_initializers_file_name": "weights",
+}
+"""Configuration of a session that only writes its graph: kernels do not prepare their weights, and those of 1 kB or
+more go to a file of their own, which is much cheaper to write and read than a protobuf."""
 
 
 def executed_graphs(request: MeasureRequest) -> tuple[str, str]:
@@ -57,6 +63,8 @@ def _executed_graph(path: str, session_options: str) -> str:
     options = json.loads(session_options)
     other_options = {name: value for name, value in options.items() if name not in GRAPH_OPTIONS}
     runtime_options = make_options(options)
+    for name, value in EXPORT_CONFIG.items():
+        runtime_options.add_session_config_entry(name, value)
     with tempfile.TemporaryDirectory() as folder:
         runtime_options.optimized_model_filepath = str(Path(folder, "model.onnx"))
         try:
@@ -66,27 +74,28 @@ def _executed_graph(path: str, session_options: str) -> str:
                 providers=["CPUExecutionProvider"],
                 disabled_optimizers=options.get("disabled_optimizers", []),
             )
-            model = io.load(runtime_options.optimized_model_filepath)
+            model = io.parse(runtime_options.optimized_model_filepath)
         except Exception:  # onnxruntime's exceptions share no class; opening the model again says what is wrong
             return ""
-    opsets = sorted((opset.domain, opset.version) for opset in model.opset_import)
-    return _digest(repr(other_options), repr(opsets), _graph_digest(model.graph, {}))
+        opsets = sorted((opset.domain, opset.version) for opset in model.opset_import)
+        return _digest(repr(other_options), repr(opsets), _graph_digest(model.graph, {}, Path(folder)))
 
 
-def _graph_digest(graph: GraphProto, outer: Mapping[str, str]) -> str:
+def _graph_digest(graph: GraphProto, outer: Mapping[str, str], folder: Path) -> str:
     """The digest of a graph by its structure and weights, whatever its values are called.
 
     Args:
         graph: Nodes in topological order.
         outer: The digests of the values of enclosing graphs by name.
+        folder: The folder of the files with the weights.
     """
     values = dict(outer)
     for index, value in enumerate(graph.input):
         values[value.name] = _digest("input", str(index), _type_text(value))
     for tensor in graph.initializer:
-        values[tensor.name] = _tensor_digest(tensor)
+        values[tensor.name] = _tensor_digest(tensor, folder)
     for node in graph.node:
-        digest = _node_digest(node, values)
+        digest = _node_digest(node, values, folder)
         for index, name in enumerate(node.output):
             values[name] = f"{digest} {index}"
     return _digest(*[values[output.name] for output in graph.output])
@@ -99,24 +108,36 @@ def _type_text(value: ValueInfoProto) -> str:
     return f"{tensor_type.elem_type} {' '.join(sizes)}"
 
 
-def _node_digest(node: NodeProto, values: Mapping[str, str]) -> str:
+def _node_digest(node: NodeProto, values: Mapping[str, str], folder: Path) -> str:
     """The digest of an operator and all that it is computed from."""
     from onnx import AttributeProto
 
     parts = [node.domain, node.op_type, *[values.get(name, "") for name in node.input]]
     for attribute in sorted(node.attribute, key=lambda attribute: attribute.name):
         if attribute.type == AttributeProto.GRAPH:
-            parts.append(f"{attribute.name} {_graph_digest(attribute.g, values)}")
+            parts.append(f"{attribute.name} {_graph_digest(attribute.g, values, folder)}")
         else:
             parts.append(attribute.SerializeToString(deterministic=True).hex())
     return _digest(*parts)
 
 
-def _tensor_digest(tensor: TensorProto) -> str:
-    from onnx import numpy_helper
+def _tensor_digest(tensor: TensorProto, folder: Path) -> str:
+    content = hashlib.sha256(_content(tensor, folder))
+    return _digest(str(tensor.data_type), str(list(tensor.dims)), content.hexdigest())
 
-    content = tensor.raw_data or numpy_helper.to_array(tensor).tobytes()
-    return _digest(str(tensor.data_type), str(list(tensor.dims)), hashlib.blake2b(content).hexdigest())
+
+def _content(tensor: TensorProto, folder: Path) -> bytes:
+    """The values of a tensor, wherever they are stored."""
+    from onnx import numpy_helper
+    from onnx.external_data_helper import ExternalDataInfo
+
+    if tensor.data_location == tensor.EXTERNAL:
+        place = ExternalDataInfo(tensor)
+        with Path(folder, place.location).open("rb") as file:
+            file.seek(place.offset or 0)
+            return file.read(place.length)
+    content: bytes = tensor.raw_data or numpy_helper.to_array(tensor).tobytes()
+    return content
 
 
 def _digest(*parts: str) -> str:
