@@ -12,9 +12,6 @@ Promises that all of them make:
 - All methods are thread-safe and each is one transaction. They wait for other writers and reconnect to a database that
   restarts. A failure that persists raises `SystemFailure` with one line that shows no password.
 
-An `owner` argument names who makes a claim; the default is this process. Threads that must exclude each other use
-owners of their own: `f"{store.owner}/{name}"`.
-
 `get` takes an id or the unique beginning of one, and raises `InputError` if nothing or several things match.
 """
 
@@ -146,7 +143,7 @@ class ResultStore(ABC):
         """All finished evaluations of a candidate, oldest first."""
 
     @abstractmethod
-    def finish_pass_run(self, record: PassRunRecord, owner: str | None = None) -> bool:
+    def finish_pass_run(self, record: PassRunRecord) -> bool:
         """Store a result, claimed before or not.
 
         Returns:
@@ -154,7 +151,7 @@ class ResultStore(ABC):
         """
 
     @abstractmethod
-    def finish_evaluation(self, record: EvaluationRecord, owner: str | None = None) -> bool:
+    def finish_evaluation(self, record: EvaluationRecord) -> bool:
         """Store a result like `finish_pass_run`."""
 
 
@@ -165,27 +162,19 @@ class ClaimStore(ABC):
     """
 
     @abstractmethod
-    def acquire(
-        self,
-        kind: ClaimKind,
-        key: str,
-        owner: str | None = None,
-        seconds: float = LEASE_SECONDS,
-        *,
-        redo: bool = False,
-    ) -> Claim:
-        """Claim a piece of work. Claiming again what the owner already holds renews the lease.
+    def acquire(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS, *, redo: bool = False) -> Claim:
+        """Claim a piece of work. Claiming again what this owner already holds renews the lease.
 
         With `redo`, a finished result with a retryable outcome can be claimed too, and a run that has ended.
         """
 
     @abstractmethod
-    def renew(self, kind: ClaimKind, key: str, owner: str | None = None, seconds: float = LEASE_SECONDS) -> bool:
-        """Extend the owner's lease; False if the owner no longer holds the claim."""
+    def renew(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS) -> bool:
+        """Extend the lease; False if this owner no longer holds the claim."""
 
     @abstractmethod
-    def release(self, kind: ClaimKind, key: str, owner: str | None = None) -> None:
-        """Give a claim back unfinished. Does nothing if the owner does not hold it."""
+    def release(self, kind: ClaimKind, key: str) -> None:
+        """Give a claim back unfinished. Does nothing if this owner does not hold it."""
 
 
 class RunStore(ABC):
@@ -200,13 +189,11 @@ class RunStore(ABC):
         """
 
     @abstractmethod
-    def update(self, run: str, result: Json, owner: str | None = None) -> bool:
+    def update(self, run: str, result: Json) -> bool:
         """Store the interim result of a run; False if it has ended or belongs to another owner."""
 
     @abstractmethod
-    def finish(
-        self, run: str, status: RunStatus = "finished", result: Json | None = None, owner: str | None = None
-    ) -> bool:
+    def finish(self, run: str, status: RunStatus = "finished", result: Json | None = None) -> bool:
         """End a run; False if it has already ended or belongs to another owner."""
 
     @abstractmethod
@@ -272,13 +259,11 @@ class TrialStore(ABC):
         """Add a trial to do. An existing one stays if it is done or runs under a living owner, else it is replaced."""
 
     @abstractmethod
-    def claim_next(
-        self, run: str, chain: str | None = None, owner: str | None = None, seconds: float = LEASE_SECONDS
-    ) -> TrialRecord | None:
+    def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> TrialRecord | None:
         """Claim the next trial: an abandoned one, else the pending one with the lowest number; None without either."""
 
     @abstractmethod
-    def finish(self, record: TrialRecord, owner: str | None = None) -> bool:
+    def finish(self, record: TrialRecord) -> bool:
         """Store the end of a trial; False if it is already done or claimed by another owner."""
 
     @abstractmethod
@@ -332,7 +317,7 @@ class Store(ABC):
     home: Path
     """The folder of the store on this machine."""
     owner: str
-    """This process, as the default owner of claims."""
+    """The owner of the claims that are made through this object: this process."""
     safe_url: str
     """The address of the database without its password."""
 

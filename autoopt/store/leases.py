@@ -23,9 +23,7 @@ def is_run_abandoned(lease: float | None, owner: str | None, now: float) -> bool
 
 
 @contextmanager
-def renewed_claim(
-    store: Store, kind: ClaimKind, key: str, owner: str | None = None, seconds: float = LEASE_SECONDS
-) -> Iterator[threading.Event]:
+def renewed_claim(store: Store, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS) -> Iterator[threading.Event]:
     """Renew a claim at once, and then three times per lease from a thread of its own until the block ends.
 
     Yields:
@@ -36,7 +34,7 @@ def renewed_claim(
     def renew() -> None:
         # The lease may outlive a database that is unreachable for a while.
         with suppress(SystemFailure):
-            if not store.claims.renew(kind, key, owner, seconds):
+            if not store.claims.renew(kind, key, seconds):
                 lost.set()
 
     def renew_until_end() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from simulation import SOURCE, Clock, write_model
+from store_owners import by
 
 from autoopt.engine.work import claims
 from autoopt.engine.work.attempt import Attempt
@@ -34,13 +35,9 @@ def record(store: Store, tmp_path: Path) -> EvaluationRecord:
     return EvaluationRecord("key", Candidate(artifact), "size", Outcome.OK)
 
 
-def other(store: Store) -> str:
-    return f"{store.owner}/other"
-
-
 def test_free_work_is_ours(store: Store) -> None:
     assert claim_or_wait(store, Attempt("run"), "evaluation", "key", 60.0)
-    assert store.claims.acquire("evaluation", "key", other(store)).state == "held"
+    assert by(store, "other").claims.acquire("evaluation", "key").state == "held"
 
 
 def test_finished_work_is_not_ours(store: Store, record: EvaluationRecord) -> None:
@@ -49,25 +46,25 @@ def test_finished_work_is_not_ours(store: Store, record: EvaluationRecord) -> No
 
 
 def test_work_of_another_process_is_waited_for(store: Store, record: EvaluationRecord) -> None:
-    store.claims.acquire("evaluation", "key", other(store))
+    by(store, "other").claims.acquire("evaluation", "key")
     waited: list[bool] = []
     thread = threading.Thread(
         target=lambda: waited.append(claim_or_wait(store, Attempt("run"), "evaluation", "key", 60.0))
     )
     thread.start()
-    store.results.finish_evaluation(record, other(store))
+    by(store, "other").results.finish_evaluation(record)
     thread.join(60)
     assert waited == [False]
 
 
 def test_work_that_another_process_gave_up_is_ours(store: Store) -> None:
-    store.claims.acquire("evaluation", "key", other(store))
-    store.claims.release("evaluation", "key", other(store))
+    by(store, "other").claims.acquire("evaluation", "key")
+    by(store, "other").claims.release("evaluation", "key")
     assert claim_or_wait(store, Attempt("run"), "evaluation", "key", 60.0)
 
 
 def test_nobody_waits_long_after_the_deadline(store: Store) -> None:
-    store.claims.acquire("evaluation", "key", other(store))
+    by(store, "other").claims.acquire("evaluation", "key")
     attempt = Attempt("run", deadline=10.0, clock=Clock(10.0 + claims.GRACE_SECONDS + 1.0))
     with pytest.raises(TimeUp):
         claim_or_wait(store, attempt, "evaluation", "key", 60.0)
@@ -77,11 +74,11 @@ def test_a_claim_is_released_if_the_time_runs_out(store: Store) -> None:
     store.claims.acquire("evaluation", "key")
     with pytest.raises(TimeUp), released_on_timeout(store, "evaluation", "key"):
         raise TimeUp
-    assert store.claims.acquire("evaluation", "key", other(store))
+    assert by(store, "other").claims.acquire("evaluation", "key")
 
 
 def test_a_claim_is_kept_if_the_work_fails_otherwise(store: Store) -> None:
     store.claims.acquire("evaluation", "key")
     with pytest.raises(ValueError, match="a bug"), released_on_timeout(store, "evaluation", "key"):
         raise ValueError("a bug")
-    assert store.claims.acquire("evaluation", "key", other(store)).state == "held"
+    assert by(store, "other").claims.acquire("evaluation", "key").state == "held"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from simulation import Simulation, faster, killed
+from store_owners import by
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.loop import TIME_SPENT
@@ -150,7 +151,7 @@ def test_a_resumed_run_is_not_answered_by_a_finished_twin(simulation: Simulation
 def test_a_run_under_way_is_not_taken_over(simulation: Simulation) -> None:
     first = simulation.store.runs.create(record(simulation))
     simulation.store.claims.release("run", first.id)
-    assert simulation.store.claims.acquire("run", first.id, f"{simulation.store.owner}/other")
+    assert by(simulation.store, f"{simulation.store.owner}/other").claims.acquire("run", first.id)
     request = RunRequest(dag=simulation.plan.spec)
     assert begin_run(request, record(simulation), simulation.store).id != first.id
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from simulation import Simulation, crashing, failing, faster, unchanged
+from store_owners import by
 
 from autoopt.engine.inputs.request import RunRequest
 from autoopt.engine.run.join import JoinedRun
@@ -182,7 +183,7 @@ def test_a_running_run_cannot_be_resumed(simulation: Simulation) -> None:
     first = simulation.session()
     owner = f"{simulation.store.owner}/other"
     simulation.store.claims.release("run", first.ctx.run)
-    assert simulation.store.claims.acquire("run", first.ctx.run, owner)
+    assert by(simulation.store, owner).claims.acquire("run", first.ctx.run)
     with pytest.raises(InputError, match="is already running"):
         simulation.session(resume=first.ctx.run)
 

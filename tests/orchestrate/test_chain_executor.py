@@ -51,7 +51,7 @@ def test_a_result_is_read_from_the_row_that_another_process_finished(
     row = next(row for row in store.trials.all(run) if row.number == 0)
     assert store.claims.acquire("trial", row.key)
     finished = TrialRecord(**{**vars(row), "status": "done", "outcome": Outcome.REFUSED, "message": "odd"})
-    store.trials.finish(finished, owner=store.owner)
+    store.trials.finish(finished)
     executor._collect()
     assert (first.result(0).outcome, first.result(0).message) == (Outcome.REFUSED, "odd")
     assert not second.done()

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from store_helpers import key, put, start_run
+from store_owners import by
 
 from autoopt.store import EventRecord
 from autoopt.store.memory import MemoryStore
@@ -25,11 +26,11 @@ def test_leases_end_on_the_given_clock(tmp_path: Path) -> None:
     clock = Clock()
     store = MemoryStore(tmp_path, clock)
     assert store.clock() == 100.0
-    assert store.claims.acquire("pass_run", key("work"), "a", seconds=60.0)
+    assert by(store, "a").claims.acquire("pass_run", key("work"), seconds=60.0)
     clock.time += 59.0
-    assert store.claims.acquire("pass_run", key("work"), "b").state == "held"
+    assert by(store, "b").claims.acquire("pass_run", key("work")).state == "held"
     clock.time += 1.0
-    assert store.claims.acquire("pass_run", key("work"), "b")
+    assert by(store, "b").claims.acquire("pass_run", key("work"))
 
 
 def test_times_of_records_are_those_of_the_clock(tmp_path: Path) -> None:
@@ -55,6 +56,7 @@ def test_nothing_is_left_of_another_store_at_the_same_home(tmp_path: Path) -> No
 
 def test_threads_take_turns(tmp_path: Path) -> None:
     store = MemoryStore(tmp_path)
+    owners = [by(store, f"owner {n}") for n in range(200)]
     with ThreadPoolExecutor(8) as threads:
-        claims = list(threads.map(lambda n: store.claims.acquire("pass_run", key(n % 20), f"owner {n}"), range(200)))
+        claims = list(threads.map(lambda n: owners[n].claims.acquire("pass_run", key(n % 20)), range(200)))
     assert sum(map(bool, claims)) == 20

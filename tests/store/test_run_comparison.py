@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from run_comparison import canonical
 from store_helpers import CHAIN, evaluation, key, pass_run, put, start_run
+from store_owners import by
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -23,11 +24,11 @@ def search(store: Store, latency: float, owner: str = "a", *, seconds: float = 1
     work = pass_run(run.model, last, run=run.id, seconds=seconds)
     metrics = {"size": Estimate.exact(5.0), "latency_p50": Estimate(latency, latency - 1, latency + 1)}
     judged = evaluation(last, metrics=metrics, seconds=seconds)
-    store.results.finish_pass_run(work, owner)
-    store.results.finish_evaluation(judged, owner)
+    by(store, owner).results.finish_pass_run(work)
+    by(store, owner).results.finish_evaluation(judged)
     trial = TrialRecord(run.id, 0, CHAIN, {"a": {"x": 1}}, outcome=Outcome.OK, candidate=Candidate(last))
     trial = dataclasses.replace(trial, pass_runs=(work.key,), evaluations=(judged.key,), metrics=metrics)
-    store.trials.finish(trial, owner)
+    by(store, owner).trials.finish(trial)
     store.runs.finish(run.id, "finished", {"best": None})
     return run.id
 

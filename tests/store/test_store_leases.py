@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from store_helpers import key, start_run
+from store_owners import by
 
 from autoopt.owner import this_process
 from autoopt.store import Store
@@ -20,15 +21,15 @@ from autoopt.store.leases import (
 
 def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:
     work = key("work")
-    store.claims.acquire("pass_run", work, "a", seconds=-1.0)
-    with renewed_claim(store, "pass_run", work, "a") as lost:
-        assert store.claims.acquire("pass_run", work, "b").state == "held", "renewed at once"
+    by(store, "a").claims.acquire("pass_run", work, seconds=-1.0)
+    with renewed_claim(by(store, "a"), "pass_run", work) as lost:
+        assert by(store, "b").claims.acquire("pass_run", work).state == "held", "renewed at once"
         assert not lost.is_set()
-    with renewed_claim(store, "pass_run", work, "a", seconds=0.03) as lost:
-        store.claims.release("pass_run", work, "a")
-        assert store.claims.acquire("pass_run", work, "b")
+    with renewed_claim(by(store, "a"), "pass_run", work, seconds=0.03) as lost:
+        by(store, "a").claims.release("pass_run", work)
+        assert by(store, "b").claims.acquire("pass_run", work)
         assert lost.wait(30.0), "noticed at the next renewal"
-    with renewed_claim(store, "pass_run", work, "a") as lost:
+    with renewed_claim(by(store, "a"), "pass_run", work) as lost:
         assert lost.is_set()
 
 
@@ -84,7 +85,7 @@ def test_an_interrupt_ends_a_run_as_cancelled_and_says_how_to_continue(store: St
 def test_the_interim_result_of_a_run_survives_its_end(store: Store) -> None:
     run = start_run(store)
     assert store.runs.update(run.id, {"baseline": {}})
-    assert not store.runs.update(run.id, {"baseline": None}, owner="other")
+    assert not by(store, "other").runs.update(run.id, {"baseline": None})
     abandon_run(store, run.id, KeyboardInterrupt())
     assert store.runs.get(run.id).result == {"baseline": {}, "error": ""}
     assert not store.runs.update(run.id, {"baseline": None})

@@ -8,6 +8,7 @@ import math
 import pytest
 from sqlalchemy.exc import IntegrityError
 from store_helpers import evaluation, finish_all, key, pass_run, put
+from store_owners import by
 
 from autoopt.metrics import Estimate
 from autoopt.model.candidate import Candidate
@@ -42,10 +43,10 @@ def test_a_lookup_of_many_keys_finds_only_finished_results(store: Store) -> None
 def test_the_first_good_result_stays(store: Store) -> None:
     source, first, second = put(store, b"source"), put(store, b"1"), put(store, b"2")
     record = pass_run(source, first)
-    assert store.results.finish_pass_run(record, "a")
-    assert store.results.finish_pass_run(record, "a"), "the answer to the first commit may be lost"
-    assert not store.results.finish_pass_run(dataclasses.replace(record, output=Candidate(second)), "a")
-    assert not store.results.finish_pass_run(dataclasses.replace(record, outcome=Outcome.FAILED, output=None), "b")
+    assert by(store, "a").results.finish_pass_run(record)
+    assert by(store, "a").results.finish_pass_run(record), "the answer to the first commit may be lost"
+    assert not by(store, "a").results.finish_pass_run(dataclasses.replace(record, output=Candidate(second)))
+    assert not by(store, "b").results.finish_pass_run(dataclasses.replace(record, outcome=Outcome.FAILED, output=None))
     kept = store.results.pass_run(record.key)
     assert kept is not None
     assert kept.output == Candidate(first)
@@ -55,8 +56,8 @@ def test_the_first_good_result_stays(store: Store) -> None:
 def test_only_retryable_results_may_be_replaced(store: Store, outcome: Outcome) -> None:
     artifact = put(store, b"model")
     before = evaluation(artifact, outcome=outcome, metrics={}, source_metrics={}, ratios={})
-    assert store.results.finish_evaluation(before, "a")
-    assert store.results.finish_evaluation(evaluation(artifact, 5.0), "b") is outcome.retryable
+    assert by(store, "a").results.finish_evaluation(before)
+    assert by(store, "b").results.finish_evaluation(evaluation(artifact, 5.0)) is outcome.retryable
     found = store.results.evaluation(before.key)
     assert found is not None
     assert (found.outcome, bool(found.metrics)) == ((Outcome.OK, True) if outcome.retryable else (outcome, False))

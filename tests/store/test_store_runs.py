@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import IntegrityError
 from store_helpers import key, start_run
+from store_owners import by
 
 from autoopt.errors import InputError
 from autoopt.store import ChainRecord, RunRecord, Store
@@ -26,7 +27,7 @@ def test_a_run_is_found_by_id_beginning_and_as_the_latest(store: Store) -> None:
 def test_the_end_of_a_run_is_written_once(store: Store) -> None:
     run = start_run(store)
     assert store.runs.latest_finished(run.identity) is None
-    assert not store.runs.finish(run.id, "failed", {}, owner="somebody else")
+    assert not by(store, "somebody else").runs.finish(run.id, "failed", {})
     assert store.runs.finish(run.id, "finished", {"best": None})
     assert store.runs.finish(run.id, "finished", {"best": None}), "the same again is no refusal"
     assert not store.runs.finish(run.id, "cancelled")

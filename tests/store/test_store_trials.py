@@ -8,6 +8,7 @@ import math
 import pytest
 from sqlalchemy.exc import IntegrityError
 from store_helpers import CHAIN, key, put, start_run, trial
+from store_owners import by
 
 from autoopt.errors import InputError
 from autoopt.metrics import Estimate
@@ -20,11 +21,11 @@ def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
     run = start_run(store).id
     for n in (2, 1, 0):
         store.trials.add(trial(run, n, chain=key("other") if n == 1 else CHAIN))
-    claimed = [store.trials.claim_next(run, CHAIN, owner) for owner in ("a", "b", "c")]
+    claimed = [by(store, owner).trials.claim_next(run, CHAIN) for owner in ("a", "b", "c")]
     assert [t.number for t in claimed if t] == [0, 2]
     assert claimed[2] is None
     assert {t.owner for t in claimed if t} == {"a", "b"}
-    other = store.trials.claim_next(run, None, "c")
+    other = by(store, "c").trials.claim_next(run, None)
     assert other is not None
     assert other.number == 1
 
@@ -32,14 +33,14 @@ def test_each_trial_is_claimed_once_in_order_of_numbers(store: Store) -> None:
 def test_only_the_owner_of_a_trial_finishes_it(store: Store) -> None:
     run = start_run(store).id
     store.trials.add(trial(run, 0))
-    assert store.trials.claim_next(run, CHAIN, "a")
+    assert by(store, "a").trials.claim_next(run, CHAIN)
     made = put(store, b"made")
     end = trial(run, 0, outcome=Outcome.OK, candidate=Candidate(made, {"threads": 2}), violation=-math.inf)
     end = dataclasses.replace(end, metrics={"size": Estimate(1.0, 0.5, 2.0)}, evaluations=(key("e"),), seconds=1.5)
-    assert not store.trials.finish(end, "b")
-    assert store.trials.finish(end, "a")
-    assert store.trials.finish(end, "a"), "the same again is no refusal"
-    assert not store.trials.finish(dataclasses.replace(end, outcome=Outcome.FAILED), "b")
+    assert not by(store, "b").trials.finish(end)
+    assert by(store, "a").trials.finish(end)
+    assert by(store, "a").trials.finish(end), "the same again is no refusal"
+    assert not by(store, "b").trials.finish(dataclasses.replace(end, outcome=Outcome.FAILED))
     assert store.trials.all(run) == (dataclasses.replace(end, status="done", owner="a"),)
 
 
@@ -47,9 +48,9 @@ def test_trials_of_dead_and_overdue_owners_are_claimed_again(store: Store, dead_
     run = start_run(store).id
     for n in range(3):
         store.trials.add(trial(run, n))
-    assert store.trials.claim_next(run, CHAIN, dead_owner, seconds=3600.0)
-    assert store.trials.claim_next(run, CHAIN, "overdue", seconds=-1.0)
-    again = [store.trials.claim_next(run, CHAIN, "me") for _ in range(4)]
+    assert by(store, dead_owner).trials.claim_next(run, CHAIN, seconds=3600.0)
+    assert by(store, "overdue").trials.claim_next(run, CHAIN, seconds=-1.0)
+    again = [by(store, "me").trials.claim_next(run, CHAIN) for _ in range(4)]
     assert sorted(t.number for t in again if t) == [0, 1, 2]
 
 
@@ -58,8 +59,8 @@ def test_adding_trials_again_replaces_only_trials_that_nobody_works_on(store: St
     for n in range(4):
         store.trials.add(trial(run, n))
     store.trials.finish(trial(run, 0, outcome=Outcome.FAILED))
-    assert store.trials.claim_next(run, CHAIN, "alive")
-    assert store.trials.claim_next(run, CHAIN, dead_owner)
+    assert by(store, "alive").trials.claim_next(run, CHAIN)
+    assert by(store, dead_owner).trials.claim_next(run, CHAIN)
     for n in range(5):
         store.trials.add(trial(run, n, point={"simplify": {"level": 9}}))
     found = store.trials.all(run)
@@ -89,7 +90,7 @@ def test_a_trial_added_as_running_has_a_lease(store: Store) -> None:
     added = store.trials.get(run, 0)
     assert added.lease is not None
     assert added.lease > store.clock()
-    claimed = store.trials.claim_next(run, owner="b")
+    claimed = by(store, "b").trials.claim_next(run)
     assert claimed is not None
     assert claimed.number == 1
 

@@ -74,7 +74,7 @@ class JoinedRun:
         session = self.session
         try:
             with renewed_claim(self.store, "trial", trial.key):
-                execute_trial(session.ctx, session.chains[trial.chain], replace(trial, owner=self.store.owner))
+                execute_trial(session.ctx, session.chains[trial.chain], trial)
         except BaseException:
             self.store.claims.release("trial", trial.key)
             raise

@@ -223,7 +223,7 @@ class Session:
         store = self.ctx.store
         for trial in store.trials.all(run):
             details = {**trial.details, "executed": 0}
-            store.trials.finish(replace(trial, run=self.ctx.run, owner=store.owner, details=details))
+            store.trials.finish(replace(trial, run=self.ctx.run, details=details))
         self.ctx.attempt.observer.on_note(f"run {run} has done the search: only its best candidates are measured on")
         return str((store.runs.get(run).result or {}).get("stopped", ""))
 

@@ -219,7 +219,7 @@ class DeployedExecutor:
                 result = TrialResult(
                     chain=key, point=row.point, outcome=Outcome.CRASHED, message=message, transient=True
                 )
-                store.trials.finish(completed_record(row, result), owner=store.owner)
+                store.trials.finish(completed_record(row, result))
 
 
 def _raise_if_suspended() -> None:

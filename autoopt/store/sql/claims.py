@@ -24,23 +24,14 @@ class SqlClaims(ClaimStore):
         self._database = database
         self._owner = owner
 
-    def acquire(
-        self,
-        kind: ClaimKind,
-        key: str,
-        owner: str | None = None,
-        seconds: float = LEASE_SECONDS,
-        *,
-        redo: bool = False,
-    ) -> Claim:
-        claimant = owner or self._owner
-        values: dict[str, object] = {"owner": claimant, "lease": self._database.now + seconds}
+    def acquire(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS, *, redo: bool = False) -> Claim:
+        values: dict[str, object] = {"owner": self._owner, "lease": self._database.now + seconds}
 
         def work(connection: Connection) -> Claim:
             table = _table(kind)
             # Nobody creates pass runs and evaluations before they are claimed: their keys say what they are.
             if kind in ("pass_run", "evaluation") and insert_if_absent(connection, table, {"key": key, **values}):
-                return Claim("mine", claimant)
+                return Claim("mine", self._owner)
             is_this = _is(kind, key)
             query = select(table, self._database.now.label("now")).where(is_this).with_for_update()
             row = connection.execute(query).mappings().first()
@@ -49,29 +40,29 @@ class SqlClaims(ClaimStore):
                 raise InputError(f"there is no {what} {key!r} to claim", where=self._database.safe_url)
             if _is_done(kind, row) and not (redo and _may_be_redone(kind, row)):
                 return Claim("done", row["owner"])
-            if row["owner"] != claimant and not is_abandoned(row["lease"], row["owner"], row["now"]):
+            if row["owner"] != self._owner and not is_abandoned(row["lease"], row["owner"], row["now"]):
                 return Claim("held", row["owner"])
             if kind in ("trial", "run"):
                 values["status"] = "running"
             connection.execute(update(table).where(is_this).values(values))
-            return Claim("mine", claimant)
+            return Claim("mine", self._owner)
 
         return self._database.write(work)
 
-    def renew(self, kind: ClaimKind, key: str, owner: str | None = None, seconds: float = LEASE_SECONDS) -> bool:
-        renewal = self._held(kind, key, owner).values(lease=self._database.now + seconds)
+    def renew(self, kind: ClaimKind, key: str, seconds: float = LEASE_SECONDS) -> bool:
+        renewal = self._held(kind, key).values(lease=self._database.now + seconds)
         return self._database.write(lambda connection: connection.execute(renewal).rowcount == 1)
 
-    def release(self, kind: ClaimKind, key: str, owner: str | None = None) -> None:
+    def release(self, kind: ClaimKind, key: str) -> None:
         values: dict[str, object] = {"owner": None, "lease": None}
         if kind == "trial":
             values["status"] = "pending"
-        release = self._held(kind, key, owner).values(values)
+        release = self._held(kind, key).values(values)
         self._database.write(lambda connection: connection.execute(release))
 
-    def _held(self, kind: ClaimKind, key: str, owner: str | None) -> Update:
+    def _held(self, kind: ClaimKind, key: str) -> Update:
         table = _table(kind)
-        return update(table).where(_is(kind, key), table.c.owner == (owner or self._owner), table.c.lease.is_not(None))
+        return update(table).where(_is(kind, key), table.c.owner == self._owner, table.c.lease.is_not(None))
 
 
 def _table(kind: ClaimKind) -> Table:

@@ -51,7 +51,7 @@ class SqlResults(ResultStore):
         keys = self._database.read(lambda connection: connection.execute(query).scalars().all())
         return tuple(sorted(self.evaluations(keys).values(), key=lambda record: (record.finished, record.key)))
 
-    def finish_pass_run(self, record: PassRunRecord, owner: str | None = None) -> bool:
+    def finish_pass_run(self, record: PassRunRecord) -> bool:
         row = to_row(tables.pass_run, record)
         for role, candidate in (("input", record.input), ("output", record.output)):
             row[f"{role}_artifact"], row[f"{role}_options"] = codec.candidate_columns(candidate)
@@ -59,17 +59,17 @@ class SqlResults(ResultStore):
 
         def work(connection: Connection) -> bool:
             row["environment"] = self._store_environment(connection, record.environment)
-            return self._write_once(connection, tables.pass_run, row, owner or self._owner)
+            return self._write_once(connection, tables.pass_run, row)
 
         return self._write(work)
 
-    def finish_evaluation(self, record: EvaluationRecord, owner: str | None = None) -> bool:
+    def finish_evaluation(self, record: EvaluationRecord) -> bool:
         row = {**to_row(tables.evaluation, record), "candidate": record.candidate.key}
         row["artifact"], row["session_options"] = codec.candidate_columns(record.candidate)
 
         def work(connection: Connection) -> bool:
             row["environment"] = self._store_environment(connection, record.environment)
-            accepted = self._write_once(connection, tables.evaluation, row, owner or self._owner)
+            accepted = self._write_once(connection, tables.evaluation, row)
             if accepted:
                 _replace_metrics(connection, record)
             return accepted
@@ -86,16 +86,16 @@ class SqlResults(ResultStore):
         reached("after commit")
         return accepted
 
-    def _write_once(self, connection: Connection, table: Table, values: Mapping[str, object], owner: str) -> bool:
+    def _write_once(self, connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
         """Store a finished result: a new row, or in place of the owner's claim or of a replaceable result.
 
         Storing the same result a second time succeeds, because the answer to the first commit may have been lost.
         """
-        row = {**values, "owner": owner, "lease": null(), "finished": self._database.now}
+        row = {**values, "owner": self._owner, "lease": null(), "finished": self._database.now}
         if insert_if_absent(connection, table, row):
             return True
         c = table.c
-        is_own = c.owner == owner
+        is_own = c.owner == self._owner
         unfinished = and_(c.outcome.is_(None), is_own | c.owner.is_(None))
         replaceable = and_(c.outcome.in_(REPLACEABLE), c.lease.is_(None) | is_own)
         replacement = update(table).where(c.key == values["key"], unfinished | replaceable).values(row)

@@ -52,22 +52,19 @@ class SqlRuns(RunStore):
             raise InputError(f"there is a run {run!r} already")
         return stored
 
-    def update(self, run: str, result: Json, owner: str | None = None) -> bool:
-        is_own = _T.owner == (owner or self._owner)
+    def update(self, run: str, result: Json) -> bool:
+        is_own = _T.owner == self._owner
         change = update(tables.run).where(_T.id == run, _T.status == "running", is_own)
         change = change.values(result=codec.dumps(result))
         return self._database.write(lambda connection: connection.execute(change).rowcount == 1)
 
-    def finish(
-        self, run: str, status: RunStatus = "finished", result: Json | None = None, owner: str | None = None
-    ) -> bool:
-        claimant = owner or self._owner
+    def finish(self, run: str, status: RunStatus = "finished", result: Json | None = None) -> bool:
         content = codec.dumps_optional(result)
-        is_own = _T.owner.is_(None) | (_T.owner == claimant)
+        is_own = _T.owner.is_(None) | (_T.owner == self._owner)
         end = update(tables.run).where(_T.id == run, _T.status == "running", is_own)
-        end = end.values(status=status, result=content, owner=claimant, lease=None, finished=self._database.now)
+        end = end.values(status=status, result=content, owner=self._owner, lease=None, finished=self._database.now)
         # The answer to the first commit may have been lost: the same end again is no refusal.
-        same = select(_T.id).where(_T.id == run, _T.owner == claimant, _T.status == status, _T.result == content)
+        same = select(_T.id).where(_T.id == run, _T.owner == self._owner, _T.status == status, _T.result == content)
 
         def work(connection: Connection) -> bool:
             return connection.execute(end).rowcount == 1 or connection.execute(same).first() is not None

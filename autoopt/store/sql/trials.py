@@ -40,16 +40,13 @@ class SqlTrials(TrialStore):
 
         self._database.write(work)
 
-    def claim_next(
-        self, run: str, chain: str | None = None, owner: str | None = None, seconds: float = LEASE_SECONDS
-    ) -> TrialRecord | None:
-        claimant = owner or self._owner
+    def claim_next(self, run: str, chain: str | None = None, seconds: float = LEASE_SECONDS) -> TrialRecord | None:
         attempts: list[TrialRecord] = []
 
         def work(connection: Connection) -> TrialRecord | None:
             # A repeated transaction looks for its own claims first: the answer to an earlier commit may have been lost.
             for trial in attempts:
-                claimed = select(_T.number).where(_is(trial), _T.owner == claimant, _T.lease == trial.lease)
+                claimed = select(_T.number).where(_is(trial), _T.owner == self._owner, _T.lease == trial.lease)
                 if connection.execute(claimed).first() is not None:
                     return trial
             number = self._next(connection, run, chain)
@@ -57,7 +54,7 @@ class SqlTrials(TrialStore):
                 return None
             is_this = and_(_T.run == run, _T.number == number)
             claim = update(tables.trial).where(is_this)
-            connection.execute(claim.values(status="running", owner=claimant, lease=self._database.now + seconds))
+            connection.execute(claim.values(status="running", owner=self._owner, lease=self._database.now + seconds))
             row = connection.execute(select(tables.trial).where(is_this)).mappings().one()
             attempts.append(_record(row))
             return attempts[-1]
@@ -79,12 +76,11 @@ class SqlTrials(TrialStore):
                 return number
         return None
 
-    def finish(self, record: TrialRecord, owner: str | None = None) -> bool:
-        owner = owner or record.owner or self._owner
-        row = {**_row(record, owner), "status": "done", "lease": None, "finished": self._database.now}
-        free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == owner)
+    def finish(self, record: TrialRecord) -> bool:
+        row = {**_row(record, self._owner), "status": "done", "lease": None, "finished": self._database.now}
+        free = (_T.status == "pending") | _T.owner.is_(None) | (_T.owner == self._owner)
         end = update(tables.trial).where(_is(record), _T.status != "done", free).values(row)
-        same = (_T.status == "done", _T.owner == owner, _T.outcome == row["outcome"], _T.point == row["point"])
+        same = (_T.status == "done", _T.owner == self._owner, _T.outcome == row["outcome"], _T.point == row["point"])
 
         def work(connection: Connection) -> bool:
             if insert_if_absent(connection, tables.trial, row) or connection.execute(end).rowcount == 1:
