@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -17,6 +18,8 @@ from autoopt.owner import is_known_dead, this_process
 
 PREFIX = "autoopt-work-"
 OWNER_FILE = "owner"
+SIGNING_SECONDS = 600.0
+"""A working folder that names no owner is abandoned after this time."""
 STORE_WORK = "work"
 """Name of the folder below the home of a store that holds the working folders of runs."""
 RECORDINGS = "recordings"
@@ -58,11 +61,20 @@ def abandoned_folders(parent: Path) -> list[Path]:
     """The working folders below `parent` of this user's processes that are known to have ended."""
     abandoned: list[Path] = []
     for folder in working_folders(parent):
-        with suppress(OSError):  # it is being made or removed, or belongs to another user
-            owner = (folder / OWNER_FILE).read_text()
-            if folder.stat().st_uid == os.getuid() and is_known_dead(owner):
+        with suppress(OSError):  # it is being removed, or belongs to another user
+            if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
                 abandoned.append(folder)
     return abandoned
+
+
+def _is_abandoned(folder: Path) -> bool:
+    owner = ""
+    with suppress(FileNotFoundError):
+        owner = (folder / OWNER_FILE).read_text()
+    if owner:
+        return is_known_dead(owner)
+    # It is being made, or its maker was killed meanwhile.
+    return time.time() - folder.stat().st_mtime > SIGNING_SECONDS
 
 
 @contextmanager

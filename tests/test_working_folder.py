@@ -17,6 +17,7 @@ import autoopt
 from autoopt.owner import this_process
 from autoopt.working_folder import (
     OWNER_FILE,
+    PREFIX,
     abandoned_folders,
     make_working_folder,
     remove_temporary_folder,
@@ -156,3 +157,14 @@ def test_a_folder_that_cannot_be_signed_is_removed(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_whose_maker_was_killed_before_it_signed_is_cleared_later(tmp_path: Path) -> None:
+    for name, owner in (("new", None), ("old", None), ("torn", "")):
+        folder = tmp_path / f"{PREFIX}{name}"
+        folder.mkdir()
+        if owner is not None:
+            (folder / OWNER_FILE).write_text(owner)
+        if name != "new":
+            os.utime(folder, (0, 0))
+    assert {folder.name for folder in abandoned_folders(tmp_path)} == {f"{PREFIX}old", f"{PREFIX}torn"}
