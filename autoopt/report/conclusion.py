@@ -15,7 +15,7 @@ from autoopt.report.change import figure_text, ratio_change
 from autoopt.report.figures import first_objective, is_better, is_quality
 from autoopt.report.formatting import clock_text, percent, plural, short
 from autoopt.report.measurement import disturbance, measured_tables
-from autoopt.report.run import REUSED, answers, single_model, target_text, trial_counts
+from autoopt.report.run import CHANGE, COLUMN_TITLES, REUSED, answers, single_model, target_text, trial_counts
 from autoopt.report.steps import steps_text
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.report.verdict import gains, headlines
@@ -28,8 +28,6 @@ STEPS_WIDTH = 24
 MOST_NOTES = 4
 SMALLER = 0.95
 """Size relative to the best model's from which another model is worth a row."""
-CHANGE = "change"
-TITLES = {"latency_p50": "latency", "time_to_first_token": "first token"}
 WIDE = 1.2
 """Upper end of an interval relative to the lower one from which the reader wonders why it is so wide."""
 
@@ -198,7 +196,7 @@ def _metric_columns(result: RunResult, models: Sequence[ModelResult]) -> list[_C
     for metric in headlines(result):
         if metric not in measured:
             continue
-        title = TITLES.get(metric, metric.replace("_", " "))
+        title = COLUMN_TITLES.get(metric, metric.replace("_", " "))
         columns.append(_Column(title, _values(metric, models), right=True))
         has_change = any(column.name == CHANGE for column in columns)
         if len(models) > 1 and not has_change and not is_quality(metric):

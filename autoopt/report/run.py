@@ -7,16 +7,20 @@ from dataclasses import replace
 from typing import TextIO
 
 from autoopt.errors import one_line
-from autoopt.metrics import Estimate, is_ratio_metric
-from autoopt.report.change import ratio_change
-from autoopt.report.figures import chain_text, metrics_of, shared_flags
-from autoopt.report.formatting import counts_text, metric_text, percent, plural, ratio_text, seconds_text, short
+from autoopt.metrics import is_ratio_metric
+from autoopt.report.change import figure_text, ratio_change
+from autoopt.report.figures import metrics_of, shared_flags
+from autoopt.report.formatting import counts_text, metric_text, percent, plural, seconds_text, short
 from autoopt.report.measurement import measured_lines, measured_tables
+from autoopt.report.steps import steps_text
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.report.verdict import verdict, verdict_lines
 from autoopt.results import ModelResult, PartResult, RunResult, TargetResult
 
 REUSED = "answered from the store: an identical run has finished, so nothing was executed"
+CHANGE = "change"
+"""Title of the column with the change from the source in words."""
+COLUMN_TITLES = {"latency_p50": "latency", "time_to_first_token": "first token"}
 
 
 def write_run(
@@ -83,7 +87,7 @@ def single_model(result: RunResult, target: TargetResult) -> ModelResult | None:
 
 
 def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), title: str = "") -> Table:
-    """One row each for the source, the best model and the rest of the front; every metric, and its ratio if it has one.
+    """One row each for the source, the best model and the rest of the front: every metric, and the change of the first.
 
     `extra` are further models with their labels, shown unless they are among those of the run.
     """
@@ -91,42 +95,50 @@ def run_table(result: RunResult, extra: Sequence[tuple[str, ModelResult]] = (), 
     keys = {model.candidate.key for _, model in models}
     models += [(label, model) for label, model in extra if model.candidate.key not in keys]
     metrics = metrics_of(result)
-    ratios = _ratio_metrics(models)
+    changed = _changed_metric(metrics, models)
     columns = ["model"]
     for name in metrics:
-        columns.append(name)
-        if name in ratios:
-            columns.append("ratio")
-    shared = shared_flags(result)
+        columns.append(COLUMN_TITLES.get(name, name))
+        if name == changed:
+            columns.append(CHANGE)
+    left = [0] if changed is None else [0, columns.index(CHANGE)]
     best_row = None
     if result.best is not None:
         best_row = int(not result.best.is_source)  # the source model stands first
+    shared = shared_flags(result)
     return Table(
-        columns=(*columns, "chain and its parameters"),
-        rows=tuple((*_cells(label, model, metrics, ratios), chain_text(model, shared)) for label, model in models),
+        columns=(*columns, "passes"),
+        rows=tuple((*_cells(label, model, metrics, changed), _passes(model, shared)) for label, model in models),
         title=title or f"run {short(result.run)}: {result.status}",
-        right=frozenset(range(1, len(columns))),
+        right=frozenset(range(len(columns))).difference(left),
         strong=best_row,
     )
 
 
-def _ratio_metrics(models: Sequence[tuple[str, ModelResult]]) -> set[str]:
-    """The metrics that are shown with their ratio to the source model."""
-    names: set[str] = set()
-    for _, model in models:
-        if not model.is_source:
-            names.update(filter(is_ratio_metric, model.ratios))
-    return names
+def _changed_metric(metrics: Sequence[str], models: Sequence[tuple[str, ModelResult]]) -> str | None:
+    """The first metric that some model has a change of; the others show their values only."""
+    for name in metrics:
+        if is_ratio_metric(name) and any(name in model.ratios for _, model in models):
+            return name
+    return None
 
 
-def _cells(label: str, model: ModelResult, metrics: Sequence[str], ratios: Set[str]) -> tuple[str, ...]:
+def _cells(label: str, model: ModelResult, metrics: Sequence[str], changed: str | None) -> tuple[str, ...]:
     cells = [_label(label, model)]
     for name in metrics:
-        cells.append(metric_text(name, model.metrics.get(name)))
-        if name in ratios:
-            ratio = Estimate.exact(1.0) if model.is_source else model.ratios.get(name)
-            cells.append(ratio_text(ratio))
+        cells.append(figure_text(name, model.metrics.get(name), decimals=2))
+        if name == changed:
+            has_change = name in model.ratios and not model.is_source
+            cells.append(ratio_change(name, model.ratios[name]) if has_change else "")
     return tuple(cells)
+
+
+def _passes(model: ModelResult, shared: Set[str]) -> str:
+    """The passes with their settings; a star marks caveats that not all models share."""
+    if model.is_source:
+        return ""
+    star = " *" if set(model.flags) - shared else ""
+    return steps_text(model.short_chain, model.point) + star
 
 
 def labelled_models(result: RunResult) -> list[tuple[str, ModelResult]]:
@@ -241,7 +253,6 @@ def _origin(target: TargetResult) -> str:
 def _label(label: str, model: ModelResult) -> str:
     if model.is_source or not model.artifact:
         return label
-    text = f"{label} {short(model.artifact)[:8]}"
     if model.trial is not None:
-        text += f", trial {model.trial}"
-    return text
+        return f"{label}, trial {model.trial}"
+    return f"{label} {short(model.artifact)[:8]}"

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autoopt.metrics import MEDIAN_LATENCY, Objective, headline_metrics, is_ratio_metric
+from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, headline_metrics, is_ratio_metric
 from autoopt.report.change import figure_text, ratio_change
 from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
 from autoopt.report.effects import Effect, chain_levels, effects
 from autoopt.report.failures import failure_groups, outcome_text, plain_reason
 from autoopt.report.figures import (
-    figure,
     figure_title,
     first_objective,
     is_quality,
@@ -29,7 +28,7 @@ from autoopt.report.run import caveats, run_table, single_verdict, target_table,
 from autoopt.report.run_facts import ModelFacts, RunFacts
 from autoopt.report.table import Table
 from autoopt.report.verdict import lossy_steps, verdict
-from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial, values_of
+from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial, TrialResult
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
 MOST_TILES = 4
@@ -254,8 +253,7 @@ def _effects(trials: Sequence[Trial], objective: Objective) -> str:
         return [figure_html(effects_chart(strongest), caption, 60 + 26 * len(strongest))]
 
     rows = [(level.name, *_level_cells(level.trials, level.best, level.median, objective)) for level in chains]
-    title = figure_title(objective.metric)
-    by_chain = Table(("chain", "trials", f"best {title}", "median"), tuple(rows), right=frozenset({1, 2, 3}))
+    by_chain = Table(("chain", "trials", f"best {objective.metric}", "median"), tuple(rows), right=frozenset({1, 2, 3}))
     by_factor = subsection("By pass and parameter", table_html(_effects_table(strongest, objective)))
     parts = [charts(draw), f'<div class="screen">{by_factor}</div>']
     parts.append(subsection("By chain", table_html(by_chain, style="sortable")))
@@ -268,7 +266,7 @@ def _effects_table(strongest: Sequence[Effect], objective: Objective) -> Table:
         for number, level in enumerate(effect.levels):
             factor = "" if number else effect.factor
             rows.append((factor, level.name, *_level_cells(level.trials, level.best, level.median, objective)))
-    columns = ("pass or parameter", "value", "trials", f"best {figure_title(objective.metric)}", "median")
+    columns = ("pass or parameter", "value", "trials", f"best {objective.metric}", "median")
     return Table(columns, tuple(rows), right=frozenset({2, 3, 4}))
 
 
@@ -277,7 +275,7 @@ def _level_cells(count: int, best: float, median: float, objective: Objective) -
     for value in (best, median):
         text = metric_text(objective.metric, value)
         if is_ratio_metric(objective.metric):
-            text = f"{value:.3f}x"
+            text = ratio_change(objective.metric, Estimate.exact(value))
         texts.append(text)
     return (str(count), *texts)
 
@@ -314,15 +312,23 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
     rows = []
     for trial in trials:
         result = trial.result
-        values = values_of(result.metrics)
-        figures = [figure(name, values, result.ratios) or "-" for name in metrics]
+        figures = [_trial_cell(name, result) for name in metrics]
         chain, params = trial.chain, params_text(result.point)
         time_text = f"{number_text(result.seconds)} s"
         message = plain_reason(result.explanation)
         rows.append((str(trial.number), outcome_text(trial), *figures, chain, params, time_text, message))
-    columns = ("trial", "outcome", *map(figure_title, metrics), "chain", "parameters", "time", "message")
+    columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
     right = frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)})
     return Table(columns, tuple(rows), right=right)
+
+
+def _trial_cell(metric: str, result: TrialResult) -> str:
+    """The change from the source, or the value of a metric that is not compared by a ratio; `-` if unmeasured."""
+    if metric in result.ratios and is_ratio_metric(metric):
+        return ratio_change(metric, result.ratios[metric]).removeprefix("speed ")
+    if metric in result.metrics:
+        return figure_text(metric, result.metrics[metric].value, decimals=2)
+    return "-"
 
 
 def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> str:

@@ -87,6 +87,22 @@ def test_trials_are_sorted_and_filtered(shown: webdriver.Chrome) -> None:
     assert numbers() == ["2"]
 
 
+def test_changes_are_sorted_from_faster_to_slower(
+    chromium: webdriver.Chrome, result: RunResult, trials: list[Trial], tmp_path: Path
+) -> None:
+    ratios = (1.5, 0.7, 0.95, 1.0, 0.1)
+    rows = []
+    for number, ratio in enumerate(ratios):
+        changed = {"latency_p50": Estimate.exact(ratio)}
+        rows.append(Trial(number, "graph", replace(trials[2].result, ratios=changed)))
+    page = tmp_path / "report.html"
+    page.write_text(html_report(result, rows), encoding="utf-8")
+    chromium.get(page.as_uri())
+    chromium.find_element(By.CSS_SELECTOR, "#all-trials th:nth-child(3)").click()
+    cells = chromium.find_elements(By.CSS_SELECTOR, "#all-trials td:nth-child(3)")
+    assert [cell.text for cell in cells] == ["10x faster", "1.4x faster", "5 % faster", "same speed", "1.5x slower"]
+
+
 def test_models_of_a_zoo_are_filtered_and_two_nights_compared(chromium: webdriver.Chrome, tmp_path: Path) -> None:
     page = tmp_path / "zoo.html"
     page.write_text(nights_html(history_of("production", nights_of({"cnn": [0.5, 0.7], "rnn": [0.5, 0.5]}))))

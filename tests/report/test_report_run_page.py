@@ -100,4 +100,4 @@ def test_the_trials_table_distinguishes_failed_from_infeasible_trials(result: Ru
 
 def test_the_trials_table_begins_with_the_objectives(result: RunResult, trials: list[Trial]) -> None:
     fast = replace(result, objectives=(Objective("latency_p90", "minimize"),))
-    assert trials_table(trials, fast).columns[2:5] == ("latency_p90 ratio", "size ratio", "accuracy")
+    assert trials_table(trials, fast).columns[2:5] == ("latency_p90", "size", "accuracy")

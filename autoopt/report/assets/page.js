@@ -2,8 +2,18 @@
 
 const UNITS = { kB: 1e3, MB: 1e6, GB: 1e9 };
 
+// The ratio to the source behind "1.7x faster" or "4 % smaller"; a smaller one is better.
+function ratioOf(amount, unit, word) {
+  const worse = /slower|larger|fewer|lower/.test(word);
+  if (unit === "x") return worse ? amount : 1 / amount;
+  return 1 + (worse ? amount : -amount) / 100;
+}
+
 function sortKey(cell) {
   const text = cell.textContent.trim();
+  const change = text.match(/^([\d.]+)(x| %).* (faster|slower|smaller|larger|less|more|fewer|higher|lower)\b/);
+  if (change) return ratioOf(Number(change[1]), change[2], change[3]);
+  if (/^(same|undecided) /.test(text)) return 1;
   const match = text.match(/^(-?[\d.]+(?:e[-+]?\d+)?)\s*(kB|MB|GB)?/i);
   if (match) return Number(match[1]) * (UNITS[match[2]] || 1);
   return text === "-" || text === "" || text === "undecided" ? Infinity : text;
