@@ -67,6 +67,17 @@ class Breaks(Pass):
         model.graph.node[0].op_type = "Neg"
         return model
 
+@register("breaks_until_small")
+class BreaksUntilSmall(Pass):
+    """Computes something else, and asks for another size."""
+    size: int = 64
+    last: int = 64
+    def run(self, model):
+        model.graph.node[0].op_type = "Neg"
+        return model
+    def after_rejection(self, problem):
+        return Retry("wrong", {"size": self.size // 2}) if self.size > self.last else None
+
 @register("invalid")
 class Invalid(Pass):
     """Leaves a graph that is none."""

@@ -54,6 +54,15 @@ def test_a_wrong_result_is_a_failure_and_ends_the_chain(tmp_path: Path, script: 
     assert not (tmp_path / "out" / "0").exists()
 
 
+def test_retries_after_wrong_results_are_recorded_and_bounded(tmp_path: Path, script: str) -> None:
+    (ended,) = steps(tmp_path / "a", "relu_only", ("breaks_until_small", {"last": 32}), script=script)
+    assert ended["message"].startswith("not equivalent to its input")
+    assert [(a["params"]["size"], a["reason"]) for a in ended["attempts"]] == [(64, "wrong")]
+    (given_up,) = steps(tmp_path / "b", "relu_only", ("breaks_until_small", {"last": 1}), script=script)
+    assert given_up["outcome"] == "failed"
+    assert [a["params"]["size"] for a in given_up["attempts"]] == [64, 32, 16]
+
+
 def test_an_invalid_result_is_a_failure(tmp_path: Path, script: str) -> None:
     (step,) = steps(tmp_path, "relu_only", "invalid", script=script)
     assert step["outcome"] == "failed"

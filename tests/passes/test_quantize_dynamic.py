@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,6 +90,21 @@ def test_an_excluded_gemm_stays_in_float(tmp_path: Path) -> None:
     none = step(tmp_path / "b", model, "dynamic_quantization", False, nodes_to_exclude=gemms)
     assert whole["outcome"] == "ok"
     assert none["outcome"] == "unchanged"
+
+
+@pytest.mark.parametrize("excluded", [[], ["first", "second"]])
+def test_gemms_that_share_a_transposed_weight_are_quantized(tmp_path: Path, excluded: list[str]) -> None:
+    gemms = []
+    for name, source, result in (("first", "x", "a"), ("second", "a", "b"), ("third", "b", "y")):
+        gemms.append(helper.make_node("Gemm", [source, "w", "c"], [result], name, transB=1))
+    model = made("g (float[2, 8] x) => (float[2, 8] y) {}", w=normal(8, 8), c=normal(8))
+    model.graph.node.extend(gemms)
+    result = step(tmp_path, model, "dynamic_quantization", per_channel=True, nodes_to_exclude=excluded)
+    assert result["outcome"] == "ok", result["message"]
+    counts = Counter(node.op_type for node in saved(result).graph.node)
+    assert (counts["MatMulInteger"], counts["MatMul"]) == (3 - len(excluded), len(excluded))
+    weights = [tensor for tensor in saved(result).graph.initializer if list(tensor.dims) == [8, 8]]
+    assert len(weights) == 1 + bool(excluded)
 
 
 def gemm_with_typed_weight() -> onnx.ModelProto:

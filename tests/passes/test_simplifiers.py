@@ -82,19 +82,36 @@ def test_simplify_fuses_only_on_request(engine: str, fuse: bool, tmp_path: Path)
     assert same(model, after, tmp_path)
 
 
-def test_a_weaker_engine_is_tried_where_one_fails_or_the_runtime_refuses_its_result(
+def test_another_engine_is_tried_where_one_fails_or_the_runtime_refuses_its_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: OnnxSim, model: onnx.ModelProto) -> onnx.ModelProto:
-        raise RuntimeError("no shape")
-
     def unloadable(self: OnnxSlim, model: onnx.ModelProto) -> onnx.ModelProto:
         model.graph.node[0].op_type = "NoSuchOperator"
         return model
 
-    monkeypatch.setattr(OnnxSim, "run", broken)
+    def broken(self: OnnxSim, model: onnx.ModelProto) -> onnx.ModelProto:
+        raise RuntimeError("no shape")
+
     monkeypatch.setattr(OnnxSlim, "run", unloadable)
-    result = step(tmp_path, MODELS["conv_batchnorm"](), "simplify", engine="onnxsim")
+    monkeypatch.setattr(OnnxSim, "run", broken)
+    result = step(tmp_path, MODELS["conv_batchnorm"](), "simplify")
     assert (result["outcome"], result["params"]["engine"]) == ("ok", "onnxscript"), result["message"]
     reasons = [attempt["reason"] for attempt in result["attempts"]]
-    assert reasons == ["onnxsim failed: no shape", "the runtime does not load the result of onnxslim"]
+    assert reasons == ["the runtime does not load the result of onnxslim", "onnxsim failed: no shape"]
+
+
+def test_another_engine_is_tried_where_the_result_of_one_computes_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(self: OnnxSlim, model: onnx.ModelProto) -> onnx.ModelProto:
+        model.graph.node[-1].op_type = "Neg"
+        del model.graph.node[-1].attribute[:]
+        del model.graph.node[-1].input[1:]
+        return model
+
+    monkeypatch.setattr(OnnxSlim, "run", wrong)
+    result = step(tmp_path, MODELS["conv_batchnorm"](), "simplify")
+    assert (result["outcome"], result["params"]["engine"]) == ("ok", "onnxsim"), result["message"]
+    (attempt,) = result["attempts"]
+    assert attempt["params"]["engine"] == "onnxslim"
+    assert "not equivalent" in attempt["reason"]

@@ -93,6 +93,18 @@ def test_an_error_that_rounding_explains_is_measured_even_when_time_is_up() -> N
     assert compare_outputs([f32(1, 2)], [f32(1, 2.01)], "equal", lambda runs: spreads, 0.0).status == "same"
 
 
+@pytest.mark.parametrize(("error", "most_runs"), [(1.0, 2), (1e-4, 20)])
+def test_few_runs_with_noise_judge_an_error_far_beyond_rounding(error: float, most_runs: int) -> None:
+    asked: list[int] = []
+
+    def tiny_spread(runs: int) -> list[Spread]:
+        asked.append(runs)
+        return [Spread(np.full(2, 1e-5))]
+
+    assert compare_outputs([f32(1, 2)], [f32(1, 2 + error)], "equal", tiny_spread).status == "different"
+    assert max(asked) == most_runs
+
+
 def test_the_number_of_outputs_counts() -> None:
     assert compare_outputs([f32(1)], [f32(1), f32(1)], "lossy").reason == "2 outputs instead of 1"
 

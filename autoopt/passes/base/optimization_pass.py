@@ -86,6 +86,10 @@ class Pass:
         """Release what `initialize` acquired. May still request a retry."""
         return None
 
+    def after_rejection(self, problem: str) -> Retry | None:
+        """Ask for other parameters after the checks rejected the new model; `problem` is their reason."""
+        return None
+
     def feeds(self, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
         """Map inputs of the old model to inputs of the new one, for the equivalence check.
 

@@ -288,16 +288,16 @@ class OnnxScriptOptimize(Pass):
             )
 
 
-WEAKER_ENGINES: Final[Mapping[str, str]] = {"onnxsim": "onnxslim", "onnxslim": "onnxscript"}
+NEXT_ENGINES: Final[Mapping[str, str]] = {"onnxslim": "onnxsim", "onnxsim": "onnxscript"}
 
 
 class Simplify(Pass):
     """Simplifies the graph with one of three engines: folds constants, removes no-op nodes, fuses weights.
 
-    If an engine fails, or the runtime does not load its result, a weaker one is tried.
+    If an engine fails, or its result cannot be loaded or computes something else, the next one is tried.
     """
 
-    version = 3
+    version = 4
     target_bound = False
     conflicts = RUNTIME_BOUND
     libraries = ("onnx", "onnxslim", "onnxsim", "onnxscript", "onnxruntime")
@@ -320,16 +320,22 @@ class Simplify(Pass):
     ] = 2
 
     def run(self, model: ModelProto) -> ModelProto | Retry | None:
-        weaker = WEAKER_ENGINES.get(self.engine)
-        if weaker is None:
+        next_engine = NEXT_ENGINES.get(self.engine)
+        if next_engine is None:
             return call_without_large_weights(self._simplified, model)
         try:
             simplified = call_without_large_weights(lambda light: self._simplified(deepcopy(light)), model)
         except Exception as error:  # the engines raise several kinds
-            return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": weaker})
+            return Retry(f"{self.engine} failed: {one_line(str(error))}", {"engine": next_engine})
         if simplified is None or loads(simplified, self.context.work) or not loads(model, self.context.work):
             return simplified
-        return Retry(f"the runtime does not load the result of {self.engine}", {"engine": weaker})
+        return Retry(f"the runtime does not load the result of {self.engine}", {"engine": next_engine})
+
+    def after_rejection(self, problem: str) -> Retry | None:
+        next_engine = NEXT_ENGINES.get(self.engine)
+        if next_engine is None:
+            return None
+        return Retry(f"{self.engine}: {problem}", {"engine": next_engine})
 
     def _simplified(self, model: ModelProto) -> ModelProto | None:
         skipped: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -106,12 +106,23 @@ class PassExecutor:
             self._refuse_unrunnable_input()
 
     def _run_and_accept(self, info: PassInfo, config: JsonObject, folder: Path) -> None:
-        run = self._run_with_retries(info, config)
-        self._update_reply(
-            params=run.params, attempts=run.attempts, outcome=run.result.outcome, message=run.result.message
-        )
-        if run.result.outcome.good:
+        attempts: tuple[Attempt, ...] = ()
+        while True:
+            run = self._run_with_retries(info, config, attempts)
+            self._update_reply(
+                params=run.params, attempts=run.attempts, outcome=run.result.outcome, message=run.result.message
+            )
+            if not run.result.outcome.good:
+                return
             self._accept(run, info, folder)
+            if self._reply.outcome is not Outcome.FAILED or len(run.attempts) == MAX_RETRIES:
+                return
+            retry = run.pass_.after_rejection(self._reply.message)
+            if retry is None:
+                return
+            shutil.rmtree(folder, ignore_errors=True)
+            attempts = (*run.attempts, Attempt(run.params, retry.reason))
+            config = full_config(info, {**run.params, **retry.params})
 
     def _opens_wrong_output_shapes(self) -> bool:
         """Open output shapes that the input model declares wrongly, a cause of failures; False if all fit."""
@@ -171,9 +182,11 @@ class PassExecutor:
                 raise Refused(f"analysis {required.name!r} {run.result.outcome}: {run.result.message}")
             self.reports.update(run.context.reports)
 
-    def _run_with_retries(self, info: PassInfo, params: JsonObject) -> _PassRun:
+    def _run_with_retries(
+        self, info: PassInfo, params: JsonObject, earlier_attempts: Sequence[Attempt] = ()
+    ) -> _PassRun:
         """Run a pass, again with other parameters each time it asks for them."""
-        attempts: list[Attempt] = []
+        attempts = list(earlier_attempts)
         while True:
             pass_ = build_pass(info, params, self.script.objects, self.data_root)
             context = PassContext(

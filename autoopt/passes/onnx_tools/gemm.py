@@ -63,6 +63,7 @@ class _Splitter:
         self._inputs = {value.name for value in (*main.input, *graph.input)}
         self._names = names
         self._replaced: set[str] = set()
+        self._rights: dict[tuple[str, bool, float], str] = {}
 
     def is_fixed(self, name: str) -> bool:
         """Tell if callers cannot override the value."""
@@ -91,14 +92,17 @@ class _Splitter:
         return [*nodes, helper.make_node("Add", [product, added], list(node.output), name=add_name)]
 
     def _weight(self, name: str, transposed: bool, factor: float) -> str:
-        """The name of the weight, transposed and scaled."""
+        """The name of the weight, transposed and scaled; Gemms that share a weight share the result."""
         if not transposed and factor == 1.0:
             return name
-        array = self._array(name)
-        if transposed:
-            array = array.T
-        self._replaced.add(name)
-        return self._add(f"{name}_right", array, factor)
+        key = (name, transposed, factor)
+        if key not in self._rights:
+            array = self._array(name)
+            if transposed:
+                array = array.T
+            self._replaced.add(name)
+            self._rights[key] = self._add(f"{name}_right", array, factor)
+        return self._rights[key]
 
     def _scaled(self, name: str, factor: float, nodes: list[NodeProto], kind: int) -> str:
         """The name of the value times `factor`; appends the node that computes it if the value is not fixed."""

@@ -46,7 +46,7 @@ class DynamicQuantization(Pass):
     and Scan are quantized too. Trees, SVMs and TF-IDF stay unchanged.
     """
 
-    version = 4
+    version = 5
     tolerance = "lossy"
     conflicts = (*RUNTIME_BOUND, *QUANTIZATIONS, *FLOAT_CONVERSIONS)
     accelerators = ("CPUExecutionProvider",)
@@ -87,7 +87,7 @@ class DynamicQuantization(Pass):
         if with_bodies:
             prepared = lift_body_constants(prepared)
             copy_weights_into_bodies(prepared, ["LSTM"])
-            split_gemms(prepared, self.nodes_to_exclude)
+        split_gemms(prepared)  # onnxruntime would transpose a shared weight once per Gemm
         try:
             quantized = self._quantize(prepared, with_bodies)
         except Exception as error:  # onnxruntime raises AttributeError and others on bodies that it cannot quantize
@@ -102,7 +102,7 @@ class DynamicQuantization(Pass):
         import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        # onnxruntime splits a Gemm into a MatMul with a name of its own and an Add.
+        # onnxruntime splits what is left of Gemm into a MatMul with a name of its own and an Add.
         gemms = {node.name for node in model.graph.node if node.op_type == "Gemm"}
         excluded = [*self.nodes_to_exclude, *(f"{name}_MatMul" for name in self.nodes_to_exclude if name in gemms)]
         attention = [node for node in model.graph.node if node.op_type == "Attention" and is_standard(node)]

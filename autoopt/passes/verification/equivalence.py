@@ -219,13 +219,14 @@ def _compare_inferences(
 ) -> list[Equivalence]:
     """Compare the outputs of each inference of `after` with that of `before` of the same number.
 
-    Only ordinary values count for a lossy pass: its losses on others are for the quality metrics to judge.
+    Stops at the first that differ. Only ordinary values count for a lossy pass: its losses on others are for the
+    quality metrics to judge.
     """
     results: list[Equivalence] = []
     deadline = time.monotonic() + MAX_NOISE_SECONDS
     sizes_vary = any(node.op_type in SIZING_OPS for node in before.model.graph.node)
     for number, new in zip(numbers, after.inferences, strict=True):
-        if results and tolerance == "lossy":
+        if results and (tolerance == "lossy" or results[-1].status == "different"):
             break
         old = before.inferences[number]
         spreads = before.spread_meter(number).spreads

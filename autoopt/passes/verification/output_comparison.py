@@ -27,6 +27,8 @@ SPREADS: Final = 2.0
 """Allowed error of an element as a multiple of its own spread."""
 LARGE_SPREADS: Final = 0.5
 """The same where the spread is so large that it would hide real changes: noise is larger than most roundings are."""
+HOPELESS: Final = 100
+"""Error as a multiple of the allowed one that more runs with noise will not explain."""
 SHARE_OF_TYPICAL: Final = 0.25
 """Allowed error of an element as a share of its output's median spread: noise may spare an element by chance."""
 UNKNOWN_ROUNDING: Final[Mapping[str, float]] = {"float16": 2e-2, "bfloat16": 5e-2, "float32": 2e-4, "float64": 2e-4}
@@ -227,6 +229,8 @@ def _beyond_rounding(expected: np.ndarray, error: np.ndarray, scale: float, outp
             f"{int(outside.sum())} of {error.size} values off by up to {float(error.max()):.3g}; "
             f"rounding explains {float(limit[worst]):.3g}"
         )
+        if not jumps and error[worst] > HOPELESS * limit[worst]:
+            return problem
     return problem
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto, ValueInfoProto
 
+    from autoopt.data.fit import InputSpec
+
 SIZES: Final = ((2, 8), (1, 8), (1, 1), (2, 2), (1, 64), (1, 224))
 """Sizes tried for open dimensions, in order: (the first dimension of an input, all its other ones)."""
+LONGEST_SOUND: Final = 8000
+"""Samples of a sound of open length: some runtimes die of an empty spectrum where a sound is shorter than a window."""
 MAX_ELEMENTS: Final = 1 << 26
 """Largest number of elements of one input."""
 BYTE_VALUES: Final = 256
@@ -34,8 +38,9 @@ def synthetic_feeds(
     """Generate inputs for `model`, one set for each of `SIZES`; only one set if no dimension is open.
 
     Floats are drawn from a normal distribution. Integers stay below the number of rows of the table that they index,
-    otherwise they are 0 or 1. Texts are words. Mask and positions of a decoder fit its tokens and its cache, lengths
-    the inputs that they belong to. The same arguments give the same inputs.
+    otherwise they are 0 or 1. Texts are words. Sounds are long enough for their spectrum. Mask and positions of a
+    decoder fit its tokens and its cache, lengths the inputs that they belong to. The same arguments give the same
+    inputs.
 
     Args:
         model: the model.
@@ -52,11 +57,16 @@ def synthetic_feeds(
     fixed: dict[str, list[int | str]] = {}
     if narrower is not None:
         fixed = {value.name: _dims(value) for value in caller_inputs(narrower)}
+    specs = [input_spec(value) for value in inputs]
+    sound_sizes = _sound_sizes(specs)
     decoder = decoder_of({value.name: _dims(value) for value in inputs})
     limits = _index_limits(model)
     tried: set[tuple[tuple[int, ...], ...]] = set()
     for first, other in SIZES:
-        shapes = [_shape(_narrow(_dims(value), fixed.get(value.name)), first, other) for value in inputs]
+        shapes = []
+        for value in inputs:
+            dims = _narrow(_dims(value), fixed.get(value.name))
+            shapes.append(_shape(dims, first, other, sound_sizes.get(value.name, {})))
         if tuple(shapes) in tried:
             continue
         tried.add(tuple(shapes))
@@ -66,7 +76,7 @@ def synthetic_feeds(
         if decoder is not None:
             feeds = align(feeds, decoder)
         else:
-            feeds.update(lengths_of(feeds, [input_spec(value) for value in inputs]))
+            feeds.update(lengths_of(feeds, specs))
         yield feeds
 
 
@@ -132,12 +142,26 @@ def _narrow(dims: list[int | str], narrower: list[int | str] | None) -> list[int
     return merged
 
 
-def _shape(dims: list[int | str], first: int, other: int) -> tuple[int, ...]:
+def _sound_sizes(specs: Sequence[InputSpec]) -> dict[str, dict[int, int]]:
+    """Samples of the inputs that take a sound, by name and axis."""
+    from autoopt.data.sources.signals import signal_sizes, sound_axes
+
+    sizes: dict[str, dict[int, int]] = {}
+    usual = signal_sizes(specs, ())
+    for name, axis in sound_axes(specs).items():
+        if name in usual and axis in usual[name].by_axis:
+            sizes[name] = {axis: min(usual[name].by_axis[axis], LONGEST_SOUND)}
+    return sizes
+
+
+def _shape(dims: list[int | str], first: int, other: int, by_axis: Mapping[int, int]) -> tuple[int, ...]:
     """Fill in the open dimensions."""
     sizes = []
     for position, dim in enumerate(dims):
         if isinstance(dim, int):
             sizes.append(dim)
+        elif position in by_axis:
+            sizes.append(by_axis[position])
         elif position == 0:
             sizes.append(first)
         else:
