@@ -251,6 +251,8 @@ def _system_error_text(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
         _silence(sys.stdout)
         return f"cannot write the output: {text}"
+    if error.errno == errno.ENOENT:  # only os.getcwd() names no file
+        return "the current folder was removed; change to another one"
     return text
 
 

@@ -80,6 +80,16 @@ def test_a_path_that_is_too_long_is_wrong_input(call: Callable[..., Any], tmp_pa
     assert len(err) < 5000
 
 
+def test_a_removed_current_folder_is_said(
+    call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    said = call("run", "dag.yaml", "-q")
+    assert (said.code, said.err) == (3, "the current folder was removed; change to another one\n")
+
+
 def test_names_that_the_terminal_cannot_show_are_escaped(
     filled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
