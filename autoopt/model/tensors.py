@@ -50,7 +50,7 @@ def graphs(model: ModelProto) -> Iterator[GraphProto]:
         yield from walk_graphs(training.algorithm)
     for function in model.functions:
         for node in function.node:
-            yield from _bodies(node)
+            yield from bodies(node)
 
 
 def nodes(model: ModelProto) -> Iterator[NodeProto]:
@@ -90,10 +90,11 @@ def walk_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """Yield a graph and all graphs in the attributes of its nodes, outermost first."""
     yield graph
     for node in graph.node:
-        yield from _bodies(node)
+        yield from bodies(node)
 
 
-def _bodies(node: NodeProto) -> Iterator[GraphProto]:
+def bodies(node: NodeProto) -> Iterator[GraphProto]:
+    """Yield the graphs in the attributes of a node, and all graphs within these."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield from walk_graphs(attribute.g)

@@ -82,6 +82,14 @@ class Pass:
         """Apply the technique."""
         raise TypeError(f"{type(self).__name__} does not define run")
 
+    def run_inner(self, inner: Pass, model: ModelProto) -> ModelProto:
+        """Run another pass on the way; the model itself if that has nothing to do or asks for other parameters."""
+        inner.context = self.context
+        result = inner.run(model)
+        if result is None or isinstance(result, Retry):
+            return model
+        return result
+
     def finalize(self) -> Retry | None:
         """Release what `initialize` acquired. May still request a retry."""
         return None

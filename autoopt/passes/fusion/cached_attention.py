@@ -7,7 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.onnx_tools.graphs import constant_tensors, replace_items, sort_nodes
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    constant_tensors,
+    consumers,
+    producers,
+    replace_items,
+    sort_nodes,
+)
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes, apply_rules
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 
@@ -47,6 +54,20 @@ class _Attention:
         return helper.make_node("Attention", inputs, outputs, self.product.name, scale=self.scale)
 
 
+@dataclass(frozen=True)
+class _Product:
+    """A product with cached keys or values as its second input."""
+
+    cache: NodeProto
+    """The Concat that appends to the cache."""
+    node: NodeProto
+    """The MatMul."""
+    factor: float
+    """The factor on the way from the cache to the product."""
+    is_transposed: bool
+    """True if the last two axes are swapped on the way, as those of keys are."""
+
+
 def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, int]]:
     """Join attention over keys and values that are appended to a cache, and rotary embedding; count the new operators.
 
@@ -75,11 +96,8 @@ class _Matcher:
         from onnx import numpy_helper
 
         self._graph = model.graph
-        self._producers = {name: node for node in model.graph.node for name in node.output}
-        self._consumers: dict[str, list[NodeProto]] = {}
-        for node in model.graph.node:
-            for name in dict.fromkeys(node.input):
-                self._consumers.setdefault(name, []).append(node)
+        self._producers = producers(model.graph)
+        self._consumers = consumers(model.graph)
         self._scalars: dict[str, float] = {}
         for name, tensor in constant_tensors(model.graph).items():
             array = numpy_helper.to_array(tensor)
@@ -88,26 +106,28 @@ class _Matcher:
 
     def attentions(self) -> Iterator[_Attention]:
         """Find the attention of each layer whose cache is an output of the model."""
-        outputs = {value.name for value in self._graph.output}
-        appended = [node for node in self._graph.node if node.op_type == "Concat" and node.output[0] in outputs]
-        scores: dict[str, tuple[NodeProto, float]] = {}
-        keys: dict[str, NodeProto] = {}
-        for node in appended:
-            product, factor, is_transposed = self._product(node.output[0])
-            if product is not None and is_transposed and len(node.input) == 2:
-                scores[product.output[0]] = (product, factor)
-                keys[product.output[0]] = node
-        for node in appended:
-            product, factor, is_transposed = self._product(node.output[0])
-            if product is None or is_transposed or factor != 1 or len(node.input) != 2:
+        products = list(self._cached_products())
+        by_scores = {product.node.output[0]: product for product in products if product.is_transposed}
+        for product in products:
+            if product.is_transposed or product.factor != 1:
                 continue
-            raw, scale, mask = self._scores(product.input[0])
-            if raw in scores:
-                matmul, key_factor = scores[raw]
-                query, query_factor = self._unscaled(matmul.input[0])
-                mask = self._plain(mask)
-                if not self._depends(mask, {keys[raw].output[0], node.output[0]}):
-                    yield _Attention(query, mask, scale * key_factor * query_factor, keys[raw], node, product)
+            raw, scale, mask = self._scores(product.node.input[0])
+            scores = by_scores.get(raw)
+            if scores is None:
+                continue
+            query, factor = self._unscaled(scores.node.input[0])
+            mask = self._plain(mask)
+            if not self._depends(mask, {scores.cache.output[0], product.cache.output[0]}):
+                yield _Attention(query, mask, scale * scores.factor * factor, scores.cache, product.cache, product.node)
+
+    def _cached_products(self) -> Iterator[_Product]:
+        """The products with keys or values that are appended to a cache, which the model returns."""
+        outputs = {value.name for value in self._graph.output}
+        for node in self._graph.node:
+            if node.op_type == "Concat" and node.output[0] in outputs and len(node.input) == 2:
+                product = self._product(node)
+                if product is not None:
+                    yield product
 
     def _depends(self, value: str, sources: Collection[str]) -> bool:
         """Tell if a value is computed from one of the others: one node cannot read it and compute them."""
@@ -119,21 +139,22 @@ class _Matcher:
                 seen.update(node.input)
         return not seen.isdisjoint(sources)
 
-    def _product(self, value: str) -> tuple[NodeProto | None, float, bool]:
-        """The MatMul whose second input is a cache, the factor on the way, and True if its last axes are swapped."""
-        factor, is_transposed = 1.0, False
+    def _product(self, cache: NodeProto) -> _Product | None:
+        """The MatMul whose second input is a cache, scaled, repeated or transposed on the way; None without one."""
+        value, factor, is_transposed = cache.output[0], 1.0, False
         while True:
             node = self._only_reader(value)
-            if node is None or (node.op_type == "MatMul" and node.input[1] != value):
-                return None, factor, is_transposed
-            if node.op_type == "MatMul":
-                return node, factor, is_transposed
-            if node.op_type == "Transpose" and _permutation(node) == [0, 1, 3, 2]:
+            if node is None:
+                return None
+            if node.op_type == "MatMul" and node.input[1] == value:
+                return _Product(cache, node, factor, is_transposed)
+            own_factor = self._factor(node) if node.op_type == "Mul" else None
+            if node.op_type == "Transpose" and attribute_values(node).get("perm") == [0, 1, 3, 2]:
                 is_transposed = not is_transposed
-            elif node.op_type == "Mul" and self._factor(node) is not None:
-                factor *= self._factor(node) or 1.0
+            elif own_factor is not None:
+                factor *= own_factor or 1.0
             elif node.op_type not in REPETITION:
-                return None, factor, is_transposed
+                return None
             value = node.output[0]
 
     def _only_reader(self, value: str) -> NodeProto | None:
@@ -191,7 +212,3 @@ class _Matcher:
         if node.op_type == "Mul":
             return next((self._scalars[name] for name in node.input if name in self._scalars), None)
         return None
-
-
-def _permutation(node: NodeProto) -> list[int]:
-    return next((list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"), [])

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.graphs import constant_tensors, is_standard, new_name, replace_items, value_names
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    constant_tensors,
+    is_standard,
+    new_name,
+    replace_items,
+    value_names,
+)
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 
 if TYPE_CHECKING:
@@ -64,21 +71,20 @@ def _ranks_of_real_values(model: ModelProto) -> dict[str, int]:
 def _kernel(node: NodeProto, constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """The weights that compute real and imaginary part of each bin: [2 x bins, 1, samples]; None if not constant."""
     import numpy as np
-    from onnx import helper
 
-    step, window, length = [*node.input[1:], "", ""][:3]
-    given = [name for name in (step, window, length) if name]
-    if any(name not in constants for name in given) or not (window or length):
+    window, length = [*node.input[2:], "", ""][:2]
+    if not constants.keys() >= set(filter(None, node.input[1:])) or not (window or length):
         return None
-    size = int(constants[length]) if length else constants[window].size
-    taps = constants[window].astype(np.float64) if window else np.ones(size)
-    if taps.size != size:
+    taps = constants[window] if window else np.ones(int(constants[length]), np.float32)
+    size = taps.size
+    if length and size != int(constants[length]):
         return None
-    is_onesided = all(a.name != "onesided" or helper.get_attribute_value(a) for a in node.attribute)
-    bins = size // 2 + 1 if is_onesided else size
+    bins = size
+    if attribute_values(node).get("onesided", 1):
+        bins = size // 2 + 1
     angles = 2 * np.pi * (np.outer(np.arange(bins), np.arange(size)) % size) / size
-    kernel = np.stack([taps * np.cos(angles), -taps * np.sin(angles)], axis=1).reshape(2 * bins, 1, size)
-    return np.asarray(kernel.astype(constants[window].dtype if window else np.float32))
+    parts = [taps * np.cos(angles), -taps * np.sin(angles)]
+    return np.stack(parts, axis=1).reshape(2 * bins, 1, size).astype(taps.dtype)
 
 
 def _convolution(node: NodeProto, prefix: str, step: int, rank: int) -> list[NodeProto]:

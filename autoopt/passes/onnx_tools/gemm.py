@@ -6,7 +6,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from autoopt.model.tensors import walk_graphs
-from autoopt.passes.onnx_tools.graphs import is_standard, new_name, read_names, replace_items, value_names
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    is_standard,
+    new_name,
+    read_names,
+    replace_items,
+    value_names,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +79,7 @@ class _Splitter:
     def split(self, node: NodeProto) -> list[NodeProto]:
         from onnx import helper
 
-        values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        values = attribute_values(node)
         nodes: list[NodeProto] = []
         left = node.input[0]
         if values.get("transA", 0):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from autoopt.model.tensors import walk_graphs, weight_bytes
+from autoopt.model.tensors import bodies, walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
 if TYPE_CHECKING:
@@ -82,6 +82,27 @@ def read_names(main: GraphProto) -> set[str]:
         for node in graph.node:
             names.update(node.input)
     return names
+
+
+def producers(graph: GraphProto) -> dict[str, NodeProto]:
+    """The node that computes each value of a graph, by the value's name."""
+    return {name: node for node in graph.node for name in node.output if name}
+
+
+def consumers(graph: GraphProto) -> dict[str, list[NodeProto]]:
+    """The nodes of a graph, but not of its subgraphs, that read each value, by the value's name."""
+    readers: dict[str, list[NodeProto]] = {}
+    for node in graph.node:
+        for name in dict.fromkeys(node.input):
+            readers.setdefault(name, []).append(node)
+    return readers
+
+
+def attribute_values(node: NodeProto) -> dict[str, Any]:
+    """The values of the attributes that a node states, by name."""
+    from onnx import helper
+
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 def weight_names(model: ModelProto) -> set[str]:
@@ -211,10 +232,9 @@ def is_sorted(graph: GraphProto) -> bool:
 def _read_names(node: NodeProto) -> Iterator[str]:
     """The names that a node and the nodes of its bodies read."""
     yield from node.input
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            for inner in walk_nodes(body):
-                yield from inner.input
+    for body in bodies(node):
+        for inner in body.node:
+            yield from inner.input
 
 
 def to_ir(model: ModelProto) -> ir.Model:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Final
 from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import (
-    caller_inputs,
-    new_name,
-    op_counts,
-    rename_value,
-    value_names,
-    walk_nodes,
-)
+from autoopt.passes.onnx_tools.graphs import caller_inputs, new_name, op_counts, rename_value, value_names, walk_nodes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto

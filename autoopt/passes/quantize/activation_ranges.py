@@ -21,14 +21,7 @@ from autoopt.model.session import make_plain_session
 from autoopt.passes.base import PassContext
 from autoopt.passes.onnx_tools.graphs import is_large
 from autoopt.passes.quantize.calibration import MAX_ITEMS, CalibrationReader, Ranges, enough_items
-from autoopt.passes.quantize.histograms import (
-    BINS,
-    QUANTIZED_BINS,
-    Histogram,
-    collect,
-    entropy_range,
-    percentile_range,
-)
+from autoopt.passes.quantize.histograms import BINS, QUANTIZED_BINS, Histogram, collect, entropy_range, percentile_range
 from autoopt.passes.quantize.shared_statistics import Statistics, shared
 
 if TYPE_CHECKING:

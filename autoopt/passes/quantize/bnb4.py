@@ -41,7 +41,7 @@ class Bnb4Quantization(Pass):
         model = lift_body_constants(model)
         name_nodes(model)
         split_gemms(model, self.nodes_to_exclude)
-        if all(node.name in self.nodes_to_exclude for node in weighted_matmuls(model, list(walk_graphs(model.graph)))):
+        if not weighted_matmuls(model, walk_graphs(model.graph), self.nodes_to_exclude):
             return None
         before = op_counts(model)
         with quiet():

@@ -72,8 +72,8 @@ class CalibratedWeightQuantization(Pass):
         name_nodes(model)
         split_gemms(model, self.nodes_to_exclude)
         weights = float_matrices(model)
-        nodes = weighted_matmuls(model, [model.graph])
-        nodes = [node for node in nodes if node.input[1] in weights and node.name not in self.nodes_to_exclude]
+        nodes = weighted_matmuls(model, [model.graph], self.nodes_to_exclude)
+        nodes = [node for node in nodes if node.input[1] in weights]
         if not nodes:
             return None
         sensitive = self._sensitive(model, nodes)

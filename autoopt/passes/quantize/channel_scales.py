@@ -9,7 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.onnx_tools.graphs import is_standard, replace_items, walk_nodes
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    consumers,
+    is_standard,
+    producers,
+    replace_items,
+    walk_nodes,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,13 +42,8 @@ class Layers:
     def __init__(self, model: ModelProto) -> None:
         graph = model.graph
         self.graph = graph
-        self.consumers: dict[str, list[NodeProto]] = {}
-        self.producers: dict[str, NodeProto] = {}
-        for node in graph.node:
-            for name in dict.fromkeys(node.input):
-                self.consumers.setdefault(name, []).append(node)
-            for name in node.output:
-                self.producers[name] = node
+        self.consumers = consumers(graph)
+        self.producers = producers(graph)
         self.outputs = {value.name for value in graph.output}
         reads = Counter(name for node in walk_nodes(graph) for name in node.input)
         self._read_in_bodies = reads - Counter(name for node in graph.node for name in node.input)
@@ -88,24 +90,14 @@ class Layers:
         replace_items(self.graph.node, ordered)
 
 
-def attribute_of(node: NodeProto, name: str, default: int) -> int:
-    """An integer attribute."""
-    for attribute in node.attribute:
-        if attribute.name == name:
-            return int(attribute.i)
-    return default
-
-
 def rows_of_matrix(node: NodeProto, weight: np.ndarray) -> np.ndarray | None:
     """The weight of a MatMul or Gemm as (input channels, output channels); None for other shapes."""
     if not is_standard(node) or weight.ndim != 2:
         return None
     if node.op_type == "Gemm":
-        if attribute_of(node, "transA", 0):
+        if attribute_values(node).get("transA"):
             return None
-        if attribute_of(node, "transB", 0):
-            return weight.T
-        return weight
+        return stored_matrix(node, weight)
     if node.op_type == "MatMul":
         return weight
     return None
@@ -113,6 +105,6 @@ def rows_of_matrix(node: NodeProto, weight: np.ndarray) -> np.ndarray | None:
 
 def stored_matrix(node: NodeProto, matrix: np.ndarray) -> np.ndarray:
     """The weight that `rows_of_matrix` reads as `matrix`."""
-    if node.op_type == "Gemm" and attribute_of(node, "transB", 0):
+    if node.op_type == "Gemm" and attribute_values(node).get("transB"):
         return matrix.T
     return matrix

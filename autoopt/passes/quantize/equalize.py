@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
-from autoopt.passes.onnx_tools.graphs import is_standard
-from autoopt.passes.quantize.channel_scales import (
-    Layers,
-    attribute_of,
-    powers_of_two,
-    rows_of_matrix,
-    stored_matrix,
-)
+from autoopt.passes.onnx_tools.graphs import attribute_values, is_standard
+from autoopt.passes.quantize.channel_scales import Layers, powers_of_two, rows_of_matrix, stored_matrix
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,7 +138,7 @@ def input_ranges(layers: Layers, node: NodeProto) -> np.ndarray | None:
         if matrix is None:
             return None
         return np.asarray(np.abs(matrix).max(axis=1))
-    groups = attribute_of(node, "group", 1)
+    groups = attribute_values(node).get("group", 1)
     if groups == 1:
         return np.asarray(np.abs(np.moveaxis(weight, 1, 0)).reshape(weight.shape[1], -1).max(axis=1))
     if groups == weight.shape[0] and weight.shape[1] == 1:
@@ -204,7 +198,7 @@ def scale_inputs(layers: Layers, node: NodeProto, factors: np.ndarray) -> None:
         matrix = rows_of_matrix(node, weight)
         assert matrix is not None, "a layer has a matrix"
         layers.store(name, stored_matrix(node, matrix * factors[:, np.newaxis]))
-    elif attribute_of(node, "group", 1) == 1:
+    elif attribute_values(node).get("group", 1) == 1:
         layers.store(name, weight * factors.reshape(1, -1, *[1] * (weight.ndim - 2)))
     else:
         layers.store(name, weight * factors.reshape(-1, *[1] * (weight.ndim - 1)))

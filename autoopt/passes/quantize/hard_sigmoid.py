@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from autoopt.passes.onnx_tools.graphs import constant_tensors, is_standard, replace_items
+from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
+    constant_tensors,
+    consumers,
+    is_standard,
+    producers,
+    replace_items,
+)
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto, NodeProto, TensorProto
 
 ALPHA: Final = 0.2
@@ -23,46 +31,49 @@ ROUNDING: Final = 1e-3
 
 def saturate_hard_sigmoids(model: ModelProto) -> None:
     """Replace HardSigmoid between DequantizeLinear and QuantizeLinear by Add, in place."""
-    constants = constant_tensors(model.graph)
-    producers = {name: node for node in model.graph.node for name in node.output}
-    users: dict[str, list[NodeProto]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            users.setdefault(name, []).append(node)
-    outputs = {value.name for value in model.graph.output}
+    graph = model.graph
+    constants, outputs = constant_tensors(graph), {value.name for value in graph.output}
+    sources, readers = producers(graph), consumers(graph)
     nodes: list[NodeProto] = []
-    for node in model.graph.node:
-        source = producers.get(node.input[0]) if node.input else None
-        replaced = False
-        if node.op_type == "HardSigmoid" and is_standard(node) and source is not None:
-            readers = users.get(node.output[0], [])
-            if node.output[0] not in outputs and _saturates(source, readers, constants):
-                nodes += _addition(model, node, source, constants)
-                replaced = True
-        if not replaced:
+    for node in graph.node:
+        source = None
+        if node.op_type == "HardSigmoid" and is_standard(node) and node.output[0] not in outputs:
+            source = sources.get(node.input[0])
+        if source is not None and _saturates(source, readers.get(node.output[0], []), constants):
+            nodes += _addition(model, node, source, constants)
+        else:
             nodes.append(node)
-    replace_items(model.graph.node, nodes)
+    replace_items(graph.node, nodes)
 
 
 def _saturates(source: NodeProto, readers: list[NodeProto], constants: dict[str, TensorProto]) -> bool:
     """True if the input has one scale, and the integers of the output stand for 0 to at most 1."""
     import numpy as np
-    from onnx import numpy_helper
 
-    if source.op_type != "DequantizeLinear" or len(source.input) < 3 or len(readers) != 1:
+    if len(readers) != 1:
         return False
-    target = readers[0]
-    if target.op_type != "QuantizeLinear" or len(target.input) < 3:
+    before = _scale_and_zero(source, "DequantizeLinear", constants)
+    after = _scale_and_zero(readers[0], "QuantizeLinear", constants)
+    if before is None or after is None:
         return False
-    names = (*source.input[1:3], *target.input[1:3])
-    if any(name not in constants for name in names):
-        return False
-    scale, zero, target_scale, target_zero = (numpy_helper.to_array(constants[name]) for name in names)
+    (scale, zero), (target_scale, target_zero) = before, after
     if scale.size != 1 or target_scale.size != 1 or zero.dtype != target_zero.dtype or zero.dtype.itemsize != 1:
         return False
     limits = np.iinfo(zero.dtype)
     highest = float(target_scale.item()) * (limits.max - limits.min)
     return int(target_zero.item()) == limits.min and highest <= 1 + ROUNDING
+
+
+def _scale_and_zero(
+    node: NodeProto, op_type: str, constants: dict[str, TensorProto]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The scale and the zero point of a node; None for another operator or values that are not fixed."""
+    from onnx import numpy_helper
+
+    names = node.input[1:3]
+    if node.op_type != op_type or len(names) < 2 or not constants.keys() >= set(names):
+        return None
+    return numpy_helper.to_array(constants[names[0]]), numpy_helper.to_array(constants[names[1]])
 
 
 def _addition(
@@ -72,7 +83,7 @@ def _addition(
     import numpy as np
     from onnx import helper, numpy_helper
 
-    values = {attribute.name: attribute.f for attribute in node.attribute}
+    values = attribute_values(node)
     name = f"{node.output[0]}/saturating"
     scale = numpy_helper.to_array(constants[source.input[1]]) * np.float32(values.get("alpha", ALPHA))
     kind = numpy_helper.to_array(constants[source.input[2]]).dtype

@@ -52,12 +52,11 @@ class InputScales:
         """Scale the weights of the node that computes a value; False if it has none or others read the value."""
         layers = self._layers
         node = layers.producers.get(value)
-        if node is None or node.op_type not in SCALE_INPUTS or node.output[0] != value or not layers.is_local(value):
+        has_other_readers = not layers.is_local(value) or len(layers.consumers[value]) != len(consumers)
+        if node is None or node.output[0] != value or has_other_readers:
             return False
-        if len(layers.consumers[value]) != len(consumers):
-            return False
-        names = [node.input[index] for index in SCALE_INPUTS[node.op_type] if len(node.input) > index]
-        names = [name for name in names if name]
+        inputs = dict(enumerate(node.input))
+        names = [inputs[index] for index in SCALE_INPUTS.get(node.op_type, ()) if inputs.get(index)]
         if node.op_type == "Mul":
             return any(self._scale_channels(name, factors) for name in names)
         if not names or not all(self._is_vector(name, factors) for name in names):

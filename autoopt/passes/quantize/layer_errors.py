@@ -152,13 +152,13 @@ def run_alone(
     items = list(run_values(model, [name for node in usable for name in (*node.input, *node.output)], feeds, work))
     for node in usable:
         session = _alone(model, node, work)
-        own_weights = {name: weights[name] for name in node.input if name in weights}
         own_bounds = dict(bounds)
-        for name, weight in own_weights.items():
-            own_bounds.setdefault(name, _symmetric(weight, node, per_channel))
+        for name in weights.keys() & set(node.input):
+            own_bounds.setdefault(name, _symmetric(weights[name], node, per_channel))
         exact, noisy = [], []
         for values in items:
-            inputs = {name: values[name] for name in node.input if name in values} | own_weights
+            known = {**values, **weights}
+            inputs = {name: known[name] for name in node.input}
             for name in node.input[:2]:
                 inputs[name] = _rounded(inputs[name], *own_bounds[name])
             exact.append(values[node.output[0]])

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
+    attribute_values,
     defined_names,
     is_standard,
     new_name,
+    producers,
     rename_inputs,
     replace_items,
     walk_nodes,
@@ -52,11 +54,11 @@ def _replaced_values(graph: GraphProto) -> dict[str, str]:
     from onnx import numpy_helper
 
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    producers = {name: node for node in graph.node for name in node.output}
+    sources = producers(graph)
     names = defined_names(graph)
     replaced: dict[str, str] = {}
     for node in _inner_dequantizers(graph):
-        producer = producers.get(node.input[0])
+        producer = sources.get(node.input[0])
         if producer is not None and producer.op_type == "QuantizeLinear":
             replaced[node.output[0]] = producer.input[0]
             continue
@@ -89,9 +91,9 @@ def _ends(replaced: dict[str, str]) -> dict[str, str]:
 def _dequantized(node: NodeProto, constants: Mapping[str, TensorProto]) -> np.ndarray | None:
     """The float weights of a DequantizeLinear of constants; None for other inputs and for weights in blocks."""
     import numpy as np
-    from onnx import helper, numpy_helper
+    from onnx import numpy_helper
 
-    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    attributes = attribute_values(node)
     names = list(filter(None, node.input))
     if attributes.get("block_size") or not constants.keys() >= set(names):
         return None

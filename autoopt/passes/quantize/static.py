@@ -118,7 +118,10 @@ class Static(Pass):
             quantized = self.quantize(prepared, ranges.path)
             saturate_hard_sigmoids(quantized)
             if self.dynamic_ops:
-                quantized = self._quantize_at_run_time(quantized)
+                from autoopt.passes.quantize.dynamic import DynamicQuantization
+
+                dynamic = DynamicQuantization(op_types=list(self.dynamic_ops), per_channel=True)
+                quantized = self.run_inner(dynamic, quantized)
         return accept_quantized(before, sort_nodes(quantized))  # it adds nodes that bodies read behind those
 
     def _equalized(self, model: ModelProto) -> ModelProto:
@@ -128,11 +131,9 @@ class Static(Pass):
 
         if self.equalize == "none":
             return model
-        equalization: CrossLayerEqualization | SmoothQuant = SmoothQuant()
         if self.equalize == "cross_layer":
-            equalization = CrossLayerEqualization()
-        equalization.context = self.context
-        return equalization.run(model) or model
+            return self.run_inner(CrossLayerEqualization(), model)
+        return self.run_inner(SmoothQuant(), model)
 
     def _check_settings(self) -> None:
         if not 0 < self.percentile <= 100:
@@ -197,16 +198,6 @@ class Static(Pass):
         op_types = self.quantized_op_types()
         nodes = [node for node in correctable(model, self.nodes_to_exclude) if node.op_type in op_types]
         correct_biases(model, ranges, feeds, self.context.work, nodes, self.per_channel)
-
-    def _quantize_at_run_time(self, model: ModelProto) -> ModelProto:
-        from autoopt.passes.quantize.dynamic import DynamicQuantization
-
-        dynamic = DynamicQuantization(op_types=list(self.dynamic_ops), per_channel=True)
-        dynamic.context = self.context
-        quantized = dynamic.run(model)
-        if quantized is None or isinstance(quantized, Retry):
-            return model
-        return quantized
 
     def quantized_op_types(self) -> list[str]:
         """Operator types to quantize. Sorted, because the order of the library's own set changes between processes."""

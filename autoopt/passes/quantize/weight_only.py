@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -77,10 +77,10 @@ class WeightOnlyQuantization(Pass):
         model = lift_body_constants(model)
         name_nodes(model)
         split_gemms(model, self.nodes_to_exclude)
-        graphs = [model.graph]
+        graphs: Iterable[GraphProto] = [model.graph]
         if self.algorithm in ("default", "hqq"):  # the others know only the main graph
-            graphs = list(walk_graphs(model.graph))
-        matmuls = [node for node in weighted_matmuls(model, graphs) if node.name not in self.nodes_to_exclude]
+            graphs = walk_graphs(model.graph)
+        matmuls = weighted_matmuls(model, graphs, self.nodes_to_exclude)
         if not matmuls:
             return None
         as_qdq = self.quant_format == "QDQ"
@@ -97,7 +97,9 @@ class WeightOnlyQuantization(Pass):
         with quiet():
             quantized = self._quantize(prepared)
             if self.embeddings and self.bits == 8:
-                quantized = self._quantize_tables(quantized)
+                from autoopt.passes.quantize.dynamic import DynamicQuantization
+
+                quantized = self.run_inner(DynamicQuantization(op_types=["Gather"]), quantized)
         if not has_more_of(("MatMulNBits", "DequantizeLinear"), before, quantized):
             return None
         return quantized
@@ -107,10 +109,9 @@ class WeightOnlyQuantization(Pass):
 
         Some algorithms pack two zero points into a byte, which requires an even number of blocks.
         """
-        packs_pairs = (self.algorithm == "k_quant" and self.bits == 4) or (
-            self.algorithm == "rtn" and not self.is_symmetric
-        )
-        factor = 1 + packs_pairs
+        factor = 1
+        if (self.algorithm, self.bits) == ("k_quant", 4) or (self.algorithm, self.is_symmetric) == ("rtn", False):
+            factor = 2
         return {size: factor * size for size in BLOCK_SIZES if size <= self.block_size}
 
     def _check_settings(self) -> None:
@@ -125,16 +126,6 @@ class WeightOnlyQuantization(Pass):
                 raise Refused(f"algorithm {self.algorithm} does not support {self.bits} bits")
             if self.quant_format == "QDQ":
                 raise Refused(f"quant_format QDQ supports only 4 bits, not {self.bits}")
-
-    def _quantize_tables(self, model: ModelProto) -> ModelProto:
-        from autoopt.passes.quantize.dynamic import DynamicQuantization
-
-        gather = DynamicQuantization(op_types=["Gather"])
-        gather.context = self.context
-        quantized = gather.run(model)
-        if quantized is None or isinstance(quantized, Retry):
-            return model
-        return quantized
 
     def _quantize(self, model: ModelProto) -> ModelProto:
         from onnxruntime.quantization import QuantFormat
@@ -178,14 +169,21 @@ class WeightOnlyQuantization(Pass):
         return None
 
 
-def weighted_matmuls(model: ModelProto, graphs: Sequence[GraphProto]) -> list[NodeProto]:
-    """Find MatMul nodes of these graphs whose second input is a matrix among the weights, own or of the main graph."""
-    outer = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
+def weighted_matmuls(
+    model: ModelProto, graphs: Iterable[GraphProto], excluded: Collection[str] = ()
+) -> list[NodeProto]:
+    """Find MatMul nodes of these graphs whose second input is a matrix among the weights, own or of the main graph.
+
+    Leaves out nodes whose names are `excluded`.
+    """
     matmuls: list[NodeProto] = []
     for graph in graphs:
-        matrices = outer | {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
-        nodes = (node for node in graph.node if node.op_type == "MatMul" and node.domain == "")
-        matmuls += [node for node in nodes if node.input[1] in matrices]
+        weights = (*model.graph.initializer, *graph.initializer)
+        matrices = {tensor.name for tensor in weights if len(tensor.dims) == 2}
+        for node in graph.node:
+            is_matmul = node.op_type == "MatMul" and node.domain == ""
+            if is_matmul and node.input[1] in matrices and node.name not in excluded:
+                matmuls.append(node)
     return matmuls
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from autoopt.errors import did_you_mean
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
-from autoopt.passes.onnx_tools.graphs import caller_inputs
+from autoopt.passes.onnx_tools.graphs import caller_inputs, producers
 from autoopt.space import Integer
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def stage_borders(model: ModelProto, cuts: list[list[str]]) -> list[Stage]:
 
 def _dependencies(graph: GraphProto, names: list[str], stops: set[str]) -> set[str]:
     """All values that `names` depend on, themselves included, going back no further than `stops`."""
-    producers = {output: node for node in graph.node for output in node.output if output}
+    sources = producers(graph)
     visited: set[str] = set()
     pending = list(names)
     while pending:
@@ -85,8 +85,8 @@ def _dependencies(graph: GraphProto, names: list[str], stops: set[str]) -> set[s
         if name in visited:
             continue
         visited.add(name)
-        if name not in stops and name in producers:
-            pending += _values_read(producers[name])
+        if name not in stops and name in sources:
+            pending += _values_read(sources[name])
     return visited
 
 
