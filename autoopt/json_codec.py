@@ -13,7 +13,10 @@ import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import PurePath
-from typing import Any, Literal, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, overload
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 JsonValue: TypeAlias = Union[bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"], None]  # noqa: UP007
 JsonObject: TypeAlias = Mapping[str, JsonValue]
@@ -31,7 +34,11 @@ class JsonTypeError(ValueError):
     """A JSON value does not fit the type it is read as. The message names the place: `candidate.path: expected str`."""
 
 
-def to_json(value: object) -> Any:  # noqa: ANN401  the caller knows what it passed
+@overload
+def to_json(value: DataclassInstance) -> dict[str, JsonValue]: ...
+@overload
+def to_json(value: object) -> Any: ...  # noqa: ANN401  the caller knows what it passed
+def to_json(value: object) -> Any:
     """Convert a record to JSON values.
 
     Handles dataclasses, enums, paths, mappings, sequences and sets; sets are sorted.
@@ -89,7 +96,7 @@ def _field_readers(kind: type) -> dict[str, tuple[str, Reader]]:
 def _collection_to_json(value: object) -> list[Any]:
     if isinstance(value, bytes) or not isinstance(value, Collection):
         raise TypeError(f"{type(value).__name__} has no JSON form")
-    items = [to_json(item) for item in value]
+    items: list[Any] = [to_json(item) for item in value]
     if isinstance(value, Set):
         items.sort()
     return items

@@ -52,5 +52,4 @@ class Target:
     @property
     def content(self) -> dict[str, JsonValue]:
         """Everything that results depend on: all fields but the name that the user chose."""
-        content: dict[str, JsonValue] = to_json(replace(self, name="local"))
-        return content
+        return to_json(replace(self, name="local"))

@@ -32,17 +32,8 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
     config = DataConfig.parse(payload["data"])
     data = open_data(config, None if model is None else str(model))
     made_up = config.load_dataset is not None and config.load_dataset.type == "synthetic"
-    columns: dict[str, Column] = {}
-    for name, array in data.columns.items():
-        finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
-        stacked = array.ndim > 0
-        constant = _constant(array) if stacked else _value_of(array)
-        columns[name] = Column(str(array.dtype), array.shape, finite, stacked, span=_span([array]), constant=constant)
-    for name, arrays in data.uneven.items():
-        dtype, shape = str(arrays[0].dtype), arrays[0].shape
-        columns[name] = Column(
-            dtype, shape, stacked=False, open_axes=_open_axes(arrays), span=_span(arrays), constant=_constant(arrays)
-        )
+    columns = {name: _column(array) for name, array in data.columns.items()}
+    columns |= {name: _uneven_column(arrays) for name, arrays in data.uneven.items()}
     description = DataDescription(len(data), columns, made_up=made_up, loader=loader_of(config))
     if made_up and model is not None:
         description = replace(description, assumed=assumed_sizes(str(model), data))
@@ -52,8 +43,19 @@ def describe(payload: Mapping[str, object]) -> dict[str, JsonValue]:
         description = replace(description, labels=True, label_kind=kind, label_text=text, broken_labels=broken)
         if text is not None:
             description = replace(description, class_names=_class_names(data.labels))
-    document: dict[str, JsonValue] = to_json(description)
-    return document
+    return to_json(description)
+
+
+def _column(array: Array) -> Column:
+    finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
+    if array.ndim == 0:
+        return Column(str(array.dtype), (), finite, stacked=False, span=_span([array]), constant=_value_of(array))
+    return Column(str(array.dtype), array.shape, finite, span=_span([array]), constant=_constant(array))
+
+
+def _uneven_column(arrays: Sequence[Array]) -> Column:
+    dtype, shape, axes = str(arrays[0].dtype), arrays[0].shape, _open_axes(arrays)
+    return Column(dtype, shape, stacked=False, open_axes=axes, span=_span(arrays), constant=_constant(arrays))
 
 
 def _span(arrays: Sequence[Array]) -> tuple[int, int] | None:

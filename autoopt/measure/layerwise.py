@@ -96,8 +96,7 @@ def compare_models(payload: JsonObject) -> dict[str, JsonValue]:
         only_candidate=len(candidate_ops) - len(common),
         first_different=next(iter(different), None),
     )
-    document: dict[str, JsonValue] = to_json(comparison)
-    return document
+    return to_json(comparison)
 
 
 def _compare_outputs(request: MeasureRequest, source: ModelFile, feeds: Sequence[Feed]) -> list[OutputDistance]:

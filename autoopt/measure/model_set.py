@@ -60,8 +60,7 @@ def record(payload: JsonObject) -> dict[str, JsonValue]:
     for name, inputs in by_part.items():
         _store(Path(request.folder) / f"{name}.npz", [inputs[index] for index in kept], {})
     reply = Recording(len(kept), calls.seconds_per_item(), calls.per_item(), outputs)
-    document: dict[str, JsonValue] = to_json(reply)
-    return document
+    return to_json(reply)
 
 
 @dataclass

@@ -50,8 +50,7 @@ def operator_times(payload: JsonObject) -> dict[str, JsonValue]:
     op_types = source.keys() | candidate.keys()
     rows = [OperatorTime(op_type, source.get(op_type), candidate.get(op_type)) for op_type in op_types]
     rows.sort(key=lambda row: (-abs(row.change), row.op_type))
-    document: dict[str, JsonValue] = to_json(OperatorTimes(inferences - 1, tuple(rows)))
-    return document
+    return to_json(OperatorTimes(inferences - 1, tuple(rows)))
 
 
 def _read(runner: ModelRunner, inferences: int) -> dict[str, float]:

@@ -145,8 +145,7 @@ class MeasureReply:
         return replace(self, ratios=ratios, rivals=tuple(rival.with_unpaired_ratios() for rival in self.rivals))
 
     def to_json(self) -> dict[str, JsonValue]:
-        document: dict[str, JsonValue] = json_codec.to_json(self)
-        return document
+        return json_codec.to_json(self)
 
     @staticmethod
     def from_json(document: JsonObject) -> MeasureReply:

@@ -43,8 +43,7 @@ class Candidate:
         return hash(self.key)
 
     def to_json(self) -> dict[str, JsonValue]:
-        document: dict[str, JsonValue] = to_json(self)
-        return document
+        return to_json(self)
 
     @staticmethod
     def from_json(document: JsonObject) -> Candidate:

@@ -24,7 +24,6 @@ LAYERS = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "R
 
 def inspect_model(model: ModelProto, path: Path) -> Inspection:
     """Collect the facts about the model in `path`. Reads the graph only, never the weights, and checks nothing."""
-    graphs = list(walk.graphs(model))
     inputs = _inputs(model)
     dtypes: Counter[str] = Counter()
     for tensor in walk.tensors(model):
@@ -38,13 +37,11 @@ def inspect_model(model: ModelProto, path: Path) -> Inspection:
         op_counts=dict(sorted(ops.items())),
         parameters=sum(dtypes.values()),
         bytes=_bytes(model, path),
-        has_subgraphs=len(graphs) > 1,
-        duplicate_names=any(_has_duplicates(graph.node) for graph in graphs),
         dynamic_dims=tuple(dict.fromkeys(_dynamic_dims(inputs))),
         external_data=any(external_tensors(model)),
         functions=len(model.functions),
         weight_dtypes=dict(sorted(dtypes.items())),
-        layer_parameters=_layer_parameters(graphs),
+        layer_parameters=_layer_parameters(walk.graphs(model)),
         table_lengths=table_lengths(model.graph, ALL_VALUES),
     )
 
@@ -117,8 +114,3 @@ def _dynamic_dims(inputs: Iterable[ValueSpec]) -> Iterator[str]:
         for axis, dim in enumerate(value.shape or ()):
             if not isinstance(dim, int):
                 yield dim or f"{value.name}[{axis}]"
-
-
-def _has_duplicates(nodes: Iterable[NodeProto]) -> bool:
-    names = [node.name for node in nodes if node.name]
-    return len(names) != len(set(names))

@@ -40,9 +40,6 @@ class Inspection:
     """Elements of all weights: initializers and constants."""
     bytes: int
     """Of the model and its external data."""
-    has_subgraphs: bool = False
-    duplicate_names: bool = False
-    """True if two nodes have the same name, which onnxruntime refuses."""
     dynamic_dims: tuple[str, ...] = ()
     """Symbolic sizes of inputs by name; `input[axis]` for one without a name."""
     external_data: bool = False
@@ -61,8 +58,7 @@ class Inspection:
         return frozenset(self.op_counts)
 
     def to_json(self) -> dict[str, JsonValue]:
-        document: dict[str, JsonValue] = json_codec.to_json(self)
-        return document
+        return json_codec.to_json(self)
 
     @staticmethod
     def from_json(document: JsonObject) -> Inspection:

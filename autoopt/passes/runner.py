@@ -25,8 +25,7 @@ def run(payload: JsonObject) -> dict[str, JsonValue]:
     Raises:
         InputError: the user script cannot be read or fails, or a pass is unknown.
     """
-    reply: dict[str, JsonValue] = to_json(execute(from_json(PassRequest, payload)))
-    return reply
+    return to_json(execute(from_json(PassRequest, payload)))
 
 
 def execute(request: PassRequest) -> PassReply:

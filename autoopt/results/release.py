@@ -46,8 +46,7 @@ class Release:
         return self.entry.best
 
     def to_json(self) -> dict[str, object]:
-        document: dict[str, object] = json_codec.to_json(self)
-        return {**document, "entry": self.entry.to_json()}
+        return {**json_codec.to_json(self), "entry": self.entry.to_json()}
 
     @staticmethod
     def from_json(data: Mapping[str, object]) -> Release:

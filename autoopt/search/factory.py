@@ -54,15 +54,9 @@ def create_study(  # noqa: PLR0913  what a search depends on
         InputError: no chain or no objective, ids that repeat, a prior point outside its chain's space, or an order
             that does not fit the chains.
     """
-    if not chains:
-        raise InputError("no chain to search", where="search")
     if not objectives:
         raise InputError("no objective", where="search")
-    if len({chain.id for chain in chains}) < len(chains):
-        raise InputError("two chains have the same id", where="search")
-    for chain in chains:
-        for point in chain.prior:
-            chain.space.index(point)  # raises if the space does not hold it
+    _check_chains(chains)
     check_order(config.parsed_order(), chains, known_nodes=not pruned)
     together = [chain for chain in chains if chain.id not in apart]
     separate = [chain for chain in chains if chain.id in apart]
@@ -72,6 +66,16 @@ def create_study(  # noqa: PLR0913  what a search depends on
         return Study(config, chains, objectives, GroupedSampler(groups, samplers), source)
     sampler = create_sampler(config, chains, objectives, cost=cost, node_objectives=node_objectives)
     return Study(config, chains, objectives, sampler, source)
+
+
+def _check_chains(chains: Sequence[ChainSpace]) -> None:
+    if not chains:
+        raise InputError("no chain to search", where="search")
+    if len({chain.id for chain in chains}) < len(chains):
+        raise InputError("two chains have the same id", where="search")
+    for chain in chains:
+        for point in chain.prior:
+            chain.space.index(point)  # raises if the space does not hold it
 
 
 def _half(config: SearchConfig) -> SearchConfig:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from autoopt.data import open_data
+from autoopt.data.opening import open_data
 from autoopt.data.sources.arrays import load_npz
 from autoopt.errors import InputError
 from autoopt.model import io

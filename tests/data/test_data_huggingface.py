@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from autoopt.data import open_data
+from autoopt.data.opening import open_data
 from autoopt.errors import InputError
 
 HUGGING_FACE = """

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from autoopt.data import open_data
+from autoopt.data.opening import open_data
 from autoopt.errors import InputError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from autoopt.data import open_data
+from autoopt.data.opening import open_data
 from autoopt.errors import InputError
 
 

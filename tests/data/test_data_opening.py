@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from autoopt.data import DataConfig, open_data
-from autoopt.data.opening import post_processor
+from autoopt.data import DataConfig
+from autoopt.data.opening import open_data, post_processor
 from autoopt.errors import InputError
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoopt.data import DataConfig, open_data, steps
+from autoopt.data import DataConfig, steps
 from autoopt.data.dataset import DataSet
-from autoopt.data.opening import post_processor
+from autoopt.data.opening import open_data, post_processor
 from autoopt.errors import InputError
 
 X = np.arange(60, dtype=np.float32).reshape(20, 3)

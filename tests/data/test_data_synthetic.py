@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from autoopt.data import open_data
+from autoopt.data.opening import open_data
 from autoopt.data.sources import synthetic
 from autoopt.errors import InputError
 from autoopt.model import io

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autoopt.data import open_data
+from autoopt.data.opening import open_data
 from autoopt.data.sources import tables
 from autoopt.errors import InputError
 

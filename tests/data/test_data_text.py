@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from autoopt.data import open_data
+from autoopt.data.opening import open_data
 
 
 def test_lines_and_json_lines_are_items(tmp_path):

@@ -18,7 +18,8 @@ import typer
 import yaml
 
 from autoopt.cli.app import COMMANDS, build
-from autoopt.data import DataConfig, open_data
+from autoopt.data import DataConfig
+from autoopt.data.opening import open_data
 from autoopt.spec.zoo import load_zoo
 
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,16 @@ from autoopt.data import DataConfig
 from autoopt.data.dataset import DataSet
 from autoopt.errors import InputError
 from autoopt.measure.quality import predictions as module
-from autoopt.measure.quality.predictions import outputs_of, predictions, same_outputs, stack_or_list, subset
+from autoopt.measure.quality.predictions import outputs_of, predictions_of, same_outputs, stack_or_list, subset
 from autoopt.measure.request import MeasureRequest, ModelFile
 from autoopt.measure.settings import MeasurementSettings
 from autoopt.model import io
 
 DATA = DataSet({"x": np.arange(6, dtype=np.float32).reshape(3, 2)})
+
+
+def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[object]:
+    return predictions_of(request, model, outputs_of(request, model, data))
 
 
 @pytest.fixture(autouse=True)

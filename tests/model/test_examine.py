@@ -32,13 +32,12 @@ def test_small_classifier(tmp_path: Path) -> None:
     assert found.bytes == (tmp_path / "model.onnx").stat().st_size
     assert found.dynamic_dims == ("batch",)
     assert found.functions == 0
-    assert not any([found.has_subgraphs, found.duplicate_names, found.external_data])
+    assert not found.external_data
 
 
 def test_subgraphs_and_functions_count(tmp_path: Path) -> None:
     loop = inspect(builders.endless_loop(), tmp_path)
     assert loop.op_counts == {"Loop": 1, "Identity": 2}
-    assert loop.has_subgraphs
     nested = inspect(builders.nested_functions(depth=3), tmp_path)
     assert nested.op_counts == {"Relu": 1, "f::F0": 2, "f::F1": 2, "f::F2": 1}
     assert nested.functions == 3
@@ -98,14 +97,6 @@ def test_tables_that_inputs_index(graph: str, lengths: dict[str, int], tmp_path:
     )
     made.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((7, 3), np.float16), "table"))
     assert inspect(made, tmp_path).table_lengths == lengths
-
-
-def test_duplicate_node_names(tmp_path: Path) -> None:
-    made = builders.mlp()
-    made.graph.node[2].name = "first"
-    assert inspect(made, tmp_path).duplicate_names
-    made.graph.node[0].name = made.graph.node[2].name = ""
-    assert not inspect(made, tmp_path).duplicate_names
 
 
 def test_external_data_is_counted_not_read(tmp_path: Path) -> None:

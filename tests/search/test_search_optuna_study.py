@@ -9,7 +9,7 @@ import pytest
 from search_cases import BOTH, LATENCY, SIX
 
 from autoopt.search import Feedback, Proposal, Trial
-from autoopt.search.optuna_study.study import FAILED_VIOLATION, add_trial, as_study, discard, new_study, tell
+from autoopt.search.optuna_study.study import FAILED_VIOLATION, add_trial, discard, new_study, tell
 
 CHAIN = SIX[5]
 BY_ID = {chain.id: chain for chain in SIX}
@@ -23,8 +23,7 @@ def told(feedback: Feedback, objectives=LATENCY) -> optuna.trial.FrozenTrial:
 
 
 def test_a_study_has_the_directions_and_names_of_the_objectives() -> None:
-    study = new_study(BOTH, "mine")
-    assert study.study_name == "mine"
+    study = new_study(BOTH)
     assert [direction.name for direction in study.directions] == ["MINIMIZE", "MAXIMIZE"]
     assert study.metric_names == ["latency_p50", "accuracy"]
 
@@ -68,13 +67,3 @@ def test_a_discarded_trial_fails_with_its_reason() -> None:
     discard(study, study.ask(), "not needed")
     assert study.trials[0].state is optuna.trial.TrialState.FAIL
     assert study.trials[0].user_attrs == {"dropped": "not needed"}
-
-
-def test_partial_chains_are_no_trials_of_a_study_and_running_ones_run() -> None:
-    trials = [
-        Trial(Proposal(0, CHAIN.id, {}, upto="pass1"), Feedback({"latency_p50": 1.0})),
-        Trial(Proposal(1, CHAIN.id, POINT), Feedback({"latency_p50": 2.0})),
-        Trial(Proposal(2, CHAIN.id, POINT)),
-    ]
-    study = as_study(SIX, LATENCY, trials)
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "RUNNING"]

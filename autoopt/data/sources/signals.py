@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -107,18 +108,18 @@ def sound_axes(specs: Sequence[InputSpec]) -> dict[str, int]:
 def _sound_axis(spec: InputSpec, is_streamed: bool) -> int | None:
     """The axis of the samples: the only one that is open or long besides batch and channels."""
     shape = spec.shape or ()
-    if not shape or not _is_float(spec) or len(shape) > 3:
+    if not _is_float(spec) or len(shape) not in (1, 2, 3):
         return None
     may_be_piece = is_streamed and len(shape) == 2
-    long_axes = [axis for axis, size in enumerate(shape) if isinstance(size, int) and size > MOST_CHANNELS]
-    if long_axes:
+    axes = [axis for axis, size in enumerate(shape) if isinstance(size, int) and size > MOST_CHANNELS]
+    if axes:
         shortest = SHORTEST_PIECE if may_be_piece else SHORTEST_SOUND
-        is_sound = len(long_axes) == 1 and int(shape[long_axes[0]] or 0) >= shortest
-        return long_axes[0] if is_sound else None
-    open_axes = [axis for axis in _open_axes(spec) if axis or len(shape) == 1]
-    is_piece = may_be_piece and not state_names([spec])
-    is_sound = len(open_axes) == 1 and (is_piece or bool(_SOUND.search(spec.name.lower())))
-    return open_axes[0] if is_sound else None
+        is_sound = int(shape[axes[0]] or 0) >= shortest
+    else:
+        axes = [axis for axis in _open_axes(spec) if axis or len(shape) == 1]
+        is_piece = may_be_piece and not state_names([spec])
+        is_sound = is_piece or bool(_SOUND.search(spec.name.lower()))
+    return axes[0] if is_sound and len(axes) == 1 else None
 
 
 def _is_spectrum(spec: InputSpec) -> bool:
@@ -174,12 +175,7 @@ def sound(rng: np.random.Generator, samples: int) -> Array:
 
 
 def lengths_of(feed: Mapping[str, Array], specs: Sequence[InputSpec]) -> Feed:
-    """Make the values of the inputs that tell how much of another input counts: all of it.
-
-    Args:
-        feed: The arrays by input.
-        specs: The inputs of the model.
-    """
+    """Make the values of the inputs that tell how much of another input counts: all of it."""
     measured: dict[str, int] = {}
     for spec in specs:
         open_axes = [axis for axis in _open_axes(spec) if axis]
@@ -187,19 +183,15 @@ def lengths_of(feed: Mapping[str, Array], specs: Sequence[InputSpec]) -> Feed:
             measured[spec.name] = feed[spec.name].shape[open_axes[-1]]
     lengths: Feed = {}
     for spec in specs:
-        is_length = spec.dtype is not None and spec.dtype.kind in "iu" and _LENGTH.search(spec.name.lower())
-        if is_length and measured and len(spec.shape or ()) < 2 and spec.name in feed:
-            other = max(measured, key=lambda name: _common_letters(name, spec.name))
-            lengths[spec.name] = np.full_like(feed[spec.name], measured[other])
+        if measured and spec.name in feed and _is_length(spec):
+            closest = max(measured, key=lambda name: len(os.path.commonprefix([name, spec.name])))  # noqa: RUF071  letters
+            lengths[spec.name] = np.full_like(feed[spec.name], measured[closest])
     return lengths
 
 
-def _common_letters(one: str, other: str) -> int:
-    """Number of letters that two names begin with."""
-    for position, (letter, other_letter) in enumerate(zip(one, other, strict=False)):
-        if letter != other_letter:
-            return position
-    return min(len(one), len(other))
+def _is_length(spec: InputSpec) -> bool:
+    has_integers = spec.dtype is not None and spec.dtype.kind in "iu"
+    return has_integers and len(spec.shape or ()) < 2 and bool(_LENGTH.search(spec.name.lower()))
 
 
 def carry_states(model: str, arrays: dict[str, list[Array]], specs: Sequence[InputSpec]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from autoopt.data.dataset import Array, DataSet
+from autoopt.data.dataset import Array, DataSet, Feed
 from autoopt.data.decoder import Decoder, decoder_with
 from autoopt.data.fit import InputSpec, fit, specs_of
 from autoopt.data.sources.open_sizes import OpenSizes, image_axes, open_sizes
@@ -139,17 +139,17 @@ def _arrays(
         if decoder is not None and sizes.open_size is None and spec.name not in sizes.shapes:
             shape = _prompt_shape(spec, shape, decoder, sizes.dimensions)
         limits, length = ranges.get(spec.name), inputs.table_lengths.get(spec.name)
-        made = None
+        items = None
         if limits is None and decoder is None:
-            made = signal_items(rng, spec, shape, count, inputs.specs)
-        arrays[spec.name] = made or _items(rng, spec, shape, count, limits, length)
+            items = signal_items(rng, spec, shape, count, inputs.specs)
+        arrays[spec.name] = items or _items(rng, spec, shape, count, limits, length)
+    first = {name: items[0] for name, items in arrays.items()}
     if decoder is None:
-        first = {name: items[0] for name, items in arrays.items()}
-        for name, value in lengths_of(first, inputs.specs).items():
-            if name not in ranges:
-                arrays[name] = [value] * count
+        derived, chosen = lengths_of(first, inputs.specs), {*ranges}
     else:
-        _derive(arrays, decoder, {*sizes.shapes, *ranges})
+        derived, chosen = _derived(first, decoder), {*sizes.shapes, *ranges}
+    for name in derived.keys() - chosen:
+        arrays[name] = [derived[name]] * count
     return arrays
 
 
@@ -174,7 +174,7 @@ def assumed_sizes(model: str, data: DataSet) -> tuple[str, ...]:
     texts: dict[str, None] = {}
     for spec in inputs.specs:
         axes = image_axes(spec.shape)
-        follows = decoder is not None and (spec.name in decoder.cache or spec.name in decoder.derived)
+        follows = decoder is not None and spec.name in {*decoder.cache, *decoder.derived}
         if follows or spec.optional or not _is_open([spec], Sizes()):
             continue
         shape = data.uneven[spec.name][0].shape
@@ -188,13 +188,9 @@ def assumed_sizes(model: str, data: DataSet) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _derive(arrays: dict[str, list[Array]], decoder: Decoder, given: Collection[str]) -> None:
-    """Set mask, positions and branch to what fits tokens and cache, unless the user has given shapes or ranges."""
-    first = {name: items[0] for name, items in arrays.items()}
-    for name in decoder.derived:
-        if name in arrays and name not in given:
-            value = decoder.derive(name, first, first[name].dtype)
-            arrays[name] = [value] * len(arrays[name])
+def _derived(feed: Feed, decoder: Decoder) -> Feed:
+    """The values of mask, positions and branch that fit the tokens and the cache of a feed."""
+    return {name: decoder.derive(name, feed, feed[name].dtype) for name in decoder.derived if name in feed}
 
 
 def _shape(spec: InputSpec, sizes: Sizes, assumed: OpenSizes | None) -> tuple[int, ...]:

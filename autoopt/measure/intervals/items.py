@@ -36,17 +36,17 @@ def wilson(successes: float, count: int) -> Estimate:
     return Estimate(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
 
 
-def mean_interval(values: Sequence[float] | np.ndarray, resamples: int = MEAN_RESAMPLES, seed: int = 0) -> Estimate:
+def mean_interval(values: Sequence[float] | np.ndarray) -> Estimate:
     """Estimate the mean of independent values with its percentile bootstrap interval."""
     array = np.asarray(values, np.float64)
     mean = float(array.mean())
     if len(array) < 2 or bool(np.all(array == array[0])):
         return Estimate.exact(mean)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     per_draw = max(1, DRAWS_AT_ONCE // len(array))
     means = []
-    for drawn in range(0, resamples, per_draw):
-        size = min(per_draw, resamples - drawn)
+    for start in range(0, MEAN_RESAMPLES, per_draw):
+        size = min(per_draw, MEAN_RESAMPLES - start)
         means.append(array[rng.integers(0, len(array), (size, len(array)))].mean(axis=1))
     return _percentile_interval(mean, np.concatenate(means))
 

@@ -19,7 +19,7 @@ FEW = 4
 """Fewest replicas whose spread says something about the spread between sessions."""
 
 
-def log_interval(logs: Sequence[float], *, level: float = 0.95, beyond: float = 0.0, seed: int = 0) -> Estimate:
+def log_interval(logs: Sequence[float], *, beyond: float = 0.0, seed: int = 0) -> Estimate:
     """Estimate exp of the centre of logarithms (of ratios or times of independent units) with a bootstrap interval.
 
     The centre is a trimmed mean: without the outer unit on each side from 7 units on, without the outer quarters from
@@ -29,7 +29,6 @@ def log_interval(logs: Sequence[float], *, level: float = 0.95, beyond: float = 
 
     Args:
         logs: one logarithm per unit.
-        level: confidence level.
         beyond: half-width, in logarithms, of an independent error that the units do not show.
         seed: of the resampling.
     """
@@ -40,8 +39,8 @@ def log_interval(logs: Sequence[float], *, level: float = 0.95, beyond: float = 
     rng = np.random.default_rng(seed)
     resamples = values[rng.integers(0, len(values), (RESAMPLES, len(values)))]
     centres = trimmed_mean(np.sort(resamples, axis=1))
-    low, high = np.quantile(centres, [0.5 - level / 2, 0.5 + level / 2])
-    factor = _widening(len(values), level)
+    low, high = np.quantile(centres, [0.025, 0.975])
+    factor = _widening(len(values))
     down, up = factor * (centre - float(low)), factor * (float(high) - centre)
     return _exp(centre, math.hypot(beyond, max(0.0, down)), math.hypot(beyond, max(0.0, up)))
 
@@ -51,7 +50,7 @@ def widened(estimate: Estimate, units: int, beyond: float) -> Estimate:
     centre = math.log(estimate.value)
     if units < 2:
         return _exp(centre, math.log(2), math.log(2))
-    factor = _widening(units, 0.95)
+    factor = _widening(units)
     down, up = factor * (centre - math.log(estimate.low)), factor * (math.log(estimate.high) - centre)
     return _exp(centre, math.hypot(beyond, down), math.hypot(beyond, up))
 
@@ -68,9 +67,9 @@ def _exp(centre: float, down: float, up: float) -> Estimate:
 
 
 @lru_cache(maxsize=256)
-def _widening(count: int, level: float) -> float:
-    normal = NormalDist().inv_cdf(0.5 + level / 2)
-    return t_quantile(0.5 + level / 2, count - 1) / normal * math.sqrt(count / (count - 1))
+def _widening(count: int) -> float:
+    normal = NormalDist().inv_cdf(0.975)
+    return t_quantile(0.975, count - 1) / normal * math.sqrt(count / (count - 1))
 
 
 def t_quantile(share: float, degrees: int) -> float:

@@ -71,8 +71,7 @@ def open_session(payload: JsonObject) -> dict[str, JsonValue]:
     limit = payload["limit_ns"]
     assert isinstance(limit, int | float)
     replica = _opened[0].add_replica(limit)
-    reply: dict[str, JsonValue] = to_json(OpenedSession(replica.cold_start, replica.first_inference, replica.warm))
-    return reply
+    return to_json(OpenedSession(replica.cold_start, replica.first_inference, replica.warm))
 
 
 def time_block(payload: JsonObject) -> dict[str, JsonValue]:
@@ -86,8 +85,7 @@ def time_block(payload: JsonObject) -> dict[str, JsonValue]:
     timed = TimedBlock(
         block.wall.tolist(), on_core, block.preempted, block.switches, block.helper_switches, block.waited
     )
-    reply: dict[str, JsonValue] = to_json(timed)
-    return reply
+    return to_json(timed)
 
 
 class RemoteSubject(Subject):

@@ -103,11 +103,16 @@ def classes(output: object, labels: np.ndarray) -> np.ndarray:
 
 def _highest_scores(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     if scores.size == labels.size:
-        are_probabilities = scores.size and scores.min() >= 0 and scores.max() <= 1
-        return (scores >= (0.5 if are_probabilities else 0.0)).astype(np.int64)
+        return positives(scores).astype(np.int64)
     if labels.shape == scores.shape[:-1] + (1,):
         labels = labels[..., 0]
     return np.asarray(scores.argmax(axis=class_axis(scores, labels)))
+
+
+def positives(scores: np.ndarray) -> np.ndarray:
+    """Mark the single scores that decide for the class: from 0.5 on for probabilities, from 0 on for logits."""
+    are_probabilities = scores.size and scores.min() >= 0 and scores.max() <= 1
+    return np.asarray(scores >= (0.5 if are_probabilities else 0.0))
 
 
 def class_axis(scores: np.ndarray, labels: np.ndarray) -> int:

@@ -79,11 +79,6 @@ def _bytes(items: Sequence[Item]) -> int:
     return sum(getattr(value, "nbytes", 64) for value in items[0]) * len(items)
 
 
-def predictions(request: MeasureRequest, model: ModelFile, data: DataSet) -> list[object]:
-    """Run a model and return what task metrics take; see `predictions_of`."""
-    return predictions_of(request, model, outputs_of(request, model, data))
-
-
 def predictions_of(request: MeasureRequest, model: ModelFile, items: Sequence[Item]) -> list[object]:
     """Return what task metrics take: the outputs with items along axis 0, post-processed if the data say so.
 

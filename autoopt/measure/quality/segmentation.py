@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autoopt.errors import InputError
-from autoopt.measure.quality.classification import class_axis
+from autoopt.measure.quality.classification import class_axis, positives
 from autoopt.measure.quality.task import Outputs, Statistic
 
 UNLABELLED = 255
@@ -54,14 +54,12 @@ def _predicted_classes(output: np.ndarray, labels: np.ndarray) -> tuple[np.ndarr
     classes = 0
     if output.dtype.kind == "f":
         if output.size == labels.size:
-            threshold = 0.5 if output.size and output.min() >= 0 and output.max() <= 1 else 0.0
-            output, classes = output >= threshold, 2
+            output, classes = positives(output), 2
         else:
-            scores = output
-            if labels.ndim == scores.ndim and labels.shape[1] == 1:
+            if labels.ndim == output.ndim and labels.shape[1] == 1:
                 labels = labels[:, 0]
-            axis = class_axis(scores, labels)
-            output, classes = scores.argmax(axis=axis), scores.shape[axis]
+            axis = class_axis(output, labels)
+            output, classes = output.argmax(axis=axis), output.shape[axis]
     if output.size != labels.size:
         raise InputError(f"predictions of shape {output.shape} do not fit labels of shape {labels.shape}")
     return output.reshape(len(labels), -1).astype(np.int64), classes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autoopt.errors import InputError
+from autoopt.measure.quality.classification import positives
 from autoopt.measure.quality.task import Outputs, Statistic
 
 HIGHEST_DB = 120.0
@@ -75,5 +76,4 @@ def _positives(output: np.ndarray, labels: np.ndarray) -> np.ndarray:
         raise InputError(f"predictions of shape {output.shape} do not fit labels of shape {labels.shape}")
     if output.dtype.kind != "f":
         return np.asarray(output > 0)
-    are_probabilities = output.size and output.min() >= 0 and output.max() <= 1
-    return np.asarray(output >= (0.5 if are_probabilities else 0.0))
+    return positives(output)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.errors import one_line
+from autoopt.model.lazy_imports import numpy_helper
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.cleanup.graph_cleanup import INPUT_LIMIT, OUTPUT_LIMIT, fold_constants
@@ -91,8 +92,6 @@ class OnnxOptimizer(Pass):
 
 def _copies_dimensions(model: ModelProto) -> bool:
     """Tell if a Reshape may copy dimensions of its input, as a 0 in its shape does."""
-    from onnx import numpy_helper
-
     constants = constant_tensors(model.graph)
     for node in walk_nodes(model.graph):
         if node.op_type == "Reshape" and len(node.input) > 1:

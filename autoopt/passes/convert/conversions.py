@@ -6,6 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from autoopt.model.lazy_imports import helper, onnx
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -143,16 +144,14 @@ class Int64InputsToInt32(Pass):
     aliases = ("int64_to_int32",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx import TensorProto, helper
-
         casts = []
         for value in caller_inputs(model):
-            if value.type.tensor_type.elem_type != TensorProto.INT64:
+            if value.type.tensor_type.elem_type != onnx.TensorProto.INT64:
                 continue
-            value.type.tensor_type.elem_type = TensorProto.INT32
+            value.type.tensor_type.elem_type = onnx.TensorProto.INT32
             wide = new_name(f"{value.name}_int64", value_names(model))
             rename_inputs(walk_nodes(model.graph), {value.name: wide})
-            casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=TensorProto.INT64))
+            casts.append(helper.make_node("Cast", [value.name], [wide], name=f"{wide}_cast", to=onnx.TensorProto.INT64))
         if not casts:
             return None
         replace_items(model.graph.node, [*casts, *model.graph.node])

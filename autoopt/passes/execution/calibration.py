@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from autoopt.data import DataConfig, open_data
+from autoopt.data import DataConfig
 from autoopt.data.fit import InputSpec, batch_limit, fit
+from autoopt.data.opening import open_data
 from autoopt.data.sources.synthetic import input_spec
 from autoopt.model.session import make_session
 from autoopt.passes.onnx_tools.graphs import caller_inputs

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import np
 from autoopt.passes.base import Refused, Touch
 from autoopt.passes.onnx_tools.graphs import fixed_size
 from autoopt.passes.verification.equivalence import Reference
 from autoopt.passes.verification.fingerprint import fingerprint, outline
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, ValueInfoProto
 
 KEPT_BYTES: Final = 256 << 20
@@ -78,8 +78,6 @@ class CurrentModel:
 
         The runtime ignores them, but shape inference, simplifiers and converters build on them.
         """
-        import numpy as np
-
         wrong: dict[str, int] = {}
         for value, array in zip(self.model.graph.output, outputs, strict=True):
             if isinstance(array, np.ndarray) and _contradicts(value, array):

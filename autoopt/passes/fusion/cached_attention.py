@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import helper, numpy_helper
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -45,8 +46,6 @@ class _Attention:
     """The MatMul that computes the result, (batch, heads, tokens, head size)."""
 
     def as_node(self) -> NodeProto:
-        from onnx import helper
-
         past_keys, new_keys = self.keys.input
         past_values, new_values = self.values.input
         inputs = [self.query, new_keys, new_values, self.mask, past_keys, past_values]
@@ -93,8 +92,6 @@ class _Matcher:
     """Finds attention: from the new cache to the product with the probabilities, from there back to the queries."""
 
     def __init__(self, model: ModelProto) -> None:
-        from onnx import numpy_helper
-
         self._graph = model.graph
         self._producers = producers(model.graph)
         self._consumers = consumers(model.graph)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from autoopt.model.lazy_imports import helper, np, numpy_helper, shape_inference
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import (
@@ -19,7 +20,6 @@ from autoopt.passes.onnx_tools.large_models import call_without_large_weights
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from onnx import ModelProto, NodeProto
 
 
@@ -31,8 +31,6 @@ class StftToConv(Pass):
     conflicts = FUSION_CONFLICTS
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx import numpy_helper
-
         ranks = _ranks_of_real_values(model)
         constants = {name: numpy_helper.to_array(tensor) for name, tensor in constant_tensors(model.graph).items()}
         names = value_names(model)
@@ -57,8 +55,6 @@ class StftToConv(Pass):
 
 def _ranks_of_real_values(model: ModelProto) -> dict[str, int]:
     """Numbers of dimensions of the values that may be real signals: [batch, samples] or [batch, samples, 1]."""
-    from onnx import shape_inference
-
     graph = call_without_large_weights(shape_inference.infer_shapes, model).graph
     ranks = {}
     for value in (*graph.input, *graph.value_info):
@@ -70,8 +66,6 @@ def _ranks_of_real_values(model: ModelProto) -> dict[str, int]:
 
 def _kernel(node: NodeProto, constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """The weights that compute real and imaginary part of each bin: [2 x bins, 1, samples]; None if not constant."""
-    import numpy as np
-
     window, length = [*node.input[2:], "", ""][:2]
     if not constants.keys() >= set(filter(None, node.input[1:])) or not (window or length):
         return None
@@ -89,8 +83,6 @@ def _kernel(node: NodeProto, constants: Mapping[str, np.ndarray]) -> np.ndarray 
 
 def _convolution(node: NodeProto, prefix: str, step: int, rank: int) -> list[NodeProto]:
     """Nodes that compute what an STFT does: [batch, samples] to [batch, frames, bins, 2]."""
-    from onnx import helper
-
     signal, filtered, turned = f"{prefix}signal", f"{prefix}filtered", f"{prefix}turned"
     to_channels = helper.make_node("Transpose", [node.input[0]], [signal], f"{prefix}to_channels", perm=[0, 2, 1])
     if rank == 2:
@@ -104,6 +96,4 @@ def _convolution(node: NodeProto, prefix: str, step: int, rank: int) -> list[Nod
 
 
 def _integers(*numbers: int) -> np.ndarray:
-    import numpy as np
-
     return np.array(numbers, np.int64)

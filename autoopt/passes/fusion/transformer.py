@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from autoopt.model.lazy_imports import helper
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.fusion.cached_attention import fuse_cached_attention
@@ -217,8 +218,6 @@ def has_fused_attention(model: ModelProto) -> bool:
 
 def _state_epsilon(model: ModelProto) -> None:
     """Write the default epsilon of ONNX into layer normalizations: onnxruntime's fusion takes 1e-12 for it."""
-    from onnx import helper
-
     for node in walk_nodes(model.graph):
         is_normalization = node.op_type == "LayerNormalization" and is_standard(node)
         if is_normalization and all(attribute.name != "epsilon" for attribute in node.attribute):
@@ -241,7 +240,6 @@ class GeluApproximation(Pass):
     aliases = ("gelu_approx",)
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx import helper
         from onnxruntime.transformers.fusion_gelu_approximation import FusionGeluApproximation
         from onnxruntime.transformers.onnx_model import OnnxModel
 

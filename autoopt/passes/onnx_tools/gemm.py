@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
@@ -16,7 +17,6 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
@@ -77,8 +77,6 @@ class _Splitter:
         return name in self._tensors and name not in self._inputs
 
     def split(self, node: NodeProto) -> list[NodeProto]:
-        from onnx import helper
-
         values = attribute_values(node)
         nodes: list[NodeProto] = []
         left = node.input[0]
@@ -113,9 +111,6 @@ class _Splitter:
 
     def _scaled(self, name: str, factor: float, nodes: list[NodeProto], kind: int) -> str:
         """The name of the value times `factor`; appends the node that computes it if the value is not fixed."""
-        import numpy as np
-        from onnx import helper
-
         if self.is_fixed(name):
             self._replaced.add(name)
             return self._add(f"{name}_scaled", self._array(name), factor)
@@ -125,16 +120,11 @@ class _Splitter:
         return scaled
 
     def _array(self, name: str) -> np.ndarray:
-        import numpy as np
-        from onnx import numpy_helper
 
         return np.asarray(numpy_helper.to_array(self._tensors[name]))
 
     def _add(self, name: str, array: np.ndarray, factor: float) -> str:
         """Add `array` times `factor` as a weight; return its name."""
-        import numpy as np
-        from onnx import numpy_helper
-
         name = new_name(name, self._names)
         scaled = np.ascontiguousarray(array)
         if factor != 1.0:

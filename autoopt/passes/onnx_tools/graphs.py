@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.model.tensors import bodies, walk_graphs, weight_bytes
 from autoopt.passes.base import Refused
 
@@ -100,8 +101,6 @@ def consumers(graph: GraphProto) -> dict[str, list[NodeProto]]:
 
 def attribute_values(node: NodeProto) -> dict[str, Any]:
     """The values of the attributes that a node states, by name."""
-    from onnx import helper
-
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
@@ -272,9 +271,6 @@ NUMBER_ATTRIBUTES: Final = {**FLOAT_ATTRIBUTES, "value_int": "int64", "value_int
 
 def store_as_tensor(constant: NodeProto, attributes: Mapping[str, str]) -> None:
     """Store the numbers of a Constant node as a tensor, in place, if one of `attributes` holds them."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-
     for attribute in constant.attribute:
         if attribute.name in attributes:
             array = np.asarray(helper.get_attribute_value(attribute), dtype=attributes[attribute.name])

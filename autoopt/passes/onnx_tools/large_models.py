@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from autoopt.model.lazy_imports import helper, onnx
 from autoopt.model.tensors import packed_bytes, weight_bytes
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools import graphs
@@ -55,8 +56,6 @@ def refuse_invalid(model: ModelProto, reason: str) -> None:
     Raises:
         Refused: the model is invalid; `reason` opens the text.
     """
-    import onnx
-
     try:
         call_without_large_weights(partial(onnx.checker.check_model, full_check=True), model)
     except Refused:
@@ -82,8 +81,6 @@ def _largest_initializers(model: ModelProto) -> list[TensorProto]:
 
 def _with_inputs_for(large: Iterable[TensorProto], model: ModelProto) -> ModelProto:
     """A copy of the model with inputs in place of some initializers, made without copying these."""
-    from onnx import helper
-
     names = {tensor.name for tensor in large}
     light = type(model)()
     _copy_fields(model, light, but="graph")

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from autoopt.errors import one_line
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import DEFAULT_DOMAINS, is_standard, to_ir, walk_nodes
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights, inline_functions
@@ -82,8 +83,6 @@ def _convert_with_onnx(model: ModelProto, version: int) -> ModelProto:
     Those scale coordinates from the corner and round down. The adapter to opset 11 leaves the new defaults in place,
     which do neither. It also knows no Resize before opset 10, which onnxruntime's optimizer makes of Upsample.
     """
-    import onnx
-
     convert = onnx.version_converter.convert_version
     model = inline_functions(model)  # the converter drops them
     ops = {node.op_type for node in walk_nodes(model.graph) if is_standard(node)}
@@ -128,8 +127,6 @@ CONVERTERS: Final[Mapping[Converter, Callable[[ModelProto, int], ModelProto]]] =
 
 def ir_version_for(version: int) -> int:
     """Lowest IR version that a model of this opset may have."""
-    import onnx
-
     return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", version)]))
 
 

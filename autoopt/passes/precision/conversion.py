@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from autoopt.model.lazy_imports import onnx
 from autoopt.model.tensors import walk_graphs
 from autoopt.passes.onnx_tools.graphs import (
     FLOAT_ATTRIBUTES,
@@ -71,13 +72,11 @@ def prepare_for_conversion(model: ModelProto) -> list[str]:
     Returns:
         Names of the nodes that the converters must not touch, for the last reason.
     """
-    from onnx import TensorProto
-
     name_nodes(model)
     remove_weights_from_inputs(model)
     protected = []
     for node in walk_nodes(model.graph):
-        if node.op_type == "Cast" and any(attribute.i == TensorProto.FLOAT for attribute in node.attribute):
+        if node.op_type == "Cast" and any(attribute.i == onnx.TensorProto.FLOAT for attribute in node.attribute):
             protected.append(node.name)
         elif node.op_type == "Constant":
             store_as_tensor(node, FLOAT_ATTRIBUTES)
@@ -107,15 +106,15 @@ def _remove_round_trips(graph: GraphProto, original: set[str]) -> None:
 
     The converters insert such pairs, which lose precision for nothing. Nodes in `original`, by name, stay.
     """
-    from onnx import TensorProto
-
     casts = {node.output[0]: node for node in graph.node if node.op_type == "Cast" and node.name not in original}
 
     def origin(name: str) -> str:
         """The value before a pair of casts that ends in `name`, otherwise `name`."""
         up = casts[name]
         down = casts.get(up.input[0])
-        if down is None or up.attribute[0].i != TensorProto.FLOAT or down.attribute[0].i != TensorProto.FLOAT16:
+        if down is None or up.attribute[0].i != onnx.TensorProto.FLOAT:
+            return name
+        if down.attribute[0].i != onnx.TensorProto.FLOAT16:
             return name
         return str(down.input[0])
 
@@ -140,27 +139,23 @@ def _find_unread(graph: GraphProto, original: set[str]) -> list[NodeProto]:
 
 def has_float32(graph: GraphProto) -> bool:
     """Tell if a weight, a constant or an input anywhere in the graph is float32."""
-    from onnx import TensorProto
-
-    if any(value.type.tensor_type.elem_type == TensorProto.FLOAT for value in graph.input):
+    if any(value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT for value in graph.input):
         return True
     for inner in walk_graphs(graph):
-        if any(tensor.data_type == TensorProto.FLOAT for tensor in inner.initializer):
+        if any(tensor.data_type == onnx.TensorProto.FLOAT for tensor in inner.initializer):
             return True
         for node in inner.node:
-            if any(a.HasField("t") and a.t.data_type == TensorProto.FLOAT for a in node.attribute):
+            if any(a.HasField("t") and a.t.data_type == onnx.TensorProto.FLOAT for a in node.attribute):
                 return True
     return False
 
 
 def computes_float16(model: ModelProto) -> bool:
     """Tell if any node except a cast reads a float16 weight or the result of a cast to float16."""
-    from onnx import TensorProto
-
     half: set[str] = set()
     for graph in walk_graphs(model.graph):
-        half.update(tensor.name for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT16)
+        half.update(tensor.name for tensor in graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT16)
     for node in walk_nodes(model.graph):
-        if node.op_type == "Cast" and any(attribute.i == TensorProto.FLOAT16 for attribute in node.attribute):
+        if node.op_type == "Cast" and any(attribute.i == onnx.TensorProto.FLOAT16 for attribute in node.attribute):
             half.update(node.output)
     return any(node.op_type != "Cast" and half.intersection(node.input) for node in walk_nodes(model.graph))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.tensors import tensors, walk_graphs
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs, new_name, op_counts, rename_value, value_names, walk_nodes
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 TYPE_ATTRIBUTES: Final = ("to", "dtype", "output_dtype")
 """Attributes that name the type of a result."""
@@ -49,40 +50,34 @@ class Float32(Pass):
 
 def computes_half(model: ModelProto) -> bool:
     """True if a weight, input or output of the model has the type float16."""
-    from onnx import TensorProto
-
     values = (*model.graph.input, *model.graph.output)
     types = {value.type.tensor_type.elem_type for value in values}
     types.update(tensor.data_type for tensor in tensors(model))
-    return TensorProto.FLOAT16 in types
+    return onnx.TensorProto.FLOAT16 in types
 
 
-def widen(tensor: TensorProto) -> None:
+def widen(tensor: onnx.TensorProto) -> None:
     """Convert a float16 tensor to float32, in place; others stay."""
-    from onnx import TensorProto, numpy_helper
-
-    if tensor.data_type == TensorProto.FLOAT16:
+    if tensor.data_type == onnx.TensorProto.FLOAT16:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float32"), tensor.name))
 
 
 def _keep_signature(model: ModelProto) -> None:
     """Let all nodes compute in float32, with casts at the inputs and outputs of type float16."""
-    from onnx import TensorProto, helper
-
     graph = model.graph
     names = value_names(model)
     before: list[NodeProto] = []
     after: list[NodeProto] = []
     for value in caller_inputs(model):
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16:
             wide = new_name(f"{value.name}_float32", names)
             _rename_everywhere(graph, {value.name: wide})
-            before.append(helper.make_node("Cast", [value.name], [wide], to=TensorProto.FLOAT))
+            before.append(helper.make_node("Cast", [value.name], [wide], to=onnx.TensorProto.FLOAT))
     for value in graph.output:
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16:
             wide = new_name(f"{value.name}_float32", names)
             _rename_everywhere(graph, {value.name: wide})
-            after.append(helper.make_node("Cast", [wide], [value.name], to=TensorProto.FLOAT16))
+            after.append(helper.make_node("Cast", [wide], [value.name], to=onnx.TensorProto.FLOAT16))
     _widen_results(walk_nodes(graph))
     weights = {tensor.name for tensor in graph.initializer}
     _widen_values(value for value in graph.input if value.name in weights)
@@ -104,18 +99,14 @@ def _rename_everywhere(graph: GraphProto, renamed: Mapping[str, str]) -> None:
 
 def _widen_results(nodes: Iterable[NodeProto]) -> None:
     """Let nodes that name float16 as the type of their result have float32."""
-    from onnx import TensorProto
-
     for node in nodes:
         for attribute in node.attribute:
-            if attribute.name in TYPE_ATTRIBUTES and attribute.i == TensorProto.FLOAT16:
-                attribute.i = TensorProto.FLOAT
+            if attribute.name in TYPE_ATTRIBUTES and attribute.i == onnx.TensorProto.FLOAT16:
+                attribute.i = onnx.TensorProto.FLOAT
 
 
 def _widen_values(values: Iterable[ValueInfoProto]) -> None:
     """Declare float16 values as float32."""
-    from onnx import TensorProto
-
     for value in values:
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
-            value.type.tensor_type.elem_type = TensorProto.FLOAT
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16:
+            value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import np
 from autoopt.model.session import make_plain_session
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
@@ -17,7 +18,6 @@ from autoopt.passes.quantize.calibration import CalibrationReader
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto
 
 
@@ -83,8 +83,6 @@ class MixedFloat16(Pass):
         return True
 
     def _is_close(self, actual: np.ndarray, expected: np.ndarray) -> bool:
-        import numpy as np
-
         if not isinstance(expected, np.ndarray) or not np.issubdtype(expected.dtype, np.floating):
             return repr(actual) == repr(expected)
         limit = self.rtol * float(np.abs(expected).max(initial=0.0)) + 1e-7
@@ -93,8 +91,6 @@ class MixedFloat16(Pass):
 
     def _outputs_of(self, model: ModelProto, feeds: Iterable[Mapping[str, np.ndarray]]) -> list[list[np.ndarray]]:
         """The model's outputs for each feed, whose floats are cast to the types of the model's inputs."""
-        import numpy as np
-
         path = io.save(model, self.context.work / "compared")
         with quiet():
             session = make_plain_session(path)

@@ -11,6 +11,7 @@ import numpy as np
 from autoopt.data.decoder import decoder_with
 from autoopt.data.sources.synthetic import input_spec
 from autoopt.model import io
+from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.session import make_plain_session
 from autoopt.passes.quantize.block_grid import BlockGrid
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def rounding_noise(
-    model: ModelProto, nodes: Sequence[NodeProto], grid: BlockGrid, feeds: Sequence[Feed], work: Path
+    model: onnx.ModelProto, nodes: Sequence[NodeProto], grid: BlockGrid, feeds: Sequence[Feed], work: Path
 ) -> dict[str, float]:
     """Noise of the outputs relative to their power with only one matrix rounded, by name of the weight.
 
@@ -34,11 +35,9 @@ def rounding_noise(
         feeds: items of data.
         work: folder for temporary files.
     """
-    from onnx import ModelProto, helper, numpy_helper
-
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     names = list(dict.fromkeys(node.input[1] for node in nodes))
-    open_model = ModelProto()
+    open_model = onnx.ModelProto()
     open_model.CopyFrom(model)
     for name in names:
         value = helper.make_tensor_value_info(name, tensors[name].data_type, tensors[name].dims)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autoopt.model.lazy_imports import helper, numpy_helper
+
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
 
@@ -78,8 +80,6 @@ class BlockWeights:
 
     def matmul(self, node: NodeProto, accuracy_level: int) -> tuple[NodeProto, list[TensorProto]]:
         """The node MatMulNBits that replaces a MatMul, and its weights."""
-        from onnx import helper, numpy_helper
-
         name = f"{node.name}_Q{self.grid.bits}"
         arrays = {
             "weight": _packed(self.levels.transpose(2, 0, 1), self.grid.bits),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from autoopt.model.lazy_imports import np, numpy_helper, onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.onnx_tools.gemm import split_gemms
 from autoopt.passes.onnx_tools.graphs import name_nodes, read_names, replace_items
@@ -19,7 +20,6 @@ from autoopt.passes.quantize.weight_only import WEIGHT_CONFLICTS, weighted_matmu
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, NodeProto
 
     from autoopt.passes.quantize.block_grid import BlockGrid
@@ -101,8 +101,6 @@ class CalibratedWeightQuantization(Pass):
 
     def _inputs(self, model: ModelProto, nodes: Sequence[NodeProto]) -> dict[str, np.ndarray]:
         """Rows of the value that each node reads, (rows, inner), by the node's name."""
-        import numpy as np
-
         from autoopt.passes.quantize.activation_aware import spread_rows
         from autoopt.passes.quantize.layer_errors import run_values
 
@@ -164,11 +162,9 @@ class CalibratedWeightQuantization(Pass):
 
 def float_matrices(model: ModelProto) -> dict[str, np.ndarray]:
     """The float32 matrices of the main graph that callers cannot override, by name."""
-    from onnx import TensorProto, numpy_helper
-
     inputs = {value.name for value in model.graph.input}
     matrices = {}
     for tensor in model.graph.initializer:
-        if tensor.data_type == TensorProto.FLOAT and len(tensor.dims) == 2 and tensor.name not in inputs:
+        if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2 and tensor.name not in inputs:
             matrices[tensor.name] = numpy_helper.to_array(tensor)
     return matrices

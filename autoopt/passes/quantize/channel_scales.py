@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import np, numpy_helper, onnx
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     consumers,
@@ -19,7 +20,6 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, NodeProto, TensorProto
 
 LARGEST_EXPONENT: Final = 12
@@ -28,8 +28,6 @@ LARGEST_EXPONENT: Final = 12
 
 def powers_of_two(factors: np.ndarray) -> np.ndarray:
     """The nearest powers of two; 1 where a factor is 0 or not finite."""
-    import numpy as np
-
     usable = np.isfinite(factors) & (factors > 0)
     exponents = np.round(np.log2(np.where(usable, factors, 1.0)))
     powers: np.ndarray = np.exp2(np.clip(exponents, -LARGEST_EXPONENT, LARGEST_EXPONENT))
@@ -55,19 +53,13 @@ class Layers:
 
     def weight(self, name: str) -> np.ndarray | None:
         """A float32 weight that only one node reads; None for all other values."""
-        import numpy as np
-        from onnx import TensorProto, numpy_helper
-
         tensor = self._tensors.get(name)
-        if tensor is None or tensor.data_type != TensorProto.FLOAT:
+        if tensor is None or tensor.data_type != onnx.TensorProto.FLOAT:
             return None
         return np.asarray(numpy_helper.to_array(tensor))
 
     def store(self, name: str, array: np.ndarray) -> None:
         """Replace a weight."""
-        import numpy as np
-        from onnx import numpy_helper
-
         self._tensors[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name))
 
     def only_consumer(self, name: str) -> NodeProto | None:

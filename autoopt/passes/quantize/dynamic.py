@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.bodies import copy_weights_into_bodies, lift_body_constants, weighted_nodes
@@ -99,7 +100,6 @@ class DynamicQuantization(Pass):
         return accept_quantized(before, quantized)
 
     def _quantize(self, model: ModelProto, with_bodies: bool) -> ModelProto:
-        import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         # onnxruntime splits what is left of Gemm into a MatMul with a name of its own and an Add.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
+from autoopt.model.lazy_imports import np
 from autoopt.passes.base import Pass
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import attribute_values, is_standard
 from autoopt.passes.quantize.channel_scales import Layers, powers_of_two, rows_of_matrix, stored_matrix
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, NodeProto
 
 ACTIVATIONS: Final = frozenset({"Relu", "LeakyRelu"})
@@ -113,8 +113,6 @@ def _has_plain_bias(layers: Layers, node: NodeProto, bias: str) -> bool:
 
 def output_ranges(layers: Layers, node: NodeProto) -> np.ndarray | None:
     """The largest absolute weight of each output channel; None if the node is no layer."""
-    import numpy as np
-
     weight = _weight_of(layers, node)
     if weight is None:
         return None
@@ -128,8 +126,6 @@ def output_ranges(layers: Layers, node: NodeProto) -> np.ndarray | None:
 
 def input_ranges(layers: Layers, node: NodeProto) -> np.ndarray | None:
     """The largest absolute weight of each input channel; None for grouped convolutions that are not depthwise."""
-    import numpy as np
-
     weight = _weight_of(layers, node)
     if weight is None:
         return None
@@ -157,8 +153,6 @@ def _weight_of(layers: Layers, node: NodeProto) -> np.ndarray | None:
 
 def equalize(layers: Layers, pair: _Pair) -> bool:
     """Give each channel between two layers the same range on both sides; tell if anything changed."""
-    import numpy as np
-
     before, after = output_ranges(layers, pair.first), input_ranges(layers, pair.second)
     if before is None or after is None or before.shape != after.shape:
         return False
@@ -189,8 +183,6 @@ def _scale_outputs(layers: Layers, pair: _Pair, factors: np.ndarray) -> None:
 
 def scale_inputs(layers: Layers, node: NodeProto, factors: np.ndarray) -> None:
     """Multiply the weights of each input channel of a layer."""
-    import numpy as np
-
     name = node.input[1]
     weight = layers.weight(name)
     assert weight is not None, "a layer has weights"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.onnx_tools.graphs import (
     attribute_values,
     constant_tensors,
@@ -19,7 +20,6 @@ from autoopt.passes.onnx_tools.graphs import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, NodeProto, TensorProto
 
 ALPHA: Final = 0.2
@@ -48,8 +48,6 @@ def saturate_hard_sigmoids(model: ModelProto) -> None:
 
 def _saturates(source: NodeProto, readers: list[NodeProto], constants: dict[str, TensorProto]) -> bool:
     """True if the input has one scale, and the integers of the output stand for 0 to at most 1."""
-    import numpy as np
-
     if len(readers) != 1:
         return False
     before = _scale_and_zero(source, "DequantizeLinear", constants)
@@ -68,8 +66,6 @@ def _scale_and_zero(
     node: NodeProto, op_type: str, constants: dict[str, TensorProto]
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The scale and the zero point of a node; None for another operator or values that are not fixed."""
-    from onnx import numpy_helper
-
     names = node.input[1:3]
     if node.op_type != op_type or len(names) < 2 or not constants.keys() >= set(names):
         return None
@@ -80,9 +76,6 @@ def _addition(
     model: ModelProto, node: NodeProto, source: NodeProto, constants: dict[str, TensorProto]
 ) -> list[NodeProto]:
     """The nodes that replace a HardSigmoid; their constants are added to the model."""
-    import numpy as np
-    from onnx import helper, numpy_helper
-
     values = attribute_values(node)
     name = f"{node.output[0]}/saturating"
     scale = numpy_helper.to_array(constants[source.input[1]]) * np.float32(values.get("alpha", ALPHA))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.onnx_tools.graphs import new_name
 from autoopt.passes.quantize.channel_scales import Layers, rows_of_matrix
 from autoopt.passes.quantize.equalize import scale_inputs
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import NodeProto
 
 SCALE_INPUTS: Final = {
@@ -85,8 +85,6 @@ class InputScales:
         return True
 
     def _multiply(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> None:
-        import numpy as np
-        from onnx import helper, numpy_helper
 
         scaled = new_name(f"{value}_scaled", self._names)
         name = new_name(f"{value}_factors", self._names)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import helper, numpy_helper, onnx
 from autoopt.model.session import make_plain_session, make_session
 from autoopt.passes.onnx_tools.graphs import replace_items, weight_names
 from autoopt.passes.quantize.calibration import Ranges
@@ -84,8 +85,6 @@ def output_ratios(
 
 def _with_added_errors(model: ModelProto, layers: Sequence[NodeProto]) -> tuple[ModelProto, dict[str, str]]:
     """A copy of the model that adds an input to the output of each layer; and the names of these inputs by layer."""
-    from onnx import TensorProto, helper
-
     disturbed = deepcopy(model)
     errors = {node.name: f"{node.output[0]}__error" for node in layers}
     nodes = []
@@ -97,7 +96,7 @@ def _with_added_errors(model: ModelProto, layers: Sequence[NodeProto]) -> tuple[
             nodes.append(helper.make_node("Add", [exact, errors[node.name]], [value]))
     replace_items(disturbed.graph.node, nodes)
     # Without a shape, each takes a zero for all elements as well as an error for each.
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in errors.values()]
+    inputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in errors.values()]
     disturbed.graph.input.extend(inputs)
     return disturbed, errors
 
@@ -142,7 +141,6 @@ def run_alone(
         The layer, its outputs in the float model by item, and those with inputs and weights rounded to 8 bits. Layers
         that cannot run alone are left out.
     """
-    from onnx import numpy_helper
     from onnxruntime.quantization.calibrate import load_tensors_data
 
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -168,13 +166,11 @@ def run_alone(
 
 def expose(model: ModelProto, values: Iterable[str]) -> tuple[ModelProto, list[str]]:
     """A copy of the model that also returns these values; and the names of those that are not inputs or weights."""
-    from onnx import ValueInfoProto
-
     exposed = deepcopy(model)
     inputs = weight_names(model) | {value.name for value in model.graph.input}
     names = [name for name in dict.fromkeys(values) if name not in inputs]
     outputs = {value.name for value in model.graph.output}
-    exposed.graph.output.extend(ValueInfoProto(name=name) for name in names if name not in outputs)
+    exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
     return exposed, names
 
 
@@ -193,10 +189,8 @@ def run_values(
 
 def _alone(model: ModelProto, node: NodeProto, work: Path) -> InferenceSession:
     """A session of one node, which takes its weights as inputs."""
-    from onnx import TensorProto, helper
-
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in dict.fromkeys(node.input)]
-    outputs = [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)]
+    inputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in dict.fromkeys(node.input)]
+    outputs = [helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None)]
     graph = helper.make_graph([node], "alone", inputs, outputs)
     single = helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)
     return make_plain_session(io.save(single, work / "alone"))

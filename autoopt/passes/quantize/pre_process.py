@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import onnx
 from autoopt.model.session import make_options
 from autoopt.model.session_options import OPTIMIZERS
 from autoopt.passes.base import Pass, Retry
@@ -52,8 +53,6 @@ class QuantPreProcess(Pass):
     skip_optimization: Annotated[bool, Boolean(), "skip graph optimization"] = False
 
     def run(self, model: Path) -> Path | Retry:
-        import onnx
-
         target = self.context.work / "model.onnx"
         source = io.load(model)
         large = is_large(source)
@@ -85,7 +84,6 @@ class QuantPreProcess(Pass):
 
     def _with_joined_activations(self, model: ModelProto) -> ModelProto:
         """The model with GELU and SiLU as onnxruntime's operators; the same model if it has none."""
-        import onnx
         import onnxruntime as ort
 
         ops = {node.op_type for node in model.graph.node}

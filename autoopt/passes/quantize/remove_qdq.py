@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from autoopt.model.lazy_imports import np, numpy_helper
 from autoopt.passes.base import Pass
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -20,7 +21,6 @@ from autoopt.passes.onnx_tools.graphs import (
 from autoopt.passes.onnx_tools.libraries import apply_ir_passes
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
@@ -51,8 +51,6 @@ class RemoveQdq(Pass):
 
 def _replaced_values(graph: GraphProto) -> dict[str, str]:
     """The results of DequantizeLinear nodes, and the float values for each; adds the weights among those."""
-    from onnx import numpy_helper
-
     constants = {tensor.name: tensor for tensor in graph.initializer}
     sources = producers(graph)
     names = defined_names(graph)
@@ -90,9 +88,6 @@ def _ends(replaced: dict[str, str]) -> dict[str, str]:
 
 def _dequantized(node: NodeProto, constants: Mapping[str, TensorProto]) -> np.ndarray | None:
     """The float weights of a DequantizeLinear of constants; None for other inputs and for weights in blocks."""
-    import numpy as np
-    from onnx import numpy_helper
-
     attributes = attribute_values(node)
     names = list(filter(None, node.input))
     if attributes.get("block_size") or not constants.keys() >= set(names):

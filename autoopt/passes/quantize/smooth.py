@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
+from autoopt.model.lazy_imports import np
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.fusion.weight_folding import FUSION_CONFLICTS
 from autoopt.passes.onnx_tools.graphs import name_nodes
@@ -14,7 +15,6 @@ from autoopt.passes.quantize.input_scales import InputScales
 from autoopt.space import Categorical
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, NodeProto
 
 ITEMS: Final = 32
@@ -61,8 +61,6 @@ class SmoothQuant(Pass):
 
     def _channel_ranges(self, model: ModelProto, values: list[str]) -> dict[str, np.ndarray]:
         """The largest absolute value of each channel, the last axis, over the calibration data."""
-        import numpy as np
-
         from autoopt.passes.quantize.layer_errors import run_values
 
         ranges: dict[str, np.ndarray] = {}
@@ -90,8 +88,6 @@ def smoothing_factors(
     layers: Layers, consumers: list[NodeProto], activations: np.ndarray, alpha: float
 ) -> np.ndarray | None:
     """Factors for the input channels of these layers, from the ranges of their input; None if they all are 1."""
-    import numpy as np
-
     weights = np.zeros_like(activations)
     for node in consumers:
         ranges = input_ranges(layers, node)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Refused, Retry
 from autoopt.passes.base.conflicts import FLOAT_CONVERSIONS, QUANTIZATIONS, RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import is_large, op_counts, sort_nodes
@@ -165,7 +166,6 @@ class Static(Pass):
 
     def quantize(self, model: ModelProto, ranges: Path, only: Sequence[str] = ()) -> ModelProto:
         """Quantize what `calibrate` returned; `only`: names of the nodes to quantize, empty for all."""
-        import onnx
         from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
         types = self.types()

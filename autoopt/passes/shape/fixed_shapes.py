@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Refused
 from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, fixed_size, replace_items
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
@@ -85,8 +86,6 @@ def _signature(model: ModelProto) -> list[bytes]:
 
 def infer_fixed_shapes(model: ModelProto) -> ModelProto:
     """Record the inner and output shapes that follow from fixed input shapes, in place."""
-    import onnx
-
     inferred = call_without_large_weights(onnx.shape_inference.infer_shapes, model)
     for output, inferred_output in zip(model.graph.output, inferred.graph.output, strict=True):
         if output.type.HasField("tensor_type"):

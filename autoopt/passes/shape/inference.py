@@ -6,6 +6,7 @@ from contextlib import chdir
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from autoopt.model.lazy_imports import shape_inference
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.large_models import call_without_large_weights
@@ -34,8 +35,6 @@ class ShapeInference(RecordsTypes):
     data_prop: Annotated[bool, Boolean(), "also propagate the values that shapes are computed from"] = False
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx import shape_inference
-
         return call_without_large_weights(partial(shape_inference.infer_shapes, data_prop=self.data_prop), model)
 
 

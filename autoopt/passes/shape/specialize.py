@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from autoopt.json_codec import JsonValue
+from autoopt.model.lazy_imports import helper, np, numpy_helper
 from autoopt.passes.base import Pass, PassContext, Refused, Retry
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.cleanup.graph_cleanup import fold_constants
@@ -14,7 +15,6 @@ from autoopt.passes.onnx_tools.graphs import caller_inputs, clear_unknown_dims, 
 from autoopt.passes.shape.fixed_shapes import infer_fixed_shapes
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, ValueInfoProto
 
 
@@ -65,9 +65,6 @@ class SpecializeInputs(Pass):
         Raises:
             Refused: the value does not fit the input.
         """
-        import numpy as np
-        from onnx import helper
-
         tensor = value.type.tensor_type
         try:
             array = np.array(self.values[value.name], helper.tensor_dtype_to_np_dtype(tensor.elem_type))
@@ -91,8 +88,6 @@ class _Common:
     count: int = 1
 
     def add(self, array: np.ndarray) -> None:
-        import numpy as np
-
         self.count += 1
         self.constant = self.constant and np.array_equal(self.first, array)
         pairs = zip(self.sizes, array.shape, strict=False)
@@ -164,7 +159,5 @@ def _fix(value: ValueInfoProto, shape: list[int | None]) -> None:
 
 def _make_constant(model: ModelProto, value: ValueInfoProto, array: np.ndarray) -> None:
     """Turn an input into a weight, in place."""
-    from onnx import numpy_helper
-
     model.graph.initializer.append(numpy_helper.from_array(array, value.name))
     replace_items(model.graph.input, [other for other in model.graph.input if other.name != value.name])

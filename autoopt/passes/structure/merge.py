@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs
@@ -32,8 +33,6 @@ class Merge(Pass):
     prefix: Annotated[str, "prefix for all names of the second model"] = "second_"
 
     def run(self, model: ModelProto) -> ModelProto:
-        import onnx
-
         other = io.load(Path(self.second))
         version = max(opset(model), opset(other))
         first, second = at_least_opset(model, version), at_least_opset(other, version)

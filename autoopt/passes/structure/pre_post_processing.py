@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from autoopt.errors import did_you_mean
+from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs, fixed_size, rename_inputs, rename_value, replace_items
 from autoopt.passes.onnx_tools.opsets import at_least_opset
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
 
@@ -32,12 +32,10 @@ class PrependPreprocessing(Pass):
     std: Annotated[list[float], "values to divide by, one per channel or one for all; empty: none"] = []
 
     def run(self, model: ModelProto) -> ModelProto:
-        from onnx import TensorProto, helper
-
         prepared = at_least_opset(model, 13)
         value = select_value(caller_inputs(prepared), self.input, "input")
         tensor = value.type.tensor_type
-        if tensor.elem_type != TensorProto.FLOAT or len(tensor.shape.dim) != 4:
+        if tensor.elem_type != onnx.TensorProto.FLOAT or len(tensor.shape.dim) != 4:
             raise Refused(f"input {value.name!r} is not a float32 image batch (4 dimensions)")
         dims = [fixed_size(dim) or dim.dim_param or None for dim in tensor.shape.dim]
         if self.image_layout == "NHWC":
@@ -46,15 +44,12 @@ class PrependPreprocessing(Pass):
         inner = f"{name}/model"
         rename_inputs(prepared.graph.node, {name: inner})
         replace_items(prepared.graph.node, [*self._add_steps(prepared, name, inner), *prepared.graph.node])
-        value.CopyFrom(helper.make_tensor_value_info(name, TensorProto.UINT8, dims))
+        value.CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, dims))
         return prepared
 
     def _add_steps(self, model: ModelProto, name: str, inner: str) -> list[NodeProto]:
         """Add the constants to `model` and return the nodes that lead from `name` to `inner`."""
-        import numpy as np
-        from onnx import TensorProto, helper, numpy_helper
-
-        steps: list[tuple[str, list[str], dict[str, object]]] = [("Cast", [], {"to": TensorProto.FLOAT})]
+        steps: list[tuple[str, list[str], dict[str, object]]] = [("Cast", [], {"to": onnx.TensorProto.FLOAT})]
         if self.image_layout == "NHWC":
             steps.append(("Transpose", [], {"perm": [0, 3, 1, 2]}))
         scale = [self.scale]
@@ -89,11 +84,9 @@ class AppendPostprocessing(Pass):
     output: Annotated[str, "name of the output; empty: the only one"] = ""
 
     def run(self, model: ModelProto) -> ModelProto:
-        from onnx import TensorProto, helper
-
         prepared = at_least_opset(model, 13)
         value = select_value(prepared.graph.output, self.output, "output")
-        if value.type.tensor_type.elem_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+        if value.type.tensor_type.elem_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
             raise Refused(f"output {value.name!r} is not a float tensor")
         name = value.name
         inner = f"{name}/model"
@@ -101,7 +94,7 @@ class AppendPostprocessing(Pass):
         op, attributes = _POSTPROCESSING[self.kind]
         prepared.graph.node.append(helper.make_node(op, [inner], [name], name=f"{name}/{op}", **attributes))
         if self.kind == "argmax":
-            value.type.tensor_type.elem_type = TensorProto.INT64
+            value.type.tensor_type.elem_type = onnx.TensorProto.INT64
             if value.type.tensor_type.shape.dim:
                 del value.type.tensor_type.shape.dim[-1]
         return prepared

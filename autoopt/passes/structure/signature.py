@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from autoopt.errors import did_you_mean
+from autoopt.model.lazy_imports import helper, onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import (
@@ -102,15 +103,13 @@ class ConvertInputOutputTypes(Pass):
     types: Annotated[dict[str, ElementType], "new types by the names of inputs and outputs"]
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        from onnx import TensorProto
-
         inputs, outputs = caller_inputs(model), list(model.graph.output)
         _check_names(self.types, [*inputs, *outputs])
         changed = False
         for values, convert in ((inputs, _cast_input), (outputs, _cast_output)):
             for value in values:
                 name = self.types.get(value.name, "")
-                kind = TensorProto.DataType.Value(_ONNX_NAMES.get(name, name.upper() or "UNDEFINED"))
+                kind = onnx.TensorProto.DataType.Value(_ONNX_NAMES.get(name, name.upper() or "UNDEFINED"))
                 if name and kind != value.type.tensor_type.elem_type:
                     convert(model, value, kind)
                     changed = True
@@ -142,8 +141,6 @@ def _cast_output(model: ModelProto, value: ValueInfoProto, kind: int) -> None:
 
 
 def _cast(source: str, target: str, kind: int) -> NodeProto:
-    from onnx import helper
-
     return helper.make_node("Cast", [source], [target], name=f"{target}/cast", to=kind)
 
 

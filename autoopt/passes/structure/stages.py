@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from autoopt.errors import did_you_mean
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base import Pass, Refused
 from autoopt.passes.base.conflicts import RUNTIME_BOUND
 from autoopt.passes.onnx_tools.graphs import caller_inputs, producers
@@ -32,8 +33,6 @@ class SplitStages(Pass):
     cuts: Annotated[list[list[str]], "names of the values that cross each cut, first cut first"] = []
 
     def run(self, model: ModelProto) -> ModelProto | None:
-        import onnx
-
         cuts = self.cuts or find_cuts(model, self.stages)
         if not 0 <= self.stage <= len(cuts):
             raise Refused(f"stage {self.stage} does not exist: {len(cuts)} cut(s) give stages 0 to {len(cuts)}")

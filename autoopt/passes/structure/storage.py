@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from autoopt.model import io
+from autoopt.model.lazy_imports import onnx
 from autoopt.model.session import make_options
 from autoopt.passes.base import Pass, Refused
 from autoopt.space import Categorical
@@ -22,8 +23,6 @@ class ExternalData(Pass):
     size_threshold: Annotated[int, Categorical(1024, 1_000_000), "smaller tensors (in bytes) stay in the graph"] = 1024
 
     def run(self, model: Path) -> Path | None:
-        import onnx
-
         loaded = io.load(model)  # a separate copy, because onnx.save_model empties the tensors that it moves out
         target = self.context.work / "model.onnx"
         onnx.save_model(

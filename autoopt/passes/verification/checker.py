@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import onnx
 from autoopt.passes.base.lifecycle import describe_error
 from autoopt.passes.onnx_tools.graphs import is_standard, walk_nodes
 from autoopt.passes.onnx_tools.opsets import import_domain
@@ -46,8 +47,6 @@ def find_defect(path: Path) -> str:
 
 
 def _complaint(path: Path) -> str:
-    import onnx
-
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except Exception as error:  # ValidationError, InferenceError, decode errors
@@ -57,8 +56,6 @@ def _complaint(path: Path) -> str:
 
 def _complaint_besides_runtime_ops(path: Path) -> str:
     """Check a copy in which the runtime's own operators have its domain, so that the checker does not look them up."""
-    import onnx
-
     model = onnx.load(path, load_external_data=False)
     for node in walk_nodes(model.graph):
         if node.op_type in RUNTIME_OPS and is_standard(node):

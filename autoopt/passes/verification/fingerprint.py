@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from autoopt.model.lazy_imports import numpy_helper, onnx
 from autoopt.passes.onnx_tools.graphs import replace_items
 
 if TYPE_CHECKING:
@@ -204,9 +205,6 @@ def _describe_tensor(tensor: TensorProto) -> str:
 
 def _digest_tensor(tensor: TensorProto) -> str:
     """sha256 of type, shape and values, whichever field stores them."""
-    import onnx
-    from onnx import numpy_helper
-
     digest = hashlib.sha256(_describe_tensor(tensor).encode())
     if tensor.data_type == onnx.TensorProto.STRING:
         digest.update(repr(list(tensor.string_data)).encode())

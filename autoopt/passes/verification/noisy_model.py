@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import helper, np, numpy_helper, onnx
 from autoopt.passes.onnx_tools.graphs import caller_inputs, constant_tensors, replace_items, walk_nodes
 from autoopt.passes.verification.fingerprint import allow_constants
 
@@ -112,8 +113,6 @@ def noisy_model(model: ModelProto, types: Mapping[str, int]) -> NoisyModel | Non
         The copy; None for a model of an old operator set, and for one that computes in subgraphs or functions, whose
         values have no known type.
     """
-    from onnx import helper
-
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
     if (opset is not None and opset < MIN_OPSET) or _computes_inside(model):
         return None
@@ -191,19 +190,14 @@ class _NoiseWriter:
 
     def constants(self) -> Iterator[TensorProto]:
         """The initializers that the noise uses."""
-        import numpy as np
-        from onnx import numpy_helper
-
         starts = np.random.default_rng(0).integers(0, STARTS, self.places)
         for place, start in enumerate(starts):
             yield numpy_helper.from_array(np.array([start], np.int64), f"start__{place}")
 
     def pool_inputs(self) -> Iterator[ValueInfoProto]:
         """The inputs that the noise uses."""
-        from onnx import TensorProto, helper
-
         for pool in self.pools.values():
-            kind = TensorProto.DOUBLE if pool.is_double else TensorProto.FLOAT
+            kind = onnx.TensorProto.DOUBLE if pool.is_double else onnx.TensorProto.FLOAT
             yield helper.make_tensor_value_info(pool.name, kind, [f"length_of_{pool.name}"])
 
     def _is_exact(self, node: NodeProto) -> bool:
@@ -222,8 +216,6 @@ class _NoiseWriter:
         self, source: str, target: str, kind: int, *, is_unit: bool = False, size: float = 1.0
     ) -> list[NodeProto]:
         """Nodes that compute `target` from `source`, a tensor of type `kind`; `size` multiplies the noise."""
-        from onnx import helper
-
         amplitude = size * _amplitude_of(kind)
         product = target
         if is_unit:
@@ -239,37 +231,31 @@ class _NoiseWriter:
 
     def _draw(self, like: str, name: str, kind: int, low: float, high: float) -> tuple[list[NodeProto], str]:
         """Nodes that yield random numbers in the shape of `like`, and the name of their result."""
-        from onnx import TensorProto, helper
-
-        is_double = kind == TensorProto.DOUBLE
+        is_double = kind == onnx.TensorProto.DOUBLE
         place = self.places
         self.places += 1
         if self.opset < SLICES:
             nodes = [helper.make_node("RandomUniformLike", [like], [name], low=low, high=high, seed=float(place + 1))]
             if not is_double:
-                nodes[0].attribute.append(helper.make_attribute("dtype", TensorProto.FLOAT))
+                nodes[0].attribute.append(helper.make_attribute("dtype", onnx.TensorProto.FLOAT))
         else:
             nodes = self._slice(like, name, self._pool(kind, low, high), place)
-        if kind in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        if kind in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
             return nodes, name
         # The runtime draws no numbers of 16 bits, and numpy has no bfloat16.
         return [*nodes, helper.make_node("Cast", [name], [f"{name}_cast"], to=kind)], f"{name}_cast"
 
     def _pool(self, kind: int, low: float, high: float) -> str:
         """The name of the pool of these numbers."""
-        from onnx import TensorProto
-
         purpose = "factors"
         if low == 0:
             purpose = "offsets"
         name = f"pool_{kind}_{purpose}_{high:.9g}__"
-        self.pools.setdefault(name, Pool(name, low, high, kind == TensorProto.DOUBLE))
+        self.pools.setdefault(name, Pool(name, low, high, kind == onnx.TensorProto.DOUBLE))
         return name
 
     def _slice(self, like: str, name: str, pool: str, place: int) -> list[NodeProto]:
         """Nodes that cut numbers in the shape of `like` from a pool."""
-        from onnx import helper
-
         shape: dict[str, int] = {}
         if self.opset >= ALLOWS_ZERO:
             shape["allowzero"] = 1
@@ -284,13 +270,11 @@ class _NoiseWriter:
 
 def _amplitude_of(kind: int) -> float:
     """Amplitude of the noise for an element type; 0 for types that are no floats of 16 bits or more."""
-    from onnx import TensorProto
-
     names = {
-        TensorProto.FLOAT: "float32",
-        TensorProto.DOUBLE: "float64",
-        TensorProto.FLOAT16: "float16",
-        TensorProto.BFLOAT16: "bfloat16",
+        onnx.TensorProto.FLOAT: "float32",
+        onnx.TensorProto.DOUBLE: "float64",
+        onnx.TensorProto.FLOAT16: "float16",
+        onnx.TensorProto.BFLOAT16: "bfloat16",
     }
     if kind not in names:
         return 0.0
@@ -335,9 +319,6 @@ def _small_constants(model: ModelProto) -> frozenset[str]:
 
 def _fractions(model: ModelProto, names: Container[str]) -> set[str]:
     """Those of the constants that are floats with a fractional part."""
-    import numpy as np
-    from onnx import numpy_helper
-
     fractions = set()
     for name, tensor in constant_tensors(model.graph).items():
         if name in names and _amplitude_of(tensor.data_type):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import numpy as np
+from autoopt.model.lazy_imports import np
 
 FLOATS: Final = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 """Floats that numpy does not count among its floating types."""
@@ -17,8 +16,6 @@ def output_arrays(outputs: Sequence[object]) -> list[np.ndarray]:
 
     A sequence becomes its items in order; a map becomes its keys and then its values, so that both are compared.
     """
-    import numpy as np
-
     arrays: list[np.ndarray] = []
     for output in outputs:
         if isinstance(output, list) and output and isinstance(output[0], dict):
@@ -35,6 +32,4 @@ def output_arrays(outputs: Sequence[object]) -> list[np.ndarray]:
 
 def is_float(array: np.ndarray) -> bool:
     """True for an array of floats, those included that numpy itself does not know."""
-    import numpy as np
-
     return bool(np.issubdtype(array.dtype, np.floating)) or str(array.dtype) in FLOATS

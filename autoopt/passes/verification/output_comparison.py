@@ -6,15 +6,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from autoopt.json_codec import to_json
+from autoopt.model.lazy_imports import np
 from autoopt.passes.verification.output_arrays import is_float, output_arrays
 from autoopt.passes.verification.rounding import RUNS, Spread
 from autoopt.registry import Tolerance
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Status = Literal["same", "different", "only run", "not run"]
 Spreads: TypeAlias = Callable[[int], "Sequence[Spread] | None"]
@@ -159,8 +157,6 @@ def _compare_categories(
     expected: np.ndarray, actual: np.ndarray, tolerance: Tolerance, output_spread: _OutputSpread
 ) -> _Difference:
     """Compare integers, booleans or texts, value by value."""
-    import numpy as np
-
     differs = np.asarray(expected != actual)
     wrong = int(differs.sum())
     share = wrong / max(expected.size, 1)
@@ -185,8 +181,6 @@ def _unstable(spread: Spread | None, size: int) -> int:
 def _compare_floats(
     expected: np.ndarray, actual: np.ndarray, tolerance: Tolerance, output_spread: _OutputSpread
 ) -> _Difference:
-    import numpy as np
-
     x, y = expected.astype(np.float64), actual.astype(np.float64)
     finite = np.isfinite(x)
     if not np.isfinite(y[finite]).all():
@@ -211,8 +205,6 @@ def _compare_floats(
 
 def _beyond_rounding(expected: np.ndarray, error: np.ndarray, scale: float, output_spread: _OutputSpread) -> str:
     """The reason why rounding does not explain the error of an output; "" if it does."""
-    import numpy as np
-
     magnitude = np.nan_to_num(np.abs(expected.astype(np.float64)), nan=0.0, posinf=0.0)
     few_roundings = ROUNDINGS * _epsilon(expected) * magnitude + _smallest(expected)
     if (error <= few_roundings).all():
@@ -236,8 +228,6 @@ def _beyond_rounding(expected: np.ndarray, error: np.ndarray, scale: float, outp
 
 def _limit(expected: np.ndarray, spread: Spread | None, scale: float) -> np.ndarray:
     """Largest error of each element that rounding explains."""
-    import numpy as np
-
     magnitude = np.nan_to_num(np.abs(expected.astype(np.float64)), nan=0.0, posinf=0.0)
     fixed = UNKNOWN_ROUNDING.get(str(expected.dtype), 2e-4) * (scale + magnitude)
     if spread is None or spread.deviation is None:
@@ -253,15 +243,11 @@ def _as_often(error: np.ndarray, limit: np.ndarray) -> bool:
 
     A value that jumps does so at another element in each run.
     """
-    import numpy as np
-
     return bool((np.sort(error, axis=None) <= np.sort(limit, axis=None)).all())
 
 
 def _typical(deviation: np.ndarray) -> float:
     """Median of the deviations that are finite; 0 without any."""
-    import numpy as np
-
     finite = deviation[np.isfinite(deviation)]
     if not finite.size:
         return 0.0
@@ -270,8 +256,6 @@ def _typical(deviation: np.ndarray) -> float:
 
 def _epsilon(array: np.ndarray) -> float:
     """The unit in the last place of 1 in the type of an array."""
-    import numpy as np
-
     if str(array.dtype) == "bfloat16":
         return 2.0**-7
     if not np.issubdtype(array.dtype, np.floating):
@@ -281,8 +265,6 @@ def _epsilon(array: np.ndarray) -> float:
 
 def _smallest(array: np.ndarray) -> float:
     """The magnitude below which a runtime may round a value of this type to 0."""
-    import numpy as np
-
     if not np.issubdtype(array.dtype, np.floating):
         return 2.0**-126
     if array.dtype == np.float16:

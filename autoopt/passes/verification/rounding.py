@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from autoopt.model.lazy_imports import np, onnx
 from autoopt.model.tensors import tensors
 from autoopt.passes.verification.noisy_model import Pool, noisy_model
 from autoopt.passes.verification.output_arrays import is_float, output_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto
     from onnxruntime import InferenceSession
 
@@ -70,8 +70,6 @@ class NoiseSource:
 
     def _draw_pools(self) -> dict[str, np.ndarray]:
         """Draw the numbers of this run."""
-        import numpy as np
-
         generator = np.random.default_rng(self._runs)
         numbers: dict[str, np.ndarray] = {}
         for pool in self._pools:
@@ -133,8 +131,6 @@ class SpreadMeter:
 
 
 def _spread(exact: np.ndarray, runs: Sequence[np.ndarray], jumps: bool) -> Spread:
-    import numpy as np
-
     if any(run.shape != exact.shape for run in runs):
         return Spread(None, jumps)
     deviation = np.zeros(exact.shape)
@@ -148,8 +144,6 @@ def _spread(exact: np.ndarray, runs: Sequence[np.ndarray], jumps: bool) -> Sprea
 
 def _distance(exact: np.ndarray, noisy: np.ndarray) -> np.ndarray:
     """Absolute differences; infinite where only `noisy` is not finite, and 0 where `exact` is not."""
-    import numpy as np
-
     before = exact.astype(np.float64)
     with np.errstate(invalid="ignore"):
         moved = np.abs(noisy.astype(np.float64) - before)
@@ -161,20 +155,18 @@ def _computed_types(model: ModelProto, folder: Path) -> dict[str, int]:
 
     onnx's own inference does not know the runtime's operators.
     """
-    from onnx import TensorProto, ValueInfoProto
-
     kinds = {
-        "tensor(float)": TensorProto.FLOAT,
-        "tensor(double)": TensorProto.DOUBLE,
-        "tensor(float16)": TensorProto.FLOAT16,
-        "tensor(bfloat16)": TensorProto.BFLOAT16,
+        "tensor(float)": onnx.TensorProto.FLOAT,
+        "tensor(double)": onnx.TensorProto.DOUBLE,
+        "tensor(float16)": onnx.TensorProto.FLOAT16,
+        "tensor(bfloat16)": onnx.TensorProto.BFLOAT16,
     }
     copy = deepcopy(model)
     outputs = {value.name for value in model.graph.output}
     for node in model.graph.node:
         for name in node.output:
             if name and name not in outputs:
-                copy.graph.output.append(ValueInfoProto(name=name))
+                copy.graph.output.append(onnx.ValueInfoProto(name=name))
     types = {value.name: kinds.get(value.type, 0) for value in _open(copy, folder).get_outputs()}
     return {name: int(kind) for name, kind in types.items() if kind}
 

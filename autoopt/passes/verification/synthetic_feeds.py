@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from autoopt.data.decoder import align, decoder_of
+from autoopt.model.lazy_imports import helper, np, onnx
 from autoopt.model.tables import origins, table_lengths
 from autoopt.passes.onnx_tools.graphs import caller_inputs
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnx import ModelProto, ValueInfoProto
 
     from autoopt.data.fit import InputSpec
@@ -87,8 +87,6 @@ def unusual_feeds(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]
     that does not saturate, the bounds of a Clip. In order: zeros; small positive values, every fourth of them 0; ones;
     large values; tiny values.
     """
-    import numpy as np
-
     makers: list[Callable[[np.ndarray], np.ndarray]] = [
         np.zeros_like,
         _small_values,
@@ -109,8 +107,6 @@ def unusual_feeds(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]
 
 
 def _small_values(array: np.ndarray) -> np.ndarray:
-    import numpy as np
-
     values = np.asarray(np.abs(array) * SMALL).astype(array.dtype)
     values.reshape(-1)[::4] = 0
     return values
@@ -171,16 +167,13 @@ def _shape(dims: list[int | str], first: int, other: int, by_axis: Mapping[int, 
 
 def _random_array(value: ValueInfoProto, shape: tuple[int, ...], limit: int, seed: int) -> np.ndarray:
     """An array for one input. Integers stay below `limit`."""
-    import numpy as np
-    from onnx import TensorProto, helper
-
     if np.prod(shape, dtype=np.int64) > MAX_ELEMENTS:
         raise ValueError(f"input {value.name!r} of shape {shape} is too large for a quick check")
     kind = value.type.tensor_type.elem_type
     rng = np.random.default_rng(seed)
-    if kind == TensorProto.STRING:
+    if kind == onnx.TensorProto.STRING:
         return rng.choice(np.array(["a", "the", "zero", "0", "red fox"], dtype=object), size=shape)
-    if kind == TensorProto.BOOL:
+    if kind == onnx.TensorProto.BOOL:
         return rng.integers(0, 2, size=shape).astype(bool)
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     if np.issubdtype(dtype, np.integer):
@@ -202,17 +195,12 @@ def _index_limits(model: ModelProto) -> dict[str, int]:
 
 def _byte_inputs(model: ModelProto) -> set[str]:
     """Names of inputs that hold bytes (pixels, codes), which may have any value."""
-    from onnx import TensorProto
-
-    kinds = (TensorProto.UINT8, TensorProto.INT8)
+    kinds = (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
     return {value.name for value in model.graph.input if value.type.tensor_type.elem_type in kinds}
 
 
 def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, np.ndarray] | None:
     """Convert `feeds` to the input types of `model`; None if names or shapes do not fit its inputs."""
-    import numpy as np
-    from onnx import TensorProto, helper
-
     inputs = caller_inputs(model)
     if {value.name for value in inputs} != set(feeds):
         return None
@@ -222,7 +210,7 @@ def cast_feeds(feeds: Mapping[str, np.ndarray], model: ModelProto) -> dict[str, 
         if not _fits(array.shape, _dims(value)):
             return None
         kind = value.type.tensor_type.elem_type
-        if kind != TensorProto.STRING:
+        if kind != onnx.TensorProto.STRING:
             array = np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(kind))
         converted[value.name] = array
     return converted

@@ -16,32 +16,9 @@ from autoopt.space import Point
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.storages import BaseStorage
 
 FAILED_VIOLATION: Final = 1e300
 """The violation of a failed trial in a study: worse than any other."""
-
-
-def as_study(
-    chains: Sequence[ChainSpace],
-    objectives: Sequence[Objective],
-    trials: Sequence[Trial],
-    *,
-    name: str | None = None,
-    storage: str | BaseStorage | None = None,
-) -> optuna.Study:
-    """Convert the whole-chain trials of any search to an Optuna study, for Optuna's dashboard and plots.
-
-    Trials keep their order; running ones are running in the study too. The study is in memory without a `storage`.
-    """
-    study = new_study(objectives, name, storage)
-    by_id = {chain.id: chain for chain in chains}
-    for trial in trials:
-        if trial.proposal.upto is None:
-            study_trial = add_trial(study, by_id, trial.proposal.chain, trial.proposal.point)
-            if trial.feedback is not None:
-                tell(study, study_trial, trial, objectives)
-    return study
 
 
 @contextmanager
@@ -52,15 +29,13 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def new_study(
-    objectives: Sequence[Objective], name: str | None = None, storage: str | BaseStorage | None = None
-) -> optuna.Study:
-    """Create an empty study with the directions of the objectives, in memory unless there is a `storage`."""
+def new_study(objectives: Sequence[Objective]) -> optuna.Study:
+    """Create an empty study in memory with the directions of the objectives."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     directions = [objective.goal for objective in objectives]
-    study = optuna.create_study(directions=directions, study_name=name, storage=storage)
+    study = optuna.create_study(directions=directions)
     with quiet():
         study.set_metric_names([objective.metric for objective in objectives])
     return study

@@ -32,30 +32,27 @@ def single_losses(trials: Sequence[Trial], objectives: Sequence[Objective], rng:
     Times and sizes count by their logarithm. Several objectives are weighted at random, differently at each call, so
     that repeated calls spread over the Pareto front (J. Knowles: ParEGO, 2006).
     """
-    numbers: list[int] = []
-    raw: list[Losses] = []
+    raw: dict[int, Losses] = {}
     for number, trial in enumerate(trials):
         loss = losses(trial.feedback, objectives)
         if loss is not None:
-            numbers.append(number)
-            raw.append(loss)
+            raw[number] = loss
     single = [math.nan] * len(trials)
     if not raw:
         return Single(single)
-    rows = log_where_positive(raw)
-    reference = [row for number, row in zip(numbers, rows, strict=True) if feasible(trials[number].feedback)] or rows
-    unit = 1.0
+    rows = dict(zip(raw, log_where_positive(list(raw.values())), strict=True))
+    reference = [row for number, row in rows.items() if feasible(trials[number].feedback)] or list(rows.values())
     if len(objectives) > 1:
         weights = draw_weights(objectives, rng)
         spans = [(min(column), max(column)) for column in zip(*reference, strict=True)]
-        combined = [tchebycheff(row, spans, weights) for row in rows]
-    else:
-        combined = [row[0] for row in rows]
-        if min(raw) <= (0.0,):  # otherwise these are logarithms, whose differences are relative already
-            unit = abs(min(reference)[0]) or 1.0
-    for number, value in zip(numbers, combined, strict=True):
-        single[number] = value
-    return Single(single, unit)
+        for number, row in rows.items():
+            single[number] = tchebycheff(row, spans, weights)
+        return Single(single)
+    for number, row in rows.items():
+        single[number] = row[0]
+    if min(raw.values()) > (0.0,):  # these are logarithms, whose differences are relative already
+        return Single(single)
+    return Single(single, abs(min(reference)[0]) or 1.0)
 
 
 def draw_weights(objectives: Sequence[Objective], rng: Random) -> list[float]:
