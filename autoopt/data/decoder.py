@@ -57,12 +57,9 @@ class Decoder:
         return 0
 
     def derive(self, name: str, feed: Mapping[str, Array], dtype: np.dtype[np.generic]) -> Array:
-        """Make a mask of ones, positions that go on after the cache, or the mark of the branch.
+        """Make the value of one of the `derived` inputs: a mask of ones, positions that follow the cache, and so on.
 
-        Args:
-            name: One of `derived`.
-            feed: Tokens (batch, new tokens), and the cache unless it is empty.
-            dtype: Type of the input.
+        The feed holds the tokens (batch, new tokens), and the cache unless it is empty.
         """
         import numpy as np
 

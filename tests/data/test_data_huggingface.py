@@ -18,7 +18,8 @@ import json, sys
 from pathlib import Path
 import datasets, tokenizers
 from PIL import Image
-from autoopt.data import DataConfig, open_data
+from autoopt.data import DataConfig
+from autoopt.data.opening import open_data
 folder = Path(sys.argv[1])
 columns = {"x": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "text": ["one", None, "two one"], "label": [1, 0, 1]}
 ragged = {"ids": [[1], [2, 3], [4]], "part": [0.5, None, 1.0]}

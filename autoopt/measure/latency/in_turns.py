@@ -92,12 +92,7 @@ class RemoteSubject(Subject):
     """A model in a process of its own."""
 
     def __init__(self, call: CallWorker, request: MeasureRequest) -> None:
-        """Name a model; its first session opens with the first replica.
-
-        Args:
-            call: Calls functions in the model's process.
-            request: The model is its candidate.
-        """
+        """Name the request's candidate, which `call` runs; its first session opens with the first replica."""
         super().__init__(_elsewhere)
         self._call = call
         self._request = request
@@ -137,14 +132,7 @@ class Round:
 def measure_round(
     reference: Subject, others: Mapping[str, Subject], settings: MeasurementSettings, number: int
 ) -> Round:
-    """Time all models in turns until their ratios to the reference are certain or the time is up.
-
-    Args:
-        reference: The model that the ratios refer to.
-        others: The other models by name.
-        settings: Its `seconds` are for all models together.
-        number: Number of the round.
-    """
+    """Time all models in turns until their ratios to the reference are certain or the time for all of them is up."""
     comparisons = [Comparison(subject, reference, seed=settings.seed) for subject in others.values()]
     Measurement(comparisons, settings).run()
     shared = shared_variance(comparisons)

@@ -73,12 +73,9 @@ def compare_parts(parts: Sequence[Part], candidate: Outputs, source: Outputs) ->
 
 
 def estimate(agreements: Sequence[PartAgreement], items: int, *, same: bool = False) -> Estimate:
-    """Estimate the mean agreement over the parts, with its interval over items.
+    """Estimate the mean agreement over the parts, with its interval over this number of items.
 
-    Args:
-        agreements: one for each part.
-        items: their number.
-        same: True if the outputs are the same up to rounding: then the value is exact.
+    With `same`, the outputs are the same up to rounding, and the value is exact.
     """
 
     def mean(indices: np.ndarray) -> float:

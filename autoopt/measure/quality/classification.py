@@ -151,12 +151,9 @@ def class_names(labels: np.ndarray | None) -> np.ndarray:
 
 
 def numbered(labels: np.ndarray, names: np.ndarray, outputs: Outputs) -> np.ndarray:
-    """Return class names as their places in `names`, unless the first output holds texts or maps to compare them with.
+    """Return labels as their places in `names`, unless the first output holds texts or maps to compare them with.
 
-    Args:
-        labels: Labels of some items.
-        names: `class_names` of all items.
-        outputs: The model's outputs for these items.
+    The names are the `class_names` of all items; labels and outputs are those of some items.
     """
     if not len(names) or not isinstance(outputs[0], np.ndarray) or outputs[0].dtype.kind in "OU":
         return labels

@@ -36,13 +36,7 @@ def compare_output(
     """Compute a fidelity metric of one output over its items; None if it has no meaning for such an output.
 
     Texts and other values that are not numbers are compared only by `top1_agreement`. Different shapes count as the
-    largest possible distance.
-
-    Args:
-        metric: its name.
-        candidate: one value per item.
-        source: the same of the source model.
-        axis: the axis of the classes, for `top1_agreement` and `kl`.
+    largest possible distance. `axis` is that of the classes, for `top1_agreement` and `kl`.
     """
     pairs = [(np.asarray(c), np.asarray(s)) for c, s in zip(candidate, source, strict=True)]
     if not all(s.dtype.kind in NUMBERS for _, s in pairs):

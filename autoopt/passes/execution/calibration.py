@@ -21,15 +21,10 @@ Feed: TypeAlias = "dict[str, np.ndarray]"
 
 
 def calibration_source(config: object, model: ModelProto, path: Path) -> Callable[[], Iterator[Feed]]:
-    """Make a function that returns the calibration data from the start, fitted to the inputs of `model`.
+    """Make a function that returns the data of a config from the start, fitted to the inputs of `model` in `path`.
 
     A feed holds one item, unless the data or the model's fixed batch size determine another number. A last feed that
     is too short for a fixed batch is dropped. Recurrent state is the model's own output for the previous item.
-
-    Args:
-        config: configuration of the data, as JSON.
-        model: the model.
-        path: the same model as a file.
     """
     parsed = DataConfig.parse(config)
     specs: list[InputSpec] = []

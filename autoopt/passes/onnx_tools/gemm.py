@@ -21,16 +21,10 @@ if TYPE_CHECKING:
 
 
 def split_gemms(model: ModelProto, excluded: Collection[str] = ()) -> int:
-    """Replace each Gemm by MatMul and Add, in place, also in bodies; the MatMul takes the node's name.
+    """Replace each Gemm but the `excluded` by MatMul and Add, in place, also in bodies; return their number.
 
-    Only those whose second input is fixed, so that its transposition and scale cost nothing at run time.
-
-    Args:
-        model: the model.
-        excluded: names of nodes to leave.
-
-    Returns:
-        The number of nodes that were replaced.
+    Only those whose second input is fixed, so that its transposition and scale cost nothing at run time. The MatMul
+    takes the node's name.
     """
     names = value_names(model)
     replaced = 0

@@ -47,12 +47,7 @@ def at_least_opset(model: ModelProto, version: int) -> ModelProto:
 
 
 def convert_opset(model: ModelProto, version: int, first: Converter = "onnx") -> ModelProto:
-    """Convert the model to a newer opset by one library, and by the other if that fails.
-
-    Args:
-        model: the model; it is not changed.
-        version: the opset to convert to.
-        first: the library to try first.
+    """Convert a copy of the model to a newer opset by the library `first`, and by the other if that fails.
 
     Raises:
         ValueError: both fail; the text has the reason of each.

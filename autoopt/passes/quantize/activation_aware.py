@@ -91,11 +91,7 @@ def compensated(inputs: np.ndarray, matrix: np.ndarray, grid: BlockGrid) -> Bloc
     """Round weights one input channel after the other; the channels that follow make up for each rounding error.
 
     E. Frantar, S. Ashkboos, T. Hoefler, D. Alistarh: GPTQ, 2023. The grid of a block is fitted when its turn comes.
-
-    Args:
-        inputs: values that the matrix is multiplied with, (rows, inner).
-        matrix: (inner, columns).
-        grid: the grid to round to.
+    The inputs (rows, inner) are what the matrix (inner, columns) is multiplied with.
     """
     inner = len(matrix)
     rest = grid.split(matrix).reshape(-1, matrix.shape[1]).astype(np.float64)

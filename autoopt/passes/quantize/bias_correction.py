@@ -23,25 +23,14 @@ def correct_biases(
     work: Path,
     nodes: Sequence[NodeProto],
     per_channel: bool,
-) -> int:
+) -> None:
     """Correct the biases of Conv and Gemm for the mean error of 8-bit weights and activations, in place.
 
     M. Nagel, M. van Baalen, T. Blankevoort, M. Welling: Data-free quantization through weight equalization and bias
-    correction, 2019; the empirical variant, from calibration data.
-
-    Args:
-        model: the float model.
-        ranges: the ranges of its activations.
-        feeds: calibration items.
-        work: folder for temporary files.
-        nodes: the layers that will be quantized.
-        per_channel: True if the weights will have a scale for each channel.
-
-    Returns:
-        The number of corrected layers.
+    correction, 2019; the empirical variant, from calibration data. `nodes` are the layers that will be quantized, and
+    `per_channel` tells if their weights will have a scale for each channel.
     """
     layers = Layers(model)
-    corrected = 0
     for node, exact, noisy in run_alone(model, nodes, ranges, feeds, work, per_channel):
         axes = tuple(axis for axis in range(exact[0].ndim) if axis != _channel_axis(node, exact[0]))
         shifts = [(rough - right).mean(axis=axes) for right, rough in zip(exact, noisy, strict=True)]
@@ -49,8 +38,6 @@ def correct_biases(
         shift = np.mean(shifts, axis=0)
         if bias is not None and bias.shape == shift.shape and np.isfinite(shift).all():
             layers.store(node.input[2], bias - shift)
-            corrected += 1
-    return corrected
 
 
 def correctable(model: ModelProto, excluded: Sequence[str]) -> list[NodeProto]:

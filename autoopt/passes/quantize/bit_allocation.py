@@ -24,16 +24,9 @@ if TYPE_CHECKING:
 def rounding_noise(
     model: onnx.ModelProto, nodes: Sequence[NodeProto], grid: BlockGrid, feeds: Sequence[Feed], work: Path
 ) -> dict[str, float]:
-    """Noise of the outputs relative to their power with only one matrix rounded, by name of the weight.
+    """Noise of the outputs relative to their power with the matrix of only one MatMul rounded, by the weight's name.
 
     Outputs that hold a decoder's cache do not count. The weights are inputs of one session, so that it loads once.
-
-    Args:
-        model: the float model.
-        nodes: MatMul nodes with a matrix of the main graph as their second input.
-        grid: the grid that the matrices are rounded to.
-        feeds: items of data.
-        work: folder for temporary files.
     """
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     names = list(dict.fromkeys(node.input[1] for node in nodes))
@@ -71,13 +64,7 @@ def _relative_noise(noisy: Sequence[np.ndarray], exact: Sequence[np.ndarray]) ->
 
 
 def most_sensitive(noise: Mapping[str, float], sizes: Mapping[str, int], share: float) -> set[str]:
-    """Choose the weights with the most noise for their size, up to a share of the size of all of them.
-
-    Args:
-        noise: noise by name.
-        sizes: number of elements by name.
-        share: 0 for none, 1 for all.
-    """
+    """Choose the weights with the most noise for their size, up to a share (0 to 1) of the size of all of them."""
     left = share * sum(sizes[name] for name in noise)
     chosen = set()
     for name in sorted(noise, key=lambda name: (-noise[name] / sizes[name], name)):

@@ -53,15 +53,7 @@ def collect(
     items: int,
     bins: int = BINS,
 ) -> dict[str, Histogram]:
-    """Count the values of the tensors that a session returns.
-
-    Args:
-        session: has the tensors among its outputs.
-        feeds: the calibration items.
-        extremes: smallest and largest value of each tensor.
-        items: number of feeds.
-        bins: number of bins.
-    """
+    """Count the values of those outputs of a session whose `extremes` are given; `items` is the number of feeds."""
     names = [output.name for output in session.get_outputs() if output.name in extremes]
     counters = {name: _Counter(float(np.abs(extremes[name]).max()), bins) for name in names}
     limit = max(1, MAX_VALUES // max(1, items))

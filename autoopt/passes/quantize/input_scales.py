@@ -24,12 +24,7 @@ SCALE_INPUTS: Final = {
 
 
 class InputScales:
-    """Moves factors into weights; what computes the input takes their inverse, or a multiplication is inserted.
-
-    Args:
-        layers: the graph.
-        insert: insert a multiplication where nothing takes the inverse.
-    """
+    """Moves factors into weights; what computes the input takes their inverse, or with `insert` a multiplication."""
 
     def __init__(self, layers: Layers, insert: bool) -> None:
         self._layers = layers

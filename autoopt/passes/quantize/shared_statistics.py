@@ -39,11 +39,7 @@ class Statistics:
 def shared(key: str, statistics: Statistics) -> Iterator[None]:
     """Complete statistics within the block, after adding those that other workers have collected.
 
-    Workers that need the statistics of the same model wait for each other.
-
-    Args:
-        key: Identifies model, data and operators.
-        statistics: Those of this worker.
+    Workers that need the statistics of the same model wait for each other. `key` identifies model, data and operators.
     """
     folder = os.environ.get(SHARED_FOLDER)
     if not folder:

@@ -73,19 +73,9 @@ def _complaint_besides_runtime_ops(path: Path) -> str:
 def verify(
     before: Reference, after: Path, model: ModelProto | None, pass_: Pass, off_cpu: bool = False
 ) -> tuple[Verdict, Reference]:
-    """Check the new model of a pass.
+    """Check the new model of a pass; the arguments and the reference that it returns are those of `compare`.
 
     A complaint of the checker counts only if the input model does not give one too.
-
-    Args:
-        before: the input model.
-        after: the new model as a file.
-        model: the new model parsed; None in ORT format.
-        pass_: the pass that made it.
-        off_cpu: the target is not the CPU; see `compare`.
-
-    Returns:
-        The verdict, and the reference that the next pass is compared with.
     """
     details: dict[str, object] = {}
     defect = find_defect(after)

@@ -93,16 +93,9 @@ class NoiseSource:
 
 
 class SpreadMeter:
-    """Measures how far rounding moves the outputs of one inference."""
+    """Measures how far rounding moves the outputs of one inference, given without noise."""
 
     def __init__(self, noise: NoiseSource, feeds: Mapping[str, np.ndarray], outputs: Sequence[object]) -> None:
-        """Measure nothing yet.
-
-        Args:
-            noise: the model with noise.
-            feeds: its inputs.
-            outputs: its outputs on these inputs without noise.
-        """
         self._noise = noise
         self._feeds = feeds
         self._exact = output_arrays(outputs)

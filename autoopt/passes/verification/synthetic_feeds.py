@@ -39,13 +39,8 @@ def synthetic_feeds(
 
     Floats are drawn from a normal distribution. Integers stay below the number of rows of the table that they index,
     otherwise they are 0 or 1. Texts are words. Sounds are long enough for their spectrum. Mask and positions of a
-    decoder fit its tokens and its cache, lengths the inputs that they belong to. The same arguments give the same
-    inputs.
-
-    Args:
-        model: the model.
-        narrower: another version of the model; dimensions that it fixes are used.
-        seed: of the random generator.
+    decoder fit its tokens and its cache, lengths the inputs that they belong to. Dimensions have the sizes that
+    `narrower`, another version of the model, fixes.
 
     Raises:
         ValueError: an input is not a tensor, is of an unknown type, or is too large.
