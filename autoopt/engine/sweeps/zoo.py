@@ -137,7 +137,9 @@ def _dag_path(zoo: ZooSpec, item: ZooItem, dag: str | None) -> str | Path:
     stated = model.dag or (None if dag else zoo.dag)
     if not stated:
         if dag is None:
-            raise zoo.error((), "no DAG is named", "write dag: in the file, or give --dag; autoopt init MODEL writes a DAG")
+            raise zoo.error(
+                (), "no DAG is named", "write dag: in the file, or give --dag; autoopt init MODEL writes a DAG"
+            )
         return dag
     path = zoo.path(stated)
     zoo.check_exists(("models", zoo.models.index(model), "dag") if model.dag else ("dag",), stated, path)
