@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import hypothesis
 import pytest
+from children import kill_started_processes
 
 from autoopt.settings import settings
 
@@ -58,6 +60,14 @@ def _use_memory_for_temporary_files() -> None:
         tempfile.tempdir = None  # to be read again
 
 
+def _make_properties_reproducible() -> None:
+    """Have Hypothesis try the same examples in every execution, however slow the machine is."""
+    hypothesis.settings.register_profile(
+        "reproducible", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("reproducible")
+
+
 def pytest_configure() -> None:
     """Restore the default signal handlers, and let Python cache bytecode, for these tests and the processes they start.
 
@@ -65,6 +75,7 @@ def pytest_configure() -> None:
     interpreters, and compiling autoopt takes half of the start of each.
     """
     _use_memory_for_temporary_files()
+    _make_properties_reproducible()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -99,6 +110,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Move the slowest files to the front."""
     ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(SLOWEST)))
+
+
+@pytest.fixture(autouse=True)
+def started_processes_end() -> Iterator[None]:
+    """Kill what the test started and did not end: a run would hold the measurement gate of the tests after it."""
+    yield
+    kill_started_processes()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.workers import WorkerPool
 from autoopt.workers.gate import machine_folder
@@ -49,7 +50,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANG_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "never happened"
         os.sched_yield()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from children import HANG_SECONDS
+
 
 def test_the_module_runs_the_command_line_and_returns_its_exit_code() -> None:
     version = run("--version")
@@ -16,4 +18,6 @@ def test_the_module_runs_the_command_line_and_returns_its_exit_code() -> None:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "autoopt", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "autoopt", *arguments], capture_output=True, text=True, timeout=HANG_SECONDS
+    )

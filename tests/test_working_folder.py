@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from children import HANG_SECONDS
 
 import autoopt
 from autoopt.owner import this_process
@@ -86,7 +87,7 @@ def test_processes_of_two_containers_leave_each_others_folders(tmp_path: Path) -
     make_working_folder(tmp_path)
     left = working_folders(tmp_path)
     for container in containers:
-        container.communicate("\n", timeout=30)
+        container.communicate("\n", timeout=HANG_SECONDS)
     assert len(left) == 3
 
 

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import psutil
+from children import HANG_SECONDS
 
 
-def pids_from(fifo: Path, seconds: float = 60.0) -> list[int]:
+def pids_from(fifo: Path, seconds: float = HANG_SECONDS) -> list[int]:
     """What a process writes into a named pipe.
 
     Raises:
@@ -31,7 +32,7 @@ def pids_from(fifo: Path, seconds: float = 60.0) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-def all_gone(pids: list[int], seconds: float = 10.0) -> bool:
+def all_gone(pids: list[int], seconds: float = HANG_SECONDS) -> bool:
     """Whether these processes end within the bound (ended and not collected counts as gone)."""
     processes = []
     for pid in pids:

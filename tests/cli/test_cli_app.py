@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 from builders import mlp, write
+from children import HANG_SECONDS
 
 from autoopt.cli import app
 from autoopt.errors import SystemFailure
@@ -22,11 +23,13 @@ def test_python_m_autoopt_prints_help_and_imports_nothing_heavy() -> None:
         "import sys; from autoopt.cli.app import main; code = main(['--help']);"
         f" print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr); sys.exit(code)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
     assert done.returncode == 0
     assert done.stderr.strip() == "[]"
     command = [sys.executable, "-m", "autoopt", "--help"]
-    same = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    same = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert same.stdout == done.stdout
     assert "runs" in same.stdout
 
@@ -136,7 +139,7 @@ def test_a_closed_pipe_is_no_error(filled: dict[str, Any]) -> None:
         f'{sys.executable} -c \'import sys; from autoopt.cli.app import main; sys.exit(main(["best", "--json"]))\''
     )
     script = f"{command} 2>err.txt | true; cat err.txt"
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert done.stdout == ""
 
 
@@ -150,13 +153,15 @@ def test_a_closed_pipe_is_no_error(filled: dict[str, Any]) -> None:
 )
 def test_standard_streams_may_be_closed_or_full(filled: dict[str, Any], streams: str, code: int, shown: str) -> None:
     script = f"{sys.executable} -m autoopt best {streams}"
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert (done.returncode, done.stderr) == (code, shown)
 
 
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
 def test_the_exit_code_tells_where_standard_error_cannot(home: Path, streams: str) -> None:
-    done = subprocess.run(["sh", "-c", f"{sys.executable} -m autoopt best {streams}"], timeout=60, check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m autoopt best {streams}"], timeout=HANG_SECONDS, check=False
+    )
     assert done.returncode == 2
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from builders import mlp, write
+from children import HANG_SECONDS
 from gated import Calls, until
 
 from autoopt.cli.app import main
@@ -49,5 +50,5 @@ def test_work_waits_says_so_and_goes_on(work: Work, home: Path, calls: Calls, mo
             until(lambda: "waiting while another run measures a latency" in told.getvalue())
             assert calls == []
             assert not done.done()
-        assert done.result(timeout=120) == 0
+        assert done.result(timeout=HANG_SECONDS) == 0
     assert calls != []

@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.cli.output import document_stream, parse_assignments, print_json, print_result
 from autoopt.errors import InputError
@@ -27,7 +28,9 @@ def test_json_is_json_in_any_encoding(encoding: str) -> None:
 
 def in_a_process(body: str) -> subprocess.CompletedProcess[str]:
     code = "import os\nfrom autoopt.cli.output import document_stream\n" + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
 
 
 def test_output_of_libraries_goes_to_stderr_beside_a_json_document() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import HANG_SECONDS, start_process
 
 from autoopt.engine.sweeps.release_turns import TURN_EVENT
 from autoopt.owner import this_process
@@ -71,13 +72,13 @@ sys.exit(main(["promote", *sys.argv[1:], "--zoo", "production", "--name", "cnn"]
 def test_promotions_at_the_same_time_get_numbers_of_their_own(call: Call, filled: dict[str, Any]) -> None:
     command = [sys.executable, "-c", PROMOTE, filled["run"], "0", "--to"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    processes = [subprocess.Popen([*command, place], **pipes) for place in ("live", "other")]
+    processes = [start_process([*command, place], **pipes) for place in ("live", "other")]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    ends = [(process.communicate(timeout=60)[1], process.returncode) for process in processes]
+    ends = [(process.communicate(timeout=HANG_SECONDS)[1], process.returncode) for process in processes]
     numbers = [row["number"] for row in json.loads(call("releases", "--json").out)]
     assert sorted(numbers) == list(range(1, 1 + len(numbers)))
     assert [code for _, code in ends].count(0) == len(numbers)

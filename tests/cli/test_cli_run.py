@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.cli.app import main
 from autoopt.cli.run import chosen_engine
@@ -40,7 +41,9 @@ def run_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     """Run `autoopt` in a process of its own."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AUTOOPT_HOME", "AUTOOPT_DB", "PREFECT"))}
     command = [sys.executable, "-m", "autoopt", *arguments]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_a_plan_is_immutable() -> None:
 
 
 @given(worlds())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_document_is_json_and_consistent(world: World) -> None:
     plan = compile_plan(load_dag(world.dag), world.info)
     data = json.loads(json.dumps(plan.to_json()))

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import networkx as nx
+from children import HANG_SECONDS
 
 from autoopt.dag.graph.pass_graph import END, START, build_graph
 from autoopt.spec import load_dag
@@ -63,5 +64,5 @@ def test_planning_does_without_networkx_which_takes_longer_to_import_than_planni
         "assert compile_plan(load_dag(dag), pass_infos(Accelerator())).chain_count == 1\n"
         "print(sorted({'networkx', 'numpy', 'onnx', 'onnxruntime', 'optuna'} & set(sys.modules)))\n"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert shown.stdout.strip() == "[]", shown.stdout + shown.stderr

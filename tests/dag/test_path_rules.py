@@ -130,7 +130,7 @@ def test_points_that_complete_a_cut_of_the_chain_do_not_count() -> None:
 
 
 @given(worlds())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_states_that_are_equal_have_the_same_futures(world: World) -> None:
     spec = load_dag(world.dag)
     graph = build_graph(spec)

@@ -16,7 +16,7 @@ from autoopt.spec import load_dag
 
 
 @given(worlds())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_counts_equal_those_of_going_through_every_chain(world: World) -> None:
     slow = slowly(world)
     plan = compile_plan(load_dag(world.dag), world.info)
@@ -29,7 +29,7 @@ def test_counts_equal_those_of_going_through_every_chain(world: World) -> None:
 
 
 @given(worlds())
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 def test_listing_gives_exactly_the_counted_chains(world: World) -> None:
     slow = slowly(world)
     plan = compile_plan(load_dag(world.dag), world.info)

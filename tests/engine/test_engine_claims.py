@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from children import HANG_SECONDS
 from simulation import SOURCE, Clock, write_model
 from store_owners import by
 
@@ -53,7 +54,7 @@ def test_work_of_another_process_is_waited_for(store: Store, record: EvaluationR
     )
     thread.start()
     by(store, "other").results.finish_evaluation(record)
-    thread.join(60)
+    thread.join(HANG_SECONDS)
     assert waited == [False]
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import HANG_SECONDS
 
+from autoopt.engine.work.attempt import Attempt
 from autoopt.observer import CallbackObserver
 from autoopt.store import open_store
 from autoopt.workers import Gate
@@ -43,26 +45,28 @@ def outcomes(home: Path) -> list[str]:
 
 
 def test_a_run_does_not_wait_for_another_ones_measurement_beyond_its_time(
-    go: Any, dag: dict[str, Any], mlp_file: Path, tmp_path: Path
+    go: Any, dag: dict[str, Any], mlp_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measuring, over = threading.Event(), threading.Event()
 
     def measure() -> None:
         with Gate().measuring():
             measuring.set()
-            assert over.wait(120)
+            assert over.wait(HANG_SECONDS)
 
     other = threading.Thread(target=measure)
 
     def begin(event: str, **_: Any) -> None:
         if event == "trial_begins":
             other.start()
-            assert measuring.wait(60)
+            assert measuring.wait(HANG_SECONDS)
+            monkeypatch.setattr(Attempt, "remaining", lambda _: 0.1)
 
     try:
-        first = go(dag, model=mlp_file, search={"minutes": 0.1}, observer=CallbackObserver(begin))
+        first = go(dag, model=mlp_file, search={"minutes": 60.0}, observer=CallbackObserver(begin))
         assert first.trials["timeout"] == 1
     finally:
         over.set()
     other.join()
+    monkeypatch.undo()
     assert go(dag, model=mlp_file, search={"minutes": 10.0}).trials["ok"] == 1

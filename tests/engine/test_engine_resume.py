@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 from builders import mlp, write
+from children import HANG_SECONDS, start_process
+from watching import all_gone
 
 from autoopt.store import open_store
 
@@ -51,11 +53,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, finish(start(folder, *RUN))
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start(folder: Path, *arguments: str, fault: str = "") -> subprocess.Popen[str]:
+    """`fault`: the point at which the process kills itself."""
+    return start_process(
         [sys.executable, "-m", "autoopt", *arguments, "--engine", "inline", "--json"],
         cwd=folder,
-        env={**os.environ, "AUTOOPT_HOME": str(folder / "home")},
+        env={**os.environ, "AUTOOPT_HOME": str(folder / "home"), "AUTOOPT_FAULT": fault},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -63,25 +66,22 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> Any:
-    stdout, stderr = process.communicate(timeout=120)
+    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 0, stderr
     return json.loads(stdout)
 
 
-def killed_after(folder: Path, trial: int) -> None:
-    """Run, and kill -9 the process as soon as it says that this trial has ended."""
-    process = start(folder, *RUN)
-    family = [psutil.Process(process.pid)]
+def run_and_kill(folder: Path, trials: int) -> None:
+    """A run that is killed (-9) when so many trials have ended; all its processes end."""
+    process = start(folder, *RUN, fault=f"between ask and tell:{trials}")
     assert process.stderr is not None
+    descendants: list[int] = []
     for line in process.stderr:
-        if f"trial {trial}:" in line:
-            family += family[0].children(recursive=True)
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    process.communicate()
+        if "trial 0:" in line:
+            descendants = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == -signal.SIGKILL
-    _, alive = psutil.wait_procs(family[1:], timeout=20)
-    assert alive == []
+    assert all_gone(descendants)
 
 
 def pass_run_ends(folder: Path) -> dict[str, float]:
@@ -94,13 +94,13 @@ def pass_run_ends(folder: Path) -> dict[str, float]:
 def test_killed_run_goes_on_without_repeating_anything(
     folder: Path, finished: tuple[Path, Any], command: tuple[str, ...]
 ) -> None:
-    killed_after(folder, 1)
+    run_and_kill(folder, 3)
     before = pass_run_ends(folder)
     assert before
     again = start(folder, *command)
-    stdout, stderr = again.communicate(timeout=120)
+    stdout, stderr = again.communicate(timeout=HANG_SECONDS)
     assert again.returncode == 0, stderr
-    assert len(re.findall(r"resuming run [0-9a-f]{12}: [1-5] trials? already done", stderr)) == 1
+    assert len(re.findall(r"resuming run [0-9a-f]{12}: [34] trials already done", stderr)) == 1
     document = json.loads(stdout)
     result = document[0] if isinstance(document, list) else document
     after = pass_run_ends(folder)
@@ -117,7 +117,7 @@ def test_killed_run_goes_on_without_repeating_anything(
 def test_resume_of_what_has_finished_or_changed_is_one_line(finished: tuple[Path, Any]) -> None:
     folder, _ = finished
     process = start(folder, "resume", "latest")
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 2
     assert "has finished" in stderr
     assert finish(start(folder, "resume")) == []

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import Future
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.engine.run.executor import InlineExecutor, result_of
 from autoopt.outcome import Outcome
@@ -16,7 +17,7 @@ RESULT = TrialResult(chain="c", point={}, outcome=Outcome.OK)
 
 
 def test_trials_run_in_parallel() -> None:
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=HANG_SECONDS)
 
     def work() -> TrialResult:
         both.wait()  # passes only if two trials run at the same time
@@ -43,7 +44,7 @@ def test_an_interrupt_stops_the_trials_under_way() -> None:
 
     def work() -> TrialResult:
         started.set()
-        assert stopped.wait(60)
+        assert stopped.wait(HANG_SECONDS)
         return RESULT
 
     futures: list[Future[TrialResult]] = []
@@ -51,7 +52,7 @@ def test_an_interrupt_stops_the_trials_under_way() -> None:
     def interrupted() -> None:
         with InlineExecutor(1, stopped.set) as executor:
             futures.extend(executor.submit("c", "chain", number, work) for number in range(2))
-            assert started.wait(60)
+            assert started.wait(HANG_SECONDS)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -80,7 +81,7 @@ def test_a_signal_that_another_thread_receives_interrupts_the_wait_for_a_result(
 
     def receive_signal() -> None:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-        in_time.append(interrupted.wait(60))
+        in_time.append(interrupted.wait(HANG_SECONDS))
         future.set_result(RESULT)
 
     def wait_for_result() -> None:

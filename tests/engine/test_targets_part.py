@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.engine.targets.part import TargetPart, run_by_machine
 
@@ -35,7 +36,7 @@ def test_parts_on_one_machine_follow_each_other_in_this_thread() -> None:
 
 
 def test_machines_run_in_parallel() -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=HANG_SECONDS)
     run_by_machine(parts("a", "b"), lambda part: both.wait() and None)  # returns only if both are running
 
 

@@ -39,7 +39,7 @@ def test_paired_shares_cover_the_true_difference_at_their_rate(lost, won):
 
 
 @given(st.integers(1, 300), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_paired_share_is_antisymmetric_and_contains_its_value(count, data):
     lost = data.draw(st.integers(0, count))
     won = data.draw(st.integers(0, count - lost))

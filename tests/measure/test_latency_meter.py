@@ -58,7 +58,7 @@ def test_rivals_are_measured_in_turns_with_the_candidate(rivals_request: Measure
     assert [("identical" in single.details) for single in replies] == [False, False, True]
     assert reply.rivals[1].ratios == {"latency_p50": Estimate.exact(1.0)}
     for single in replies[:2]:
-        assert single.source_metrics["latency_p50"].value == pytest.approx(reply.details["source_ms"], rel=0.5)
+        assert single.details["source_ms"] == reply.details["source_ms"] > 0
         assert single.ratios["latency_p50"].low < single.ratios["latency_p50"].high
 
 

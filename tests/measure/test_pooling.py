@@ -28,7 +28,7 @@ OBSERVATIONS = st.lists(
     min_size=1,
     max_size=8,
 )
-FAST = settings(max_examples=15, deadline=None)
+FAST = settings(max_examples=15)
 
 
 def pooled(values: list[float], half_width: float) -> Estimate:

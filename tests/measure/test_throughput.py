@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.measure.latency import throughput
 from autoopt.measure.latency.throughput import ROUNDS, compare_throughput, inference_rate
@@ -18,7 +19,7 @@ def test_all_threads_run_at_the_same_time() -> None:
         running.add(threading.get_ident())
         if len(running) == 3:
             everybody.set()
-        everybody.wait(30)  # ends only if all three are in a call
+        everybody.wait(HANG_SECONDS)  # ends only if all three are in a call
 
     assert inference_rate(call, concurrency=3, seconds=0.5) > 0
     assert len(running) == 3

@@ -11,6 +11,7 @@ import builders
 import numpy as np
 import onnx
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.model.io import load, save
 from autoopt.outcome import Outcome
@@ -56,7 +57,9 @@ def place(tmp_path: Path) -> Path:
 
 
 def admit(pool: WorkerPool, source: Path, tmp_path: Path) -> CallResult:
-    return pool.call("autoopt.model.worker:admit", {"source": str(source), "dest": str(tmp_path / "dest")}, timeout=20)
+    return pool.call(
+        "autoopt.model.worker:admit", {"source": str(source), "dest": str(tmp_path / "dest")}, timeout=HANG_SECONDS
+    )
 
 
 def in_subgraph(folder: Path) -> Path:

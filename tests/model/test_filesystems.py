@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from gated import until
 
 from autoopt.errors import InputError, SystemFailure
 from autoopt.model.fetch import fetch
@@ -61,6 +62,7 @@ def test_a_server_that_never_answers_is_asked_twice(
     try:
         with pytest.raises(InputError, match=r"cannot be fetched .*[Tt]imeout"):
             fetch(url, tmp_path)
+        until(lambda: len(asked) >= 2)
     finally:
         server.shutdown(socket.SHUT_RDWR)
         thread.join()

@@ -138,7 +138,7 @@ JSON = st.recursive(
 
 
 @given(field=st.sampled_from(sorted(NEW)), key=st.sampled_from(["", "type", "main", "here", "quantize"]), value=JSON)
-@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_wrong_section_gives_a_dag_or_one_line(field: str, key: str, value: Any, tmp_path: Path) -> None:
     section: Any = NEW[field]
     config = {**NEW, field: value}

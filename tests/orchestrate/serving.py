@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 import psutil
+from children import HANG_SECONDS
 from prefect_server import free_port, prepared
 
 Json = dict[str, Any]
@@ -82,7 +83,7 @@ class Serving:
                 return None
             return None if made.status_code == 503 else made
 
-        found: httpx.Response = eventually(answer, 120)
+        found: httpx.Response = eventually(answer, HANG_SECONDS)
         return found.raise_for_status()
 
     def start(self, deployment: str, **parameters: Any) -> str:
@@ -108,11 +109,11 @@ class Serving:
         under = {"flow_runs": {"parent_flow_run_id": {"any_": [flow_run]}}, "sort": "START_TIME_ASC"}
         return self.find("flow_runs", **under)
 
-    def ended(self, flow_run: str, seconds: float = 300) -> Json:
+    def ended(self, flow_run: str, seconds: float = HANG_SECONDS) -> Json:
         """The flow run once it has ended."""
         return eventually(lambda: self._if_ended(flow_run), seconds)
 
-    def completed(self, flow_run: str, seconds: float = 300) -> Json:
+    def completed(self, flow_run: str, seconds: float = HANG_SECONDS) -> Json:
         """The flow run once it has ended, which must be as completed; a failure shows its message and its log."""
         row = self.ended(flow_run, seconds)
         if row["state_type"] != "COMPLETED":
@@ -128,13 +129,13 @@ class Serving:
         """A command in the same folder, by its JSON document; `more` are environment variables."""
         command = [sys.executable, "-m", "autoopt", *arguments, "--json"]
         env = environment(self.folder, **more)
-        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS)
         assert done.returncode in (0, 1), done.stderr
         document: Json = json.loads(done.stdout)
         return document
 
 
-def eventually(what: Callable[[], Any], seconds: float = 240) -> Any:
+def eventually(what: Callable[[], Any], seconds: float = HANG_SECONDS) -> Any:
     """What `what` gives once it is something; the bound only ends a test that would hang."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -159,7 +160,7 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
     said: list[str] = []
     try:
         while not any(line.startswith("ready") for line in said):
-            said.append(lines.get(timeout=120))
+            said.append(lines.get(timeout=HANG_SECONDS))
             assert said[-1], f"serve ended: {said}"
         made = folder / "home" / "prefect-password"
         password = env.get("PREFECT_SERVER_API_AUTH_STRING") or (made.read_text().strip() if made.exists() else "")
@@ -167,7 +168,8 @@ def serving(folder: Path, *options: str, **env: str) -> Iterator[Serving]:
     finally:
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         process.send_signal(signal.SIGINT)
-        process.wait(90)
+        with suppress(subprocess.TimeoutExpired):  # then it is among those left
+            process.wait(HANG_SECONDS)
         left = [p for p in {*family, *belonging(folder)} if alive(p)]
         commands = [p.cmdline() for p in left]
         for one in left:

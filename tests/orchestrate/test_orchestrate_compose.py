@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from builders import mlp, write
+from children import HANG_SECONDS, start_process
 from postgres import Server
 from prefect_server import free_port
 from ruamel.yaml import YAML
@@ -158,20 +159,20 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         def start(service: str) -> None:
             program, env = command(service)
             log = stack.enter_context((tmp_path / f"{service}.log").open("wb"))
-            process = subprocess.Popen(program, env=env, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
-            stack.callback(process.wait, 30)
+            process = start_process(program, env=env, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+            stack.callback(process.wait, HANG_SECONDS)
             stack.callback(process.terminate)
 
         def once(service: str) -> None:
             program, env = command(service)
-            subprocess.run(program, env=env, cwd=tmp_path, check=True, capture_output=True, timeout=180)
+            subprocess.run(program, env=env, cwd=tmp_path, check=True, capture_output=True, timeout=HANG_SECONDS)
 
         once("migrate")
         start("server")
         user, _, password = SECRETS["PREFECT_AUTH"].partition(":")
         api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=30)
         assert not healthy("server")
-        eventually(lambda: healthy("server"), 120)
+        eventually(lambda: healthy("server"), HANG_SECONDS)
         assert httpx.post(f"{api.base_url}flow_runs/filter", json={}).status_code == 401  # nobody without the password
         for origin, allowed in (("https://evil.example", False), (f"http://127.0.0.1:{port}", True)):
             asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
@@ -188,16 +189,16 @@ def test_the_same_services_without_containers(compose: dict[str, Any], database:
         known = api.get("/deployments/name/optimize_model/optimize-model").raise_for_status().json()["id"]
         given = {"parameters": {"dag": dag, "model": str(tmp_path / "mlp" / "model.onnx")}}
         run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
-        ended = eventually(lambda: _ended(api, run), 180)
+        ended = eventually(lambda: _ended(api, run), HANG_SECONDS)
         assert ended["state_type"] == "COMPLETED", ended["state"]
         (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
         given["parameters"]["dag"] = {**dag, "user_script": str(tmp_path / "evil.py")}
         run = api.post(f"/deployments/{known}/create_flow_run", json=given).raise_for_status().json()["id"]
-        ended = eventually(lambda: _ended(api, run), 180)
+        ended = eventually(lambda: _ended(api, run), HANG_SECONDS)
         assert "this worker may run only scripts in allowed folders" in ended["state"]["message"]
         assert not (tmp_path / "ran").exists()
         nights = {"deployments": {"id": {"any_": [night["id"]]}}}
-        assert eventually(lambda: api.post("/flow_runs/filter", json=nights).raise_for_status().json(), 120)
+        assert eventually(lambda: api.post("/flow_runs/filter", json=nights).raise_for_status().json(), HANG_SECONDS)
     assert not list(filter(alive, belonging(tmp_path)))
     logs = "".join(p.read_text(errors="replace") for p in tmp_path.glob("*.log"))
     assert "canary" not in logs

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from builders import mlp, write
+from children import HANG_SECONDS
 from onnx import helper
 from prefect_server import free_port, prepared, running_server
 
@@ -89,7 +90,7 @@ def autoopt(folder: Path, *options: str, **env: str) -> tuple[int, dict[str, Any
     ]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     given = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_HOME": str(folder / "prefect"), **env}
-    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=HANG_SECONDS)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
@@ -159,7 +160,7 @@ def test_a_sweep_with_its_models_and_their_chains(server: Server, folder: Path) 
     command = [sys.executable, "-m", "autoopt", "sweep", "zoo.yaml", "--json"]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server.url}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["models"][0]["status"] == "ok"
     assert "INFO" not in done.stderr  # Prefect's own words are for its pages
@@ -183,7 +184,7 @@ def test_many_trials_of_a_chain_are_rounds(server: Server, folder: Path) -> None
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     env = {**inherited, "AUTOOPT_HOME": str(folder / "home"), "PREFECT_API_URL": server.url}
     done = subprocess.run(
-        [*command, "--model", "model.onnx"], cwd=folder, env=env, capture_output=True, text=True, timeout=240
+        [*command, "--model", "model.onnx"], cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert done.returncode == 0, done.stderr
     rounds = {row["name"]: row["state_type"] for row in server.find("flow_runs") if "tidy -> quant" in row["name"]}
@@ -208,7 +209,7 @@ def test_deployments_have_names_of_their_own_and_those_of_version_0_1_0_stay(ser
 
     def python(program: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

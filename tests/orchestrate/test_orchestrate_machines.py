@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from builders import cnn, mlp, write
+from children import HANG_SECONDS
 from machines import Machine, machines, reachable
 from postgres import Server
 from prefect_server import free_port, running_server
@@ -35,7 +36,7 @@ def where(model, wait_for: int = 0):
     """Notes the machine; goes on when so many machines have been here."""
     (HERE / "seen").mkdir(exist_ok=True)
     (HERE / "seen" / socket.gethostname()).touch()
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while len(list((HERE / "seen").iterdir())) < wait_for and time.monotonic() < until:
         time.sleep(0.2)
     model.graph.node[0].doc_string = f"made on {socket.gethostname()}"
@@ -76,12 +77,13 @@ def serve_on(machine: Machine, folder: Path, *options: str, **env: str) -> Itera
     said: list[str] = []
     try:
         while not any(line.startswith("ready") for line in said):
-            said.append(lines.get(timeout=120))
+            said.append(lines.get(timeout=HANG_SECONDS))
             assert said[-1], f"serve ended: {said}"
         yield
     finally:
         process.terminate()
-        process.wait(90)
+        with suppress(subprocess.TimeoutExpired):  # then it is among those left
+            process.wait(HANG_SECONDS)
         left = list(filter(alive, belonging(home)))
         for one in left:
             one.kill()

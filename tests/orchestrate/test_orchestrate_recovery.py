@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from builders import endless_loop, mlp, write
+from children import HANG_SECONDS
 from prefect_server import free_port
 from remote_pool import POOL, bare_server, known, server, worker
 from serving import Json, Serving, alive, belonging, eventually, serving
@@ -45,7 +46,7 @@ def slow(model, size: int = 1):
     with (HERE / "calls.txt").open("a") as calls:
         calls.write(f"{size}\\n")
     number = len((HERE / "calls.txt").read_text().split())
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while (HERE / f"hold{number}").exists() and time.monotonic() < until:
         time.sleep(0.1)
     model.graph.node[0].doc_string = f"size {size}"
@@ -203,7 +204,7 @@ def test_a_call_that_a_worker_took_and_did_not_begin_is_submitted_again(
         again = eventually(lambda: asked.named(f"{lost['name']} · attempt 2"))
     assert asked.ended(lost["id"])["state_type"] == "CRASHED"
     with worker(folder, env):
-        assert result.result(120).outcome is Outcome.OK
+        assert result.result(HANG_SECONDS).outcome is Outcome.OK
     asked.completed(again["id"])
 
 
@@ -221,7 +222,7 @@ def test_the_time_of_a_call_begins_when_its_machine_lets_it(
             run = eventually(lambda: running(asked))
             eventually(lambda: seconds_since(run["start_time"]) > 3.0)  # longer than it may take
             assert not result.done()
-        assert result.result(60).outcome is Outcome.TIMEOUT
+        assert result.result(HANG_SECONDS).outcome is Outcome.TIMEOUT
         with Gate(folder / "tmp").measuring(), monkeypatch.context() as patch:
             patch.setattr(remote, "WAIT_SECONDS", 0.0)
             with pytest.raises(SystemFailure, match=f"work pool {POOL}: a call waited 0 s on its machine"):

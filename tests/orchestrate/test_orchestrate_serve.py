@@ -25,6 +25,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from browsing import browsing
 from builders import cnn, mlp, write
+from children import HANG_SECONDS, start_process
 from prefect_server import free_port
 from ruamel.yaml import YAML
 from serving import Serving, alive, belonging, environment, eventually, serving
@@ -293,10 +294,10 @@ def _process_of(served: Serving, flow_run: str) -> int:
 def test_signals_end_it_while_it_starts(number: signal.Signals, tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "autoopt", "serve", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path))
+    process = start_process(command, cwd=tmp_path, env=environment(tmp_path))
     eventually(lambda: belonging(tmp_path, "prefect server start"))
     process.send_signal(number)
-    assert process.wait(30) == 130
+    assert process.wait(HANG_SECONDS) == 130
     assert not list(filter(alive, belonging(tmp_path)))
 
 
@@ -342,7 +343,7 @@ def test_a_sweep_by_schedule(served: Serving) -> None:
     served.ask("PATCH", f"{here}/schedules/{schedule['id']}", {"active": True})
     again = "from autoopt.deployments import deploy_all; deploy_all()"
     env = environment(folder, PREFECT_API_URL=f"{served.url}/api", PREFECT_API_AUTH_STRING=served.password)
-    subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", again], cwd=folder, env=env, check=True, timeout=HANG_SECONDS)
     default = served.get("deployments/name/nightly_sweep/sweep-zoo")
     assert default["parameters"] == {"zoo": "mine.yaml"}
     assert [(s["schedule"]["cron"], s["active"]) for s in default["schedules"]] == [("0 2 * * *", True)]

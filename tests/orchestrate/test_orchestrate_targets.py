@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import mlp, write
+from children import HANG_SECONDS
 from fsspec.core import url_to_fs
 from object_store import bucket
 from prefect_server import free_port
@@ -60,14 +60,12 @@ def test_each_target_is_a_flow_run(model: Path, tmp_path: Path) -> None:
 
 def test_a_killed_run_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    child = subprocess.Popen([sys.executable, "-c", CHILD, json.dumps(DAG), str(model), str(home)])
-    until = time.monotonic() + 120
+    program = [sys.executable, "-c", CHILD, json.dumps(DAG), str(model), str(home)]
+    killed = subprocess.run(
+        program, env={**os.environ, "AUTOOPT_FAULT": "between ask and tell:5"}, timeout=HANG_SECONDS
+    )
+    assert killed.returncode == -signal.SIGKILL, "in the search of the second target"
     with open_store(None, home) as store:
-        while time.monotonic() < until and len(store.runs.all(status="finished")) < 1:
-            assert child.poll() is None
-            time.sleep(0.1)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
         before = {run.id for run in store.runs.all(status="finished")}
     (result,) = resume("latest", out=None, home=home)
     assert len(before) == 1, "the first target was done"
@@ -88,7 +86,7 @@ def test_a_target_behind_a_work_pool(model: Path, tmp_path: Path, monkeypatch: p
         asks = {**os.environ, **shared, "PREFECT_API_URL": env["PREFECT_API_URL"], "PREFECT_HOME": env["PREFECT_HOME"]}
         with worker(tmp_path, {**env, **shared}):
             words = [sys.executable, "-c", CHILD, json.dumps(dag), str(model), str(home)]
-            done = subprocess.run(words, env=asks, capture_output=True, text=True, timeout=300)
+            done = subprocess.run(words, env=asks, capture_output=True, text=True, timeout=HANG_SECONDS)
         assert done.returncode == 0, done.stderr[-3000:]
         left = url_to_fs(url)[0].glob(f"{url}/exchange/**")
     found = json.loads(done.stdout.splitlines()[-1])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from children import HANG_SECONDS
 from serving import eventually
 
 from autoopt.errors import SystemFailure
@@ -52,7 +53,7 @@ def running(server: LocalPostgres) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(HANG_SECONDS)
 
 
 async def ask(server: LocalPostgres, *statements: str) -> object:
@@ -78,7 +79,7 @@ def test_data_outlive_the_server_and_one_left_behind_is_ended(home: Path) -> Non
         assert asyncio.run(ask(server, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (7) RETURNING x")) == 7
         assert asyncio.run(ask(server, "SHOW listen_addresses")) == ""
         again = local_postgres(home)  # as by a process that was killed together with its reaper
-        assert left_behind.wait(30) == 0
+        assert left_behind.wait(HANG_SECONDS) == 0
     with running(again):
         assert asyncio.run(ask(again, "SELECT x FROM t")) == 7
     (server.data / "PG_VERSION").write_text("1\n")

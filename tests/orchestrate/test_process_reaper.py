@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from children import HANG_SECONDS, start_process
 from watching import all_gone
 
 from autoopt.orchestrate.server import process_reaper
@@ -31,9 +32,7 @@ Started = subprocess.Popen[str]
 
 def start(program: str) -> tuple[Started, int]:
     """Start a process group; the process, and the id that it prints."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = start_process([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout
     return process, int(process.stdout.readline())
 
@@ -111,12 +110,12 @@ input()
 def test_a_killed_owner_leaves_nothing_behind(family: tuple[Started, int]) -> None:
     process, child = family
     command = [sys.executable, "-c", OWNER, str(process.pid)]
-    owner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    owner = start_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert owner.stdout
     reaper = int(owner.stdout.readline())
     owner.kill()
     owner.communicate()
-    assert process.wait(30) != 0
+    assert process.wait(HANG_SECONDS) != 0
     assert all_gone([child, reaper])
 
 

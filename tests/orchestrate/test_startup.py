@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from children import HANG_SECONDS
+
 PROGRAM = """
 import os
 from autoopt.errors import SystemFailure
@@ -23,7 +25,9 @@ except SystemFailure as error:
 def test_a_server_that_does_not_answer_is_reported_by_wait_without_its_password() -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     env |= {"PREFECT_API_URL": "http://user:canary@127.0.0.1:9/api", "PREFECT_CLIENT_MAX_RETRIES": "0"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=HANG_SECONDS
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("http://127.0.0.1:9/api: the Prefect server does not answer (")
     assert done.stdout.rstrip().endswith("start it with 'prefect server start', or run with --engine inline")

@@ -54,7 +54,7 @@ def dense(factors: np.ndarray) -> onnx.ModelProto:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 99), spread=st.floats(0, 5), kind=st.sampled_from(["plain", "depthwise", "dense"]))
 def test_the_float_model_computes_the_same_and_ranges_are_even(
     tmp_path_factory: pytest.TempPathFactory, seed: int, spread: float, kind: str

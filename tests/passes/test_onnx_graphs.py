@@ -59,7 +59,7 @@ def test_values_are_renamed_where_they_are_read_and_written() -> None:
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "Relu_0", "Relu_1"]), min_size=1, max_size=8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_node_names_become_unique_and_unique_ones_stay(names: list[str]) -> None:
     nodes = [helper.make_node("Relu", ["x"], [f"y{i}"], name=name) for i, name in enumerate(names)]
     graph = helper.make_graph(nodes, "g", [], [])
@@ -97,7 +97,7 @@ def test_metadata_is_dropped_by_key() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_nodes_are_sorted_into_a_valid_order(shuffler: random.Random, count: int) -> None:
     nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name=f"n{i}") for i in range(count)]
     inputs = [helper.make_tensor_value_info("v0", 1, [2])]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from children import HANG_SECONDS
 from interpreters import HERE, ROOT, interpreter
 
 pytestmark = [pytest.mark.service, pytest.mark.xdist_group("nncf")]
@@ -37,7 +38,7 @@ def test_a_real_model_is_quantized(python: Path, tmp_path: Path, params: list[st
     out = tmp_path / "out.onnx"
     data = ["--data", str(DATA / "calibration.npz")]
     command = [python, "-m", "autoopt", "apply", PASSES[0], str(MODEL), "-o", str(out), *data, *params, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcome"] == "ok"
     assert out.stat().st_size < MODEL.stat().st_size / 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from micro_models import MODELS, made, normal
 from rule_bench import compare, rewrite
 
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FEW

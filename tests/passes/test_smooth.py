@@ -47,7 +47,7 @@ def smoothed(folder: Path, model: onnx.ModelProto, alpha: float) -> onnx.ModelPr
     return smooth.run(deepcopy(model)) or model
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(spread=st.floats(0, 8), alpha=st.floats(0, 1), shared=st.booleans())
 def test_the_float_model_computes_the_same(
     tmp_path_factory: pytest.TempPathFactory, spread: float, alpha: float, shared: bool

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from children import HANG_SECONDS
 from interpreters import HERE, interpreter
 
 pytestmark = [pytest.mark.service, pytest.mark.xdist_group("torch")]
@@ -87,7 +88,7 @@ def work(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def autoopt(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "AUTOOPT_HOME": str(folder / "home")}
     command = [python, "-m", "autoopt", *words]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 def run(python: Path, folder: Path, source: str) -> dict[str, Any]:

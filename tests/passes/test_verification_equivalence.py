@@ -25,7 +25,7 @@ floats = hnp.arrays(np.float32, st.integers(1, 8), elements=st.floats(-1e6, 1e6,
 
 
 @given(floats)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_value_equals_itself_at_every_tolerance(array: Any) -> None:
     for tolerance in ("lossless", "equal", "lossy"):
         found = compare_outputs([array], [array.copy()], tolerance)  # type: ignore[arg-type]  # one of the literals
@@ -33,7 +33,7 @@ def test_a_value_equals_itself_at_every_tolerance(array: Any) -> None:
 
 
 @given(floats, st.floats(1e-2, 1e3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_shift_beyond_rounding_is_detected_unless_lossy(array: Any, share: float) -> None:
     shifted = array + np.float32(share * max(1.0, float(np.abs(array).max())))
     assert compare_outputs([array], [shifted], "equal").status == "different"
@@ -146,7 +146,7 @@ def verdict(pair: Pair, folder: Path) -> Any:
 
 @pytest.mark.parametrize("name", EQUAL)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_rewrites_that_only_round_differently_are_the_same(name: str, seed: int, tmp_path_factory: Any) -> None:
     result = verdict(EQUAL[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("equal"))
     assert (result.status, result.reason) == ("same", "")
@@ -154,7 +154,7 @@ def test_rewrites_that_only_round_differently_are_the_same(name: str, seed: int,
 
 @pytest.mark.parametrize("name", WRONG)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_real_changes_are_different(name: str, seed: int, tmp_path_factory: Any) -> None:
     result = verdict(WRONG[name](np.random.default_rng(seed)), tmp_path_factory.mktemp("wrong"))
     assert result.status == "different"

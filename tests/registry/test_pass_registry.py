@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.errors import InputError
 from autoopt.registry import REQUIRED, Param, Registry, Unit, describe, info_from_json, info_to_json, registry
@@ -142,7 +143,11 @@ def test_a_broken_plug_in_is_reported_and_harms_nothing_else(tmp_path: Path) -> 
         "print(json.dumps({f.origin: f.reason for f in r.failures}))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     told = {origin.rpartition(":")[2].strip(")"): reason for origin, reason in json.loads(done.stdout).items()}
@@ -159,5 +164,5 @@ def test_describing_all_passes_imports_none_of_what_they_wrap() -> None:
         "heavy = {'onnx', 'onnxruntime', 'numpy', 'onnxscript', 'onnxsim', 'torch', 'prefect', 'sqlalchemy'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from builders import mlp, write
+from children import HANG_SECONDS, start_process
 from run_comparison import canonical
 
 from autoopt.store import open_store
@@ -54,16 +56,22 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def start(folder: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    """`autoopt` with these arguments in `folder`; `more` are environment variables."""
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "autoopt", *arguments]
-    env = environment(folder, **more)
-    return subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+    """`autoopt` with these arguments in `folder`, in a process group of its own; `more` are environment variables."""
+    return start_process(
+        [sys.executable, "-m", "autoopt", *arguments],
+        cwd=folder,
+        env=environment(folder, **more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def finish(process: subprocess.Popen[str], code: int = 0, said: str = "") -> Any:
     """The JSON document of a command that ends with `code`. `said`: what was read of its standard error before."""
-    stdout, stderr = process.communicate(timeout=300)
+    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == code, said + stderr
     assert "Traceback" not in stderr
     return json.loads(stdout or "null")
@@ -73,10 +81,15 @@ def until(process: subprocess.Popen[str], text: str) -> str:
     """Read standard error up to the line with `text`; what was read."""
     assert process.stderr is not None
     read = ""
-    for line in process.stderr:
-        read += line
-        if text in line:
-            return read
+    hangs = threading.Timer(HANG_SECONDS, process.kill)
+    hangs.start()
+    try:
+        for line in process.stderr:
+            read += line
+            if text in line:
+                return read
+    finally:
+        hangs.cancel()
     raise AssertionError(f"it never said {text!r}:\n{read}")
 
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from children import HANG_SECONDS
 from commands import RUN, left, start
 
 READ = (("best", "--json"), ("lineage", "--json"), ("report", "--out", "report.html"), ("store", "verify"))
@@ -23,7 +24,7 @@ def mount(home: Path, options: str) -> None:
 
 def said(folder: Path, *arguments: str) -> list[Any]:
     process = start(folder, *arguments)
-    _, stderr = process.communicate(timeout=300)
+    _, stderr = process.communicate(timeout=HANG_SECONDS)
     return [process.returncode, stderr]
 
 

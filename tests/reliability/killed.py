@@ -22,6 +22,7 @@ from typing import Any
 
 import optuna  # noqa: F401
 import psutil
+from children import HANG_SECONDS
 from run_comparison import canonical
 
 import autoopt.api  # noqa: F401  these are imported for the forks, as is optuna
@@ -86,7 +87,7 @@ def attempt(home: Path, variant: str, fault: str, moment: float | None) -> tuple
     return os.waitpid(pid, 0)
 
 
-def orphans(parent: int, seconds: float = 10.0) -> list[int]:
+def orphans(parent: int, seconds: float = HANG_SECONDS) -> list[int]:
     """Workers of a process that has ended that are still there after a while."""
     until = time.monotonic() + seconds
     while True:

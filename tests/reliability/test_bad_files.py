@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from children import HANG_SECONDS
 from commands import DAG
 
 from autoopt.cli.app import main
@@ -105,7 +106,7 @@ print(code, re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[
 @pytest.mark.parametrize("text", BOMBS)
 def test_a_bomb_is_refused_before_it_grows(text: str, folder: Path) -> None:
     (folder / "bomb.yaml").write_text(text)
-    done = subprocess.run([sys.executable, "-c", COMMAND], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", COMMAND], capture_output=True, text=True, timeout=HANG_SECONDS)
     code, kilobytes = done.stdout.split()
     assert (code, done.stderr.count("\n")) == ("2", 1)
     assert int(kilobytes) < 200_000

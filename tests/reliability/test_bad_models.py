@@ -10,6 +10,7 @@ from typing import Any
 
 import builders
 import pytest
+from children import HANG_SECONDS
 from commands import fill, start
 from mutants import mutants
 from odd_models import odd_models
@@ -65,7 +66,7 @@ def test_a_source_model_that_kills_is_one_line_and_tried_again_by_a_retry(tmp_pa
     builders.write(builders.split_abort(), tmp_path)
     for deaths in range(1, 4):
         process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", "inline", "--retry-failed")
-        _, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=HANG_SECONDS)
         assert process.returncode == 2, stderr
         announcement, error = stderr.splitlines()
         assert announcement.endswith("searching 1 configuration in 1 chain")

@@ -132,7 +132,7 @@ def change(document: Any, place: tuple[Any, ...], value: Any, removes: bool) -> 
 def check(strategy: st.SearchStrategy[Any], read: Callable[[Any], object], examples: int) -> None:
     """Read many inputs; only errors of one line may be raised."""
 
-    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def reads_or_refuses(value: Any) -> None:
         refusal = None

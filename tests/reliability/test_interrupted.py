@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import environment, fill, finish, start
+from children import HANG_SECONDS
+from commands import fill, finish, start
 from prefect_server import prepared
 from watching import all_gone, pids_from
 
@@ -64,15 +63,10 @@ def test_a_run_that_is_told_to_end_does_and_goes_on_later(
     os.mkfifo(tmp_path / "told")
     if engine == "prefect":
         prepared(tmp_path / "prefect")
-    run = ("run", "dag.yaml", "--model", "model.onnx", "--engine", engine, "--json")
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "autoopt", *run]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(tmp_path), stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    )
-    workers = pids_from(tmp_path / "told", 180.0)
+    process = start(tmp_path, "run", "dag.yaml", "--model", "model.onnx", "--engine", engine, "--json")
+    workers = pids_from(tmp_path / "told")
     os.killpg(process.pid, number) if group else process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode in (130, -number), stderr
     assert stdout == ""
     assert all_gone(workers)

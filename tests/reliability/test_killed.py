@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import HANG_SECONDS
 from commands import DAG, RUN, fill, finish, start, until
 
 from autoopt.store import open_store
@@ -50,7 +51,7 @@ def test_resume_closes_what_cannot_go_on_and_continues_the_rest(tmp_path: Path) 
     (tmp_path / "other.yaml").write_text(DAG.replace("seed: 5", "seed: 6"))
     for dag in ("other.yaml", "dag.yaml"):
         killed = start(tmp_path, "run", dag, *RUN[2:], AUTOOPT_FAULT="between ask and tell:2")
-        killed.communicate(timeout=300)
+        killed.communicate(timeout=HANG_SECONDS)
         assert killed.returncode == -9
     (tmp_path / "other.yaml").write_text(DAG.replace("seed: 5", "seed: 7"))
     resumed = start(tmp_path, "resume", "--all", "--engine", "inline", "--json")

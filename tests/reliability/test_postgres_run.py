@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from children import HANG_SECONDS
 from commands import RUN, fill, finish, left, start, until
 from postgres import Server
 
@@ -42,7 +43,7 @@ def test_a_run_outlives_the_restarts_of_its_server_and_is_the_same_as_on_sqlite(
 def test_a_run_killed_beside_postgresql_is_continued(server: Server, tmp_path: Path) -> None:
     fill(tmp_path, width=48)  # the server's database holds the other model's results
     killed = start(tmp_path, *RUN, AUTOOPT_DB_URL=server.url, AUTOOPT_FAULT="between ask and tell:2")
-    killed.communicate(timeout=300)
+    killed.communicate(timeout=HANG_SECONDS)
     assert killed.returncode == -9
     (document,) = finish(start(tmp_path, "resume", "--engine", "inline", "--json", AUTOOPT_DB_URL=server.url))
     assert document["pass_runs"]["reused"] > 0

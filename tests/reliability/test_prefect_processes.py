@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from children import HANG_SECONDS
 from commands import Prefect, fill, finish, left, start
 from prefect_server import prepared
 from watching import all_gone
@@ -34,7 +35,7 @@ def test_what_a_killed_run_left_running_is_closed_by_resume(prefect_server: Pref
     fill(tmp_path)
     server = prefect_server.url
     killed = start(tmp_path, *RUN, PREFECT_API_URL=server, AUTOOPT_FAULT="between ask and tell:3")
-    killed.communicate(timeout=300)
+    killed.communicate(timeout=HANG_SECONDS)
     assert killed.returncode == -signal.SIGKILL
     before = states(server, "flow_runs")
     running = {flow_run for flow_run, state in before.items() if state not in FINAL}
@@ -63,7 +64,7 @@ def test_all_that_listens_is_on_the_loopback_asks_for_a_password_and_ends_with_t
     answers: set[int] = set()
     family: dict[int, psutil.Process] = {}
     while process.poll() is None:
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, httpx.TransportError):  # looks again
             for member in (psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)):
                 family.setdefault(member.pid, member)
                 found = member.net_connections(kind="inet")
@@ -79,4 +80,4 @@ def test_all_that_listens_is_on_the_loopback_asks_for_a_password_and_ends_with_t
     del family[process.pid]
     assert len(family) >= 3  # two workers with their keepers, a server
     left_alive = [p.pid for p in family.values() if p.is_running() and p.pid != os.getpid()]
-    assert all_gone(left_alive, 30.0), [p.cmdline() for p in family.values() if p.is_running()]
+    assert all_gone(left_alive), [p.cmdline() for p in family.values() if p.is_running()]

@@ -10,6 +10,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from children import HANG_SECONDS
 from commands import DAG, Prefect, fill, start
 from postgres import Server
 
@@ -26,7 +27,7 @@ COMMANDS = (
 
 def said(folder: Path, *arguments: str, **env: str) -> str:
     process = start(folder, *arguments, **env)
-    text = "\n".join(process.communicate(timeout=300))
+    text = "\n".join(process.communicate(timeout=HANG_SECONDS))
     assert process.returncode == 0 or arguments[0] in ("doctor", "sweep"), text
     return text
 
@@ -54,9 +55,9 @@ def test_no_command_says_or_keeps_a_password(server: Server, prefect_server: Pre
         "PREFECT_API_URL": prefect_server.url.replace("://", f"://bird:{CANARY}@"),
     }
     killed = start(tmp_path, *RUN, **env, AUTOOPT_FAULT="between ask and tell:2")
-    texts = {"killed": "\n".join(killed.communicate(timeout=300))}
+    texts = {"killed": "\n".join(killed.communicate(timeout=HANG_SECONDS))}
     resumed = start(tmp_path, "resume", "--json", **env)
-    texts["resume"] = "\n".join(resumed.communicate(timeout=300))
+    texts["resume"] = "\n".join(resumed.communicate(timeout=HANG_SECONDS))
     assert (killed.returncode, resumed.returncode) == (-9, 0), texts
     texts |= {" ".join(arguments): said(tmp_path, *arguments, **env) for arguments in COMMANDS}
     assert [command for command, text in texts.items() if CANARY in text] == []
@@ -140,7 +141,7 @@ def test_signatures_of_addresses_are_not_kept_and_not_needed_again(site: str, tm
     url, data = f"{site}/net.onnx?signature={CANARY}", f"{site}/data.npz?signature={CANARY}"
     run = ("run", "dag.yaml", "--model", url, "--data", data, "--engine", "inline", "--json")
     killed = start(folder, *run, AUTOOPT_FAULT="between ask and tell:2")
-    text = "\n".join(killed.communicate(timeout=120))
+    text = "\n".join(killed.communicate(timeout=HANG_SECONDS))
     assert killed.returncode == -9, text
     (web / "over").touch()
     text += said(folder, "resume", "--engine", "inline")
@@ -194,7 +195,7 @@ def test_no_error_says_what_is_secret_in_an_address(
 
 def test_a_prefect_server_that_is_not_there_is_one_line_without_its_password(tmp_path: Path) -> None:
     process = start(fill(tmp_path), *RUN, "--quiet", PREFECT_API_URL=f"http://bird:{CANARY}@127.0.0.1:9/api")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, out) == (3, "")
     assert err.count("\n") == 1, err
     assert "127.0.0.1:9/api" in err

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import model_sets
 import pytest
-from commands import finish, start, until
+from children import HANG_SECONDS
+from commands import environment, finish, start, until
 
 from autoopt.engine.tools.measured_model import package_of
 from autoopt.errors import InputError
@@ -26,13 +29,32 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def killed(folder: Path, *arguments: str, said: str = "", fault: str = "") -> None:
-    """Kill -9 a command when it says something, or at a named point."""
+KILLS_ITSELF = """
+import io, os, signal, sys
+from autoopt.cli.app import main
+
+class Last(io.TextIOWrapper):
+    def write(self, text):
+        if sys.argv[1] in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().write(text)
+
+sys.stderr = Last(open(2, "wb", closefd=False), line_buffering=True)
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def killed(folder: Path, *arguments: str, said: str) -> None:
+    """A command that kills itself (-9) instead of saying something."""
+    command = [sys.executable, "-c", KILLS_ITSELF, said, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(folder), timeout=HANG_SECONDS, stdout=subprocess.DEVNULL)
+    assert done.returncode == -signal.SIGKILL
+
+
+def killed_at(folder: Path, fault: str, *arguments: str) -> None:
+    """A command that kills itself at a named point."""
     process = start(folder, *arguments, AUTOOPT_FAULT=fault)
-    if said:
-        until(process, said)
-        process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == -signal.SIGKILL
 
 
@@ -45,7 +67,7 @@ def pass_run_ends(store: Store) -> dict[str, float]:
 def test_a_run_killed_at_each_stage_goes_on_and_leaves_nothing_behind(folder: Path) -> None:
     home = folder / "home"
     killed(folder, *RUN, said="to record what reaches each")
-    killed(folder, *RUN, fault=f"between ask and tell:{TRIALS + 2}")  # in the search of the second model
+    killed_at(folder, f"between ask and tell:{TRIALS + 2}", *RUN)  # in the search of the second model
     with open_store(None, home) as store:
         runs = {run.id for run in store.runs.all()}
         before = pass_run_ends(store)
@@ -62,12 +84,35 @@ def test_a_run_killed_at_each_stage_goes_on_and_leaves_nothing_behind(folder: Pa
     assert len(list((home / RECORDINGS).iterdir())) == 1
 
 
+WAITS = """\
+import time
+from pathlib import Path
+
+from autoopt import register
+
+FIRST, HOLD = (Path(__file__).with_name(name) for name in ("first-has-waited", "hold"))
+
+
+@register("waits")
+def waits(model):
+    \"\"\"Waits in its call for the second model while there is a file `hold`.\"\"\"
+    while FIRST.exists() and HOLD.exists():
+        time.sleep(0.05)
+    FIRST.touch()
+    return model
+"""
+
+
 def test_ctrl_c_leaves_the_result_so_far_and_the_run_can_be_resumed(folder: Path) -> None:
+    (folder / "script.py").write_text(WAITS)
+    (folder / "hold").touch()
+    passes = {**model_sets.PAIR["passes"], "wait": "waits"}
+    model_sets.write_pair(folder, user_script="script.py", passes=passes, chains=[["tidy"], ["quant"], ["wait"]])
     process = start(folder, *RUN)
     until(process, "model second")
     until(process, "trial 0:")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 130, said
     assert (folder / "out" / "first" / "model.onnx").is_file()
     with open_store(None, folder / "home") as store:
@@ -78,7 +123,8 @@ def test_ctrl_c_leaves_the_result_so_far_and_the_run_can_be_resumed(folder: Path
         assert so_far.parts[0].model.chain == "quant"
         with pytest.raises(InputError, match="not measured together yet; name the run of one: "):
             package_of(store, record)
+    (folder / "hold").unlink()
     part = so_far.parts[0].result.run  # stands for the whole
     (document,) = finish(start(folder, "resume", part, "--engine", "inline", "--json"))
     assert [part["run"] for part in document["parts"]] == [part.result.run for part in so_far.parts]
-    assert document["trials"]["total"] == 2 * TRIALS
+    assert document["trials"]["total"] == 2 * (TRIALS + 1)

@@ -54,7 +54,7 @@ def test_a_step_of_an_exact_figure_is_found() -> None:
     assert (change.index, change.factor) == (6, pytest.approx(1.01))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(1e-3, 1e3), max_size=25), st.floats(0.01, 100))
 def test_levels_are_long_enough_and_do_not_depend_on_the_unit(series: list[float], unit: float) -> None:
     points = change_points(series)

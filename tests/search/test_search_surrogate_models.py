@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autoopt.search.surrogates.models import (
@@ -27,7 +27,6 @@ def bowl(x: np.ndarray) -> np.ndarray:
 
 
 @given(st.floats(-50, 50), st.floats(0.01, 10), st.floats(-50, 50))
-@settings(deadline=None)
 def test_log_improvement_is_finite_and_right(mean: float, spread: float, best: float) -> None:
     (array,) = log_expected_improvement(np.array([mean]), np.array([spread]), best)
     plain = log_improvement(mean, spread, best)

@@ -73,7 +73,7 @@ def as_set(points) -> set[str]:
 
 
 @given(node_spaces())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_pass_has_exactly_the_points_that_config_accepts(space: NodeSpace) -> None:
     points = list(space.iterate())
     assert space.count == len(points) == len(as_set(points))
@@ -81,7 +81,7 @@ def test_a_pass_has_exactly_the_points_that_config_accepts(space: NodeSpace) -> 
 
 
 @given(chain_spaces())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_chain_has_the_product_less_the_cuts_in_order(space: SearchSpace) -> None:
     whole = SearchSpace(space.nodes)
     kept = [p for p in whole.iterate() if not any(matches(p, cut) for cut in space.cuts)]
@@ -91,7 +91,7 @@ def test_a_chain_has_the_product_less_the_cuts_in_order(space: SearchSpace) -> N
 
 
 @given(chain_spaces())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_index_is_the_reverse_of_getting_a_point(space: SearchSpace) -> None:
     for index, point in enumerate(space.iterate()):
         assert space.index(point) == index
@@ -100,7 +100,7 @@ def test_index_is_the_reverse_of_getting_a_point(space: SearchSpace) -> None:
 
 
 @given(node_spaces(), st.integers(0, 10_000))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_walking_gives_points_of_the_space_and_can_give_all(space: NodeSpace, seed: int) -> None:
     rng = Random(seed)
     walked = [space.walk(lambda _, values: rng.choice(values)) for _ in range(20)]
@@ -110,7 +110,7 @@ def test_walking_gives_points_of_the_space_and_can_give_all(space: NodeSpace, se
 
 
 @given(chain_spaces(), st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_samples_are_points(space: SearchSpace, seed: int) -> None:
     if space.count:
         assert space.random_sample(Random(seed)) in list(space.iterate())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import autoopt
@@ -122,7 +122,6 @@ SECTIONS = st.fixed_dictionaries(
 
 
 @given(SECTIONS)
-@settings(deadline=None)
 def test_python_refuses_what_a_file_refuses_and_a_study_takes_the_rest(section: dict[str, object]) -> None:
     in_file = in_python = ""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from children import HANG_SECONDS
 from store_helpers import key, start_run
 from store_owners import by
 
@@ -28,7 +29,7 @@ def test_a_claim_is_renewed_while_the_block_runs(store: Store) -> None:
     with renewed_claim(by(store, "a"), "pass_run", work, seconds=0.03) as lost:
         by(store, "a").claims.release("pass_run", work)
         assert by(store, "b").claims.acquire("pass_run", work)
-        assert lost.wait(30.0), "noticed at the next renewal"
+        assert lost.wait(HANG_SECONDS), "noticed at the next renewal"
     with renewed_claim(by(store, "a"), "pass_run", work) as lost:
         assert lost.is_set()
 

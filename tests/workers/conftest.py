@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from call_clock import CallClock
 
-from autoopt.workers import WorkerPool
+from autoopt.workers import WorkerPool, process
 
 TESTS = str(Path(__file__).parent.parent)
 
@@ -14,6 +15,14 @@ TESTS = str(Path(__file__).parent.parent)
 def jobs() -> dict[str, str]:
     """The environment in which workers find the functions of `jobs`."""
     return {"PYTHONPATH": TESTS}
+
+
+@pytest.fixture
+def call_clock(monkeypatch: pytest.MonkeyPatch) -> CallClock:
+    """The clock of the time limits of calls."""
+    clock = CallClock()
+    monkeypatch.setattr(process, "time", clock)
+    return clock
 
 
 @pytest.fixture

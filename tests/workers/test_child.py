@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.outcome import Outcome
 from autoopt.workers import WorkerPool, child
@@ -67,13 +68,15 @@ def test_the_details_of_a_failure_name_the_place(pool: WorkerPool) -> None:
 def test_a_worker_needs_only_the_standard_library(tmp_path: Path) -> None:
     """No site-packages, no environment: as in an interpreter that has nothing but numpy and onnxruntime."""
     command = [sys.executable, "-S", "-I", child.__file__, "json:dumps"]
-    done = subprocess.run(command, input='{"a": 1}', capture_output=True, text=True, timeout=60, cwd=tmp_path, env={})
+    done = subprocess.run(
+        command, input='{"a": 1}', capture_output=True, text=True, timeout=HANG_SECONDS, cwd=tmp_path, env={}
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(json.loads(done.stdout)) == {"a": 1}
 
 
 def test_a_single_call_ends_with_the_traceback_of_its_exception(tmp_path: Path) -> None:
     command = [sys.executable, child.__file__, "json:nothing"]
-    done = subprocess.run(command, input="{}", capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = subprocess.run(command, input="{}", capture_output=True, text=True, timeout=HANG_SECONDS, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "AttributeError" in done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.errors import InputError, SystemFailure, TimeUp
 from autoopt.settings import settings
@@ -52,13 +53,13 @@ class Stage:
         return self.people[name]
 
     def leave(self, name: str) -> None:
-        self.people[name].communicate(b"\n", timeout=30)
+        self.people[name].communicate(b"\n", timeout=HANG_SECONDS)
 
     def events(self) -> list[str]:
         return self.log.read_text().splitlines()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANG_SECONDS
         while not condition():
             assert time.monotonic() < deadline, f"never happened; events: {self.events()}"
             os.sched_yield()
@@ -180,7 +181,7 @@ def test_who_waits_no_longer_than_its_time_is_not_in_the_way_afterwards(stage: S
     stage.enter("next", "measuring")
     stage.until_in("next")
     stage.leave("next")
-    with waiting(time.monotonic() + 60):
+    with waiting(time.monotonic() + HANG_SECONDS):
         stage.enter("other", "measuring")
         stage.until_stopped("other")
     stage.until_in("other")
@@ -218,7 +219,7 @@ def test_a_run_says_once_that_it_waits_for_another_one(stage: Stage, monkeypatch
     run = threading.Thread(target=wait)
     with Gate(stage.folder).working():
         run.start()
-        assert looked.often.wait(30)
+        assert looked.often.wait(HANG_SECONDS)
         assert told == [], "a thread of its own is inside"
     stage.until(lambda: bool(told))
     inside = f" (process {stage.people['other'].pid})"
@@ -319,7 +320,7 @@ def test_a_suspended_holder_is_passed_over_and_finds_out(stage: Stage, kind: str
     stage.enter("holder", kind)
     stage.until_in("holder")
     suspend(stage, "holder")
-    with Gate(stage.folder).measuring(time.monotonic() + 60) as passage:
+    with Gate(stage.folder).measuring(time.monotonic() + HANG_SECONDS) as passage:
         assert not passage.passed_over
         stage.people["holder"].send_signal(signal.SIGCONT)
         stage.leave("holder")
@@ -334,7 +335,7 @@ def test_a_suspended_holder_beside_a_living_one_is_not_passed_over(stage: Stage,
     with pytest.raises(TimeUp), Gate(stage.folder).measuring(time.monotonic() + 0.2):
         raise AssertionError("came in")
     stage.leave("living")
-    with Gate(stage.folder).measuring(time.monotonic() + 60):
+    with Gate(stage.folder).measuring(time.monotonic() + HANG_SECONDS):
         pass
 
 
@@ -358,7 +359,7 @@ def test_a_deadline_holds_at_every_gate_within(stage: Stage) -> None:
     with pytest.raises(TimeUp), deadline(time.monotonic() + 0.2), Gate(stage.folder).working():
         raise AssertionError("came in")
     stage.leave("measurer")
-    with deadline(time.monotonic() + 60), Gate(stage.folder).working():
+    with deadline(time.monotonic() + HANG_SECONDS), Gate(stage.folder).working():
         pass
 
 
@@ -389,7 +390,7 @@ def test_a_suspended_holder_of_another_user_is_passed_over(kind: str) -> None:
             stage.until_in("holder")
             suspend(stage, "holder")
             command = [sys.executable, "-c", AS_NOBODY, name, str(holder.pid)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=True)
             who = f"process {holder.pid} of user root (suspended)"
             assert done.stdout == f"measuring False {who}\nworking False {who}\n"
             holder.send_signal(signal.SIGCONT)

@@ -13,6 +13,7 @@ import builders
 import numpy as np
 import onnxruntime
 import pytest
+from children import HANG_SECONDS
 
 from autoopt.measure.meters import METERS
 from autoopt.measure.request import MeasureRequest
@@ -109,7 +110,7 @@ def test_evaluate_model_in_every_interpreter(
 
 
 def evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, metric: str) -> None:
-    answer = host.evaluate_model(METERS_BY_NAME[meter], request_for(payload, metric), CallLimits(60.0))
+    answer = host.evaluate_model(METERS_BY_NAME[meter], request_for(payload, metric), CallLimits(HANG_SECONDS))
     assert answer.reply, answer.result.message
     value = answer.reply.metrics[metric].value
     if metric == "size":
@@ -121,7 +122,9 @@ def evaluate_model(host: FunctionHost, payload: dict[str, object], meter: str, m
 
 
 def test_latency_is_a_ratio_around_one(host: FunctionHost, payload: dict[str, object]) -> None:
-    answer = host.evaluate_model(METERS_BY_NAME["latency"], request_for(payload, "latency_p50"), CallLimits(120))
+    answer = host.evaluate_model(
+        METERS_BY_NAME["latency"], request_for(payload, "latency_p50"), CallLimits(HANG_SECONDS)
+    )
     assert answer.reply, answer.result.message
     ratio = answer.reply.ratios["latency_p50"]
     assert 0 < ratio.low <= ratio.value <= ratio.high
@@ -131,7 +134,7 @@ def test_run_pass(host: FunctionHost, payload: dict[str, object], tmp_path: Path
     (tmp_path / "out").mkdir()
     model = ModelFile(Path(payload["candidate"]["path"]))  # type: ignore[index]
     request = PassRequest(model, (PassStep("dynamic_quantization"),), tmp_path / "out")
-    answer = host.run_pass(request, CallLimits(120))
+    answer = host.run_pass(request, CallLimits(HANG_SECONDS))
     assert answer.reply, answer.result.message
     assert answer.reply.steps[0].outcome.good, answer.reply.steps[0].message
 
@@ -141,7 +144,7 @@ def test_model_that_aborts_the_reader_is_an_outcome(
 ) -> None:
     path = builders.write(builders.split_abort(), tmp_path / "killer")
     bad = {**payload, "candidate": {"path": str(path), "session_options": {}}}
-    answer = host.evaluate_model(METERS_BY_NAME["fidelity"], request_for(bad, "cosine"), CallLimits(60.0))
+    answer = host.evaluate_model(METERS_BY_NAME["fidelity"], request_for(bad, "cosine"), CallLimits(HANG_SECONDS))
     assert (answer.reply, answer.result.outcome) == (None, Outcome.CRASHED)
     assert host.runtime().outcome is Outcome.OK
 

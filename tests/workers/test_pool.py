@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from children import HANG_SECONDS
 from watching import all_gone, pids_from
 
 from autoopt.errors import InputError, SystemFailure
@@ -175,5 +176,7 @@ with WorkerPool(size=1) as pool:
     except SystemFailure as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
     assert done.stdout.endswith(f"cannot start {sys.executable}: Too many open files\n"), done.stderr

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import builders
 import pytest
+from call_clock import CallClock
+from children import HANG_SECONDS
 
 from autoopt.errors import ErrorRecord, InputError, SystemFailure
 from autoopt.outcome import Outcome
@@ -96,7 +98,7 @@ def test_ordinary_inference_passes_a_tight_limit(pool: WorkerPool, tmp_path: Pat
 )
 def test_killer_models(pool: WorkerPool, tmp_path: Path, killer: str, job: str, outcome: Outcome) -> None:
     path = builders.write(builders.KILLERS[killer](), tmp_path)
-    limit = 1.0 if outcome is Outcome.TIMEOUT else 60.0
+    limit = 1.0 if outcome is Outcome.TIMEOUT else HANG_SECONDS
     payload = {"path": str(path), "data_prop": killer == "memory_bomb"}
     result = pool.call(f"jobs:{job}", payload, timeout=limit, memory=300 * MIB)
     assert result.outcome is outcome
@@ -148,10 +150,13 @@ def test_the_error_of_a_worker_arrives_as_fields(pool: WorkerPool) -> None:
 
 
 @pytest.mark.parametrize("end", ["dies", "hangs"])
-def test_the_temporary_files_of_a_killed_call_are_removed(jobs: dict[str, str], tmp_path: Path, end: str) -> None:
+def test_the_temporary_files_of_a_killed_call_are_removed(
+    jobs: dict[str, str], call_clock: CallClock, tmp_path: Path, end: str
+) -> None:
+    place = tmp_path / "place"
     with WorkerPool(size=1, env=jobs) as pool:
-        place = tmp_path / "place"
         pool.call("jobs:echo", {})
+        call_clock.is_over = lambda: end == "hangs" and place.exists() and place.read_text() != ""
         outcome = pool.call("jobs:litter", {"place": str(place), "end": end}, timeout=1.0).outcome
         assert outcome is (Outcome.CRASHED if end == "dies" else Outcome.TIMEOUT)
         assert not Path(place.read_text()).exists()
