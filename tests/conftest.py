@@ -62,8 +62,10 @@ def _use_memory_for_temporary_files() -> None:
 
 def _make_properties_reproducible() -> None:
     """Have Hypothesis try the same examples in every execution, however slow the machine is."""
+    checks = hypothesis.HealthCheck
+    unwanted = [checks.too_slow, checks.function_scoped_fixture]  # time; folders that all examples share
     hypothesis.settings.register_profile(
-        "reproducible", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+        "reproducible", deadline=None, derandomize=True, suppress_health_check=unwanted
     )
     hypothesis.settings.load_profile("reproducible")
 

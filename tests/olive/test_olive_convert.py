@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -138,7 +138,7 @@ JSON = st.recursive(
 
 
 @given(field=st.sampled_from(sorted(NEW)), key=st.sampled_from(["", "type", "main", "here", "quantize"]), value=JSON)
-@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=60)
 def test_any_wrong_section_gives_a_dag_or_one_line(field: str, key: str, value: Any, tmp_path: Path) -> None:
     section: Any = NEW[field]
     config = {**NEW, field: value}

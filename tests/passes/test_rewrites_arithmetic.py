@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import ops
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from micro_models import made, normal, positive
 from rule_bench import compare, rewrite
 
-FEW = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=12)
 
 
 @FEW

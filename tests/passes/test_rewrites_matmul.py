@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import ops
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from micro_models import MODELS, made, normal
 from rule_bench import compare, rewrite
 
-FEW = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=10)
 
 
 @FEW
