@@ -25,26 +25,17 @@ class Settings:
     """`AUTOOPT_ARTIFACTS_URL`: the object store or shared folder (fsspec) for artifacts that several machines use."""
     gate: Path | None = None
     """`AUTOOPT_GATE`: the folder of the measurement gate; must be the same for all containers of a machine."""
-    test_postgres_url: str | None = field(default=None, repr=False)
-    """`AUTOOPT_TEST_POSTGRES_URL`: the PostgreSQL server of the service tests."""
-    test_zoo: Path | None = None
-    """`AUTOOPT_TEST_ZOO`: a folder of real models for the zoo tests."""
 
     @staticmethod
     def read(environ: Mapping[str, str]) -> Settings:
         """Read the settings from `environ`; empty variables count as not set."""
-
-        def folder(name: str) -> Path | None:
-            return Path(environ[name]).absolute() if environ.get(name) else None
-
+        gate = environ.get("AUTOOPT_GATE")
         return Settings(
             home=Path(environ.get("AUTOOPT_HOME") or ".autoopt").expanduser().absolute(),
             db_url=environ.get("AUTOOPT_DB_URL") or None,
             data_root=environ.get("AUTOOPT_DATA_ROOT") or None,
             artifacts_url=environ.get("AUTOOPT_ARTIFACTS_URL") or None,
-            gate=folder("AUTOOPT_GATE"),
-            test_postgres_url=environ.get("AUTOOPT_TEST_POSTGRES_URL") or None,
-            test_zoo=folder("AUTOOPT_TEST_ZOO"),
+            gate=Path(gate).absolute() if gate else None,
         )
 
 

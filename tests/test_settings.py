@@ -17,8 +17,8 @@ def test_defaults() -> None:
 
 def test_environment_is_read_and_secrets_stay_out_of_repr() -> None:
     url = "postgresql://user:canary@host/db"
-    found = Settings.read({"AUTOOPT_HOME": "/a/b", "AUTOOPT_DB_URL": url, "AUTOOPT_TEST_POSTGRES_URL": url})
-    assert (found.home, found.db_url, found.test_postgres_url) == (Path("/a/b"), url, url)
+    found = Settings.read({"AUTOOPT_HOME": "/a/b", "AUTOOPT_DB_URL": url})
+    assert (found.home, found.db_url) == (Path("/a/b"), url)
     assert "canary" not in repr(found)
 
 

@@ -55,12 +55,9 @@ def compare_models(
     )
     result = call_once("autoopt.measure.layerwise:compare_models", request.to_json(), TIMEOUT_SECONDS)
     if result.value is None:
-        places = (str(first.absolute()), str(second.absolute()), data)
-        named = any(place and place in result.message for place in places)
-        where = f"{first} and {second}"
-        if named:
-            where = ""
-        raise result.to_exception(where)
+        places = filter(None, (str(first.absolute()), str(second.absolute()), data))
+        is_named = any(place in result.message for place in places)
+        raise result.to_exception("" if is_named else f"{first} and {second}")
     if as_json:
         print_json(result.value)
     else:

@@ -119,7 +119,7 @@ def decoder_with(inputs: Iterable[NamedShape]) -> Decoder | None:
 def decodes(inspection: Inspection) -> bool:
     """True for a model that takes a cache and returns it."""
     decoder = decoder_with(inspection.inputs)
-    return decoder is not None and bool(decoder.outputs([spec.name for spec in inspection.outputs]))
+    return decoder is not None and bool(decoder.outputs(inspection.output_names))
 
 
 def first_of(names: Iterable[str], existing: Container[str]) -> str | None:

@@ -53,6 +53,16 @@ class Inspection:
     """Length of the table that an input indexes, as token ids do; of the shortest if there are several."""
 
     @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs, in the model's order."""
+        return tuple(spec.name for spec in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the outputs, in the model's order."""
+        return tuple(spec.name for spec in self.outputs)
+
+    @property
     def ops(self) -> frozenset[str]:
         """The operators that occur."""
         return frozenset(self.op_counts)

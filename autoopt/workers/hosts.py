@@ -8,7 +8,6 @@ version of Python. Docker images and other machines are reached through Prefect 
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -47,8 +46,8 @@ class HostReply(Generic[Reply]):
 class Host(ABC):
     """Runs passes and measures candidates in killable processes. Thread-safe.
 
-    A crash, a time limit or a memory limit is an outcome of the call. Only cancellation and a host that cannot be
-    reached raise.
+    A crash, a time limit or a memory limit is an outcome of the call. Only a host that was closed or
+    cannot be reached raises.
     """
 
     name: str
@@ -82,13 +81,11 @@ class FunctionHost(Host):
     """A host that runs worker functions, `module:function(JSON) -> JSON`."""
 
     @abstractmethod
-    def call(
-        self, function: str, payload: dict[str, Any], limits: CallLimits, cancel: threading.Event | None = None
-    ) -> CallResult:
+    def call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
         """Run a worker function.
 
         Raises:
-            Cancelled: `cancel` was set, or the host was closed.
+            Cancelled: the host was closed.
         """
 
     def run_pass(self, request: PassRequest, limits: CallLimits) -> HostReply[PassReply]:
@@ -116,10 +113,8 @@ class PoolHost(FunctionHost):
         self.name = name
         self.pool = pool
 
-    def call(
-        self, function: str, payload: dict[str, Any], limits: CallLimits, cancel: threading.Event | None = None
-    ) -> CallResult:
-        return self.pool.call(function, payload, limits.seconds, limits.memory, cancel)
+    def call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
+        return self.pool.call(function, payload, limits.seconds, limits.memory)
 
     def runtime(self) -> CallResult:
         return gated_call(self.pool, RUNTIME, {})

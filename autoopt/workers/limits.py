@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KILL_SECONDS = 5.0
-"""A worker is gone within this time after its limit, a cancellation or the end of its pool."""
+"""A worker is gone within this time after its limit or the end of its pool."""
 RESIDENT_SLACK = 1.1
 """A worker is killed when its resident set exceeds the cap times this."""
 FULL_IDLE_SHARE = 0.1

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -32,8 +32,9 @@ logger = logging.getLogger(__name__)
 class WorkerPool:
     """Up to `size` worker processes. Thread-safe; as many calls run at once as there are workers.
 
-    Each worker has a process group of its own, which is killed at the time or memory limit, on cancellation, and when
-    this process ends in any way. A death fails only the call that was running; the next call gets a fresh worker.
+    Each worker has a process group of its own, which is killed at the time or memory limit, when the pool is closed,
+    and when this process ends in any way. A death fails only the call that was running; the next call gets a fresh
+    worker.
 
     Args:
         size: number of workers.
@@ -60,8 +61,6 @@ class WorkerPool:
         self._idle: list[WorkerProcess] = []
         self._busy = 0
         self._free = threading.Condition()
-        self._era = 0
-        """Counts cancellations: a call is cancelled when the era changes."""
         self._closed = False
         self._owner = os.getpid()
         _pools.add(self)
@@ -78,7 +77,6 @@ class WorkerPool:
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
-        cancel: threading.Event | None = None,
     ) -> CallResult:
         """Run a function in a worker, after waiting for a free one.
 
@@ -87,10 +85,9 @@ class WorkerPool:
             payload: its argument.
             timeout: limit in seconds from the moment a worker is free; enforced to within 5 s.
             memory: limit in bytes; None for the pool's, 0 for no limit.
-            cancel: ends the call when set.
 
         Raises:
-            Cancelled: `cancel` was set, `cancel()` was called or the pool was closed.
+            Cancelled: the pool was closed.
             SystemFailure: the interpreter cannot run a worker.
             TypeError, ValueError: the payload is not JSON.
         """
@@ -99,19 +96,13 @@ class WorkerPool:
         cap = memory or None
         request = CallRequest(function, payload, cap, requested_level())
         line = protocol.encode(vars(request))
-        with self._free:
-            era = self._era
-
-        def cancelled() -> bool:
-            return self._era != era or (cancel is not None and cancel.is_set())
-
-        worker = self._acquire(cancelled, cap)
+        worker = self._acquire(cap)
         logger.debug("call %s, time limit %s s, memory limit %s bytes", function, timeout, cap)
         try:
-            return worker.call(line, timeout, cap, cancelled)
+            return worker.call(line, timeout, cap, self._is_closed)
         except KilledAtStart:
             worker = WorkerProcess(self.python, self._env)
-            return worker.call(line, timeout, cap, cancelled)
+            return worker.call(line, timeout, cap, self._is_closed)
         finally:
             self._give_back(worker)
 
@@ -135,19 +126,12 @@ class WorkerPool:
         for worker in outdated:
             worker.kill()
 
-    def cancel(self) -> None:
-        """End all calls that are running or waiting now; later ones are served."""
-        with self._free:
-            self._era += 1
-            self._free.notify_all()
-
     def close(self) -> None:
         """End all workers; running calls raise `Cancelled`. Returns when all are gone. Closing twice is fine."""
         if os.getpid() != self._owner:  # a fork of this process does not own the workers
             return
         with self._free:
             self._closed = True
-            self._era += 1
             idle, self._idle = self._idle, []
             self._free.notify_all()
         for worker in idle:
@@ -155,17 +139,16 @@ class WorkerPool:
         with self._free:  # running calls notice within a tick and end their workers
             self._free.wait_for(lambda: not self._busy, timeout=limits.KILL_SECONDS)
 
-    def _acquire(self, cancelled: Callable[[], bool], memory: int | None) -> WorkerProcess:
+    def _is_closed(self) -> bool:
+        return self._closed
+
+    def _acquire(self, memory: int | None) -> WorkerProcess:
         worker = None
         with self._free:
-            while True:
-                if self._closed:
-                    raise Cancelled("the pool is closed")
-                if cancelled():
-                    raise Cancelled("cancelled")
-                if self._busy < self.size:
-                    break
+            while self._busy >= self.size and not self._closed:
                 self._free.wait(0.1)
+            if self._closed:
+                raise Cancelled("the pool is closed")
             self._busy += 1
             if self._idle:
                 worker = self._idle.pop()

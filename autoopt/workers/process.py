@@ -28,7 +28,7 @@ from autoopt.workers.protocol import Reply
 from autoopt.working_folder import SHARED_FOLDER, temporary_folder
 
 TICK_SECONDS = 0.1
-"""Interval between checks of the time limit, cancellation, memory and life while a call runs."""
+"""Interval between checks of the time limit, the pool, memory and life while a call runs."""
 GRACE_SECONDS = 4.0
 """Time for the keeper to clean up before it is killed itself."""
 DEATH_SECONDS = 30.0
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cancelled(AutooptError):
-    """The caller ended the call, not the work: it was cancelled, or the pool was closed."""
+    """The caller ended the call, not the work: its pool or its host was closed."""
 
 
 class KilledAtStart(SystemFailure):

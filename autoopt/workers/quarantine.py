@@ -1,7 +1,7 @@
 """Quarantine: work that has killed two workers is not given to a third.
 
 Only a death that a living pool observed and did not cause counts (`CallResult.died` with the outcome crashed), not a
-time or memory limit, a cancellation, the end of the pool, or a kill from outside.
+time or memory limit, the end of the pool, or a kill from outside.
 """
 
 from __future__ import annotations

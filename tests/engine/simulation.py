@@ -6,7 +6,6 @@ Everything above the pool is the real engine. `Simulation` builds a run's contex
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -116,7 +115,6 @@ class SimulatedPool(WorkerPool):
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
-        cancel: threading.Event | None = None,
     ) -> CallResult:
         self.limits.append(timeout)
         payload = json.loads(json.dumps(payload))
@@ -220,7 +218,6 @@ class ReadingPool(SimulatedPool):
         payload: dict[str, Any],
         timeout: float | None = 60.0,
         memory: int | None = None,
-        cancel: threading.Event | None = None,
     ) -> CallResult:
         self.functions.append(function)
         if function == sources.ADMIT:
@@ -228,7 +225,7 @@ class ReadingPool(SimulatedPool):
             copy.write_bytes(Path(payload["source"]).read_bytes())
             return CallResult(Outcome.OK, {"digest": digest_folder(copy.parent)})
         if function not in self.answers:
-            return super().call(function, payload, timeout, memory, cancel)
+            return super().call(function, payload, timeout, memory)
         answer = self.answers[function]
         if isinstance(answer, CallResult):
             return answer

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from script_passes import SCRIPT
 
-from autoopt.settings import settings
-
 
 @pytest.fixture
 def zoo() -> Path:
-    folder = settings().test_zoo
-    if folder is None or not folder.is_dir():
+    folder = Path(os.environ.get("AUTOOPT_TEST_ZOO", "absent")).absolute()
+    if not folder.is_dir():
         pytest.skip("AUTOOPT_TEST_ZOO names no folder of models")
     return folder
 

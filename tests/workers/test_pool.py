@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -41,37 +39,20 @@ def test_neighbours_of_a_crash_are_unaffected(pool: WorkerPool, tmp_path: Path) 
         assert neighbour.result().value == {"read": "fine"}
 
 
-def test_cancelling_one_call(pool: WorkerPool, tmp_path: Path) -> None:
-    fifo, stop = tmp_path / "pids", threading.Event()
-    os.mkfifo(fifo)
-    with ThreadPoolExecutor() as threads:
-        call = threads.submit(pool.call, "jobs:hang", {"tell": str(fifo)}, None, None, stop)
-        pids = pids_from(fifo)
-        stop.set()
-        with pytest.raises(Cancelled):
-            call.result()
-    assert all_gone(pids)
-    assert pool.call("jobs:echo", {}).outcome is Outcome.OK
-
-
-@pytest.mark.parametrize("end", [WorkerPool.cancel, WorkerPool.close])
-def test_cancelling_and_closing_end_running_and_waiting_calls(
-    end: Callable[[WorkerPool], None], jobs: dict[str, str], tmp_path: Path
-) -> None:
+def test_closing_ends_running_and_waiting_calls(jobs: dict[str, str], tmp_path: Path) -> None:
     fifo = tmp_path / "pids"
     os.mkfifo(fifo)
     with WorkerPool(size=1, env=jobs) as pool, ThreadPoolExecutor() as threads:
         running = threads.submit(pool.call, "jobs:hang", {"tell": str(fifo)}, None)
         pids = pids_from(fifo)
         waiting = threads.submit(pool.call, "jobs:echo", {})
-        end(pool)
+        pool.close()
         with pytest.raises(Cancelled):
             running.result()
-        if end is WorkerPool.close:
-            with pytest.raises(Cancelled):
-                waiting.result()
-            with pytest.raises(Cancelled):
-                pool.call("jobs:echo", {})
+        with pytest.raises(Cancelled):
+            waiting.result()
+        with pytest.raises(Cancelled):
+            pool.call("jobs:echo", {})
     assert all_gone(pids)
 
 

@@ -43,12 +43,12 @@ def connect(files: Mapping[str, str], inspections: Inspections, given: Mapping[s
         own: frozenset[str] = frozenset()
         if generation is not None and name in (generation.first, generation.further):
             own = generation.own_inputs
-        for value in inspection.inputs:
-            key = f"{name}.{value.name}"
+        for input_name in inspection.input_names:
+            key = f"{name}.{input_name}"
             if key in given:
                 connections[key] = given[key]
-            elif value.name not in own:
-                connections[key] = _source_of(name, value.name, inspections, generation)
+            elif input_name not in own:
+                connections[key] = _source_of(name, input_name, inspections, generation)
     order = _order(connections, inspections, generation)
     return ModelSet({name: Part(files[name]) for name in order}, connections, generation)
 
@@ -63,8 +63,16 @@ def set_inputs(model_set: ModelSet) -> dict[str, str]:
 
 
 def _check(given: Mapping[str, str], inspections: Inspections) -> None:
-    inputs = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.inputs]
-    outputs = [f"{name}.{value.name}" for name, each in inspections.items() for value in each.outputs]
+    """Refuse connections of inputs or outputs that do not exist.
+
+    Raises:
+        FieldError: there is one.
+    """
+    inputs: list[str] = []
+    outputs: list[str] = []
+    for name, inspection in inspections.items():
+        inputs += [f"{name}.{value}" for value in inspection.input_names]
+        outputs += [f"{name}.{value}" for value in inspection.output_names]
     for target, source in given.items():
         if target not in inputs:
             remedy = did_you_mean(target, inputs) or f"inputs: {', '.join(inputs)}"
@@ -98,23 +106,20 @@ def _source_of(part: str, name: str, inspections: Inspections, generation: Gener
         raise FieldError(f"{' and '.join(givers)} both give {part}.{name}", place=("connections",), remedy=remedy)
     if givers:
         return givers[0]
-    if name == ENCODER_MASK[0] and any(_has_input(each, ENCODER_MASK[1]) for each in others.values()):
-        return ENCODER_MASK[1]
+    taken, own_name = ENCODER_MASK
+    if name == taken and any(own_name in other.input_names for other in others.values()):
+        return own_name
     return name
 
 
 def _output_for(name: str, inspection: Inspection) -> str | None:
     """The output of a part that an input of this name takes; None if it has none."""
-    outputs = [value.name for value in inspection.outputs]
+    outputs = inspection.output_names
     if name != ENCODED:
-        return first_of((name,), outputs)
+        return name if name in outputs else None
     if len(outputs) == 1:
         return outputs[0]
     return first_of(ENCODED_OUTPUTS, outputs)
-
-
-def _has_input(inspection: Inspection, name: str) -> bool:
-    return any(value.name == name for value in inspection.inputs)
 
 
 def _order(connections: Mapping[str, str], inspections: Inspections, generation: Generation | None) -> list[str]:
@@ -135,9 +140,9 @@ def _order(connections: Mapping[str, str], inspections: Inspections, generation:
         connected |= {generation.first, generation.further}
     for name, inspection in inspections.items():
         if name not in connected:
-            values = [value.name for value in (*inspection.inputs, *inspection.outputs)]
+            values = ", ".join((*inspection.input_names, *inspection.output_names))
             raise FieldError(
-                f"{name!r} takes nothing from the other models and gives them nothing ({', '.join(values)})",
+                f"{name!r} takes nothing from the other models and gives them nothing ({values})",
                 place=("model", name),
                 remedy="say what belongs together, connections: {PART.INPUT: PART.OUTPUT}, or optimize it by itself",
             )
@@ -161,28 +166,34 @@ class _Candidate:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
-    @property
-    def takes_encoded(self) -> bool:
-        return ENCODED in self.inputs
-
 
 def _generation(inspections: Inspections) -> Generation | None:
     """Recognise the decoder of a set: one model, or one for prompts and one for further tokens; None without one."""
-    candidates = [each for name, inspection in inspections.items() if (each := _candidate(name, inspection))]
-    cached = [each for each in candidates if each.decoder is not None]
-    plain = [each for each in candidates if each.decoder is None]
+    cached: list[_Candidate] = []
+    plain: list[_Candidate] = []
+    for name, inspection in inspections.items():
+        candidate = _candidate(name, inspection)
+        if candidate is None:
+            continue
+        if candidate.decoder is None:
+            plain.append(candidate)
+        else:
+            cached.append(candidate)
     if cached:
-        first = plain[0] if plain else cached[0]
+        first, *_ = plain or cached
         generation = _with_cache(first, cached[0])
         if generation is not None:
             return _with_prompt(generation, inspections)
-    alone = next((each for each in plain if each.takes_encoded), None)
-    return None if alone is None else _with_prompt(_pair(alone, alone), inspections)
+    for candidate in plain:
+        if ENCODED in candidate.inputs:
+            return _with_prompt(_pair(candidate, candidate), inspections)
+    return None
 
 
 def _candidate(name: str, inspection: Inspection) -> _Candidate | None:
+    """The part as a decoder; None if it takes no tokens, gives no logits, or has no sign of a decoder."""
     shapes = {value.name: value.shape for value in inspection.inputs}
-    outputs = tuple(value.name for value in inspection.outputs)
+    outputs = inspection.output_names
     tokens, logits = first_of(reversed(TOKENS), shapes), first_of(SCORES, outputs)
     decoder = decoder_of(shapes)
     gives_cache = any(output.startswith("present") for output in outputs)

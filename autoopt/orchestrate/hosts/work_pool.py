@@ -11,7 +11,6 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -102,13 +101,11 @@ class PrefectHost(FunctionHost):
         except httpx.TransportError as error:
             raise SystemFailure(f"the Prefect server does not answer ({error})", where=url) from None
 
-    def call(
-        self, function: str, payload: dict[str, Any], limits: CallLimits, cancel: threading.Event | None = None
-    ) -> CallResult:
+    def call(self, function: str, payload: dict[str, Any], limits: CallLimits) -> CallResult:
         """Run a worker function on the pool's machine, as `WorkerPool.call` does here.
 
         Raises:
-            Cancelled: `cancel` was set, or the host was closed.
+            Cancelled: the host was closed.
             SystemFailure: no worker takes the call, its machine never gets to it, the Prefect server stays away, or
                 files cannot be exchanged.
         """
@@ -116,11 +113,7 @@ class PrefectHost(FunctionHost):
         call = RemoteCall(function, pack(payload, self._exchange), limits.seconds, limits.memory, limits.exclusive)
         self._exchange.write(call_id, call)
         started = time.monotonic()
-
-        def cancelled() -> bool:
-            return self._closed.is_set() or (cancel is not None and cancel.is_set())
-
-        state, cause = self._execute(call_id, limits.seconds, cancelled)
+        state, cause = self._execute(call_id, limits.seconds)
         answer = self._exchange.read(call_id, RemoteAnswer)
         if answer is None:
             return unanswered(state, cause, time.monotonic() - started, limits.seconds)
@@ -137,9 +130,7 @@ class PrefectHost(FunctionHost):
             transient=answer.transient,
         )
 
-    def _execute(
-        self, call_id: str, timeout: float | None, cancelled: Callable[[], bool]
-    ) -> tuple[StateType | None, str]:
+    def _execute(self, call_id: str, timeout: float | None) -> tuple[StateType | None, str]:
         """Run a call to its end.
 
         Returns:
@@ -149,7 +140,7 @@ class PrefectHost(FunctionHost):
         limit = (timeout or math.inf) + GRACE_SECONDS
         with client_retries(0):
             for attempt in range(1, MAX_ATTEMPTS + 1):
-                run, state = self._run_attempt(call_id, attempt, outage, limit, cancelled)
+                run, state = self._run_attempt(call_id, attempt, outage, limit)
                 # While the server was away, it did not receive the heartbeats of a flow run that may be fine.
                 silenced = state is not None and state.value == "CRASHED" and outage.occurred
                 if not run.lost and not silenced:
@@ -160,7 +151,7 @@ class PrefectHost(FunctionHost):
         return state, run.message
 
     def _run_attempt(
-        self, call_id: str, attempt: int, outage: Outage, limit: float, cancelled: Callable[[], bool]
+        self, call_id: str, attempt: int, outage: Outage, limit: float
     ) -> tuple[WatchedFlowRun, StateType | None]:
         """Submit a flow run and wait for its end; its state is None if it was stopped at the time limit."""
         clock = _StageClock(limit)
@@ -181,7 +172,7 @@ class PrefectHost(FunctionHost):
                     raise self._stuck(clock.stage)
             else:
                 clock.skip_outage()
-            if cancelled():
+            if self._closed.is_set():
                 self._cancel(run)
                 raise Cancelled("cancelled")
             time.sleep(outage.poll_seconds(POLL_SECONDS))
