@@ -187,7 +187,7 @@ def resume(  # noqa: PLR0913  the options of `autoopt resume`
     """
     if listener is not None:
         observer = CallbackObserver(listener)
-    with open_store(settings().db_url, home or settings().home) as store:
+    with open_store(home=home) as store:
         records = _resumable(store, run)
         _close_flow_runs(store, engine, observer)
         results = []

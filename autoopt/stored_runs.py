@@ -21,7 +21,7 @@ from autoopt.results import RunResult, Trial, values_of
 from autoopt.results.trial import flat_params, flat_ratios
 from autoopt.settings import settings
 from autoopt.space import Point
-from autoopt.store import RunRecord, Store, open_store
+from autoopt.store import RunRecord, Store, open_store, store_exists
 from autoopt.store.finished import finished_trials, has_result, result_of
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ def _open(home: Path | None, db_url: str | None = None) -> Iterator[Store]:
     Raises:
         InputError: there is no store.
     """
-    home, db_url = home or settings().home, db_url or settings().db_url
-    if db_url is None and not (home / "autoopt.db").exists():
-        raise InputError("no store here", where=str(home), remedy="autoopt.run creates one; set AUTOOPT_HOME or home=")
+    if not store_exists(db_url, home):
+        remedy = "autoopt.run creates one; set AUTOOPT_HOME or home="
+        raise InputError("no store here", where=str(home or settings().home), remedy=remedy)
     with open_store(db_url, home) as store:
         yield store
 

@@ -17,15 +17,16 @@ _free: list[KeptPool] = []
 
 
 class KeptPool(WorkerPool):
-    """A pool whose workers stay alive when it is closed; closing cancels its calls."""
+    """A pool whose workers stay alive when it is closed, unless calls are under way, which closing ends."""
 
     def __init__(self, size: int, memory: int | None) -> None:
         super().__init__(size, memory=memory)
         self.options = (size, memory)
 
     def close(self) -> None:
-        self.cancel()
-        if self not in _free:
+        if self._busy:
+            super().close()
+        elif not self._closed and self not in _free:
             _free.append(self)
 
 

@@ -44,11 +44,9 @@ def import_(file: File, as_json: AsJson = False) -> None:
     """Import knowledge. Plans and runs use it like that of the store's own runs, and mark it as imported."""
     from autoopt.engine.tools.knowledge import import_knowledge
     from autoopt.report.formatting import plural
-    from autoopt.settings import settings
     from autoopt.store import open_store
 
-    current = settings()
-    with open_store(current.db_url, current.home) as store:
+    with open_store() as store:
         knowledge, is_new = import_knowledge(store, file)
     text = f"imported {plural(len(knowledge.lessons), 'lesson')}"
     if not is_new:

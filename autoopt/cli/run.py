@@ -316,12 +316,11 @@ def _only_candidate(*, show: bool) -> str | None:
     """
     from autoopt.report.runs import runs_table
     from autoopt.report.table import write_table
-    from autoopt.settings import settings
     from autoopt.store import open_store
     from autoopt.store.leases import resumable_runs
     from autoopt.stored_runs import run_row
 
-    with open_store(settings().db_url, settings().home) as store:
+    with open_store() as store:
         records = resumable_runs(store)
         rows = [run_row(store, record) for record in records]
     if len(records) > 1:
@@ -334,10 +333,9 @@ def _only_candidate(*, show: bool) -> str | None:
 
 def _cancelled_sweep() -> str:
     """Point to the newest cancelled run of a sweep, which the sweep resumes."""
-    from autoopt.settings import settings
     from autoopt.store import open_store
 
-    with open_store(settings().db_url, settings().home) as store:
+    with open_store() as store:
         for record in store.runs.all(status="cancelled"):
             if record.sweep is not None:
                 return f"; run {record.id} belongs to a cancelled sweep, which 'autoopt sweep --resume' continues"

@@ -249,14 +249,12 @@ def import_(
 
     It is marked as imported and cannot be resumed.
     """
-    from autoopt.settings import settings
     from autoopt.store import open_store
     from autoopt.store.maintenance.transfer import import_run
 
     if not file.is_file():
         raise InputError("no such file", where=str(file))
-    current = settings()
-    with open_store(current.db_url, current.home) as store:
+    with open_store() as store:
         run = import_run(store, file, reuse=reuse)
     print_result({"run": run}, f"imported run {run}", as_json)
 

@@ -56,8 +56,7 @@ def existing_store() -> Iterator[Store]:
     from autoopt.store import open_store
 
     require_store()
-    current = settings()
-    with open_store(current.db_url, current.home) as store:
+    with open_store() as store:
         yield store
 
 
@@ -67,15 +66,14 @@ def require_store() -> None:
     Raises:
         InputError: there is no store yet.
     """
+    from autoopt.store import store_exists
     from autoopt.store.files.artifacts import ArtifactFiles
-    from autoopt.store.opening import DATABASE_FILE
 
-    current = settings()
-    if current.db_url is not None or (current.home / DATABASE_FILE).exists():
-        return
-    if not ArtifactFiles(current.home / "artifacts").digests():  # otherwise `open_store` reports a lost database
+    home = settings().home
+    # Artifacts without a database are a lost database, which `open_store` reports.
+    if not store_exists() and not ArtifactFiles(home / "artifacts").digests():
         remedy = "'autoopt run' creates one; set AUTOOPT_HOME to use another folder"
-        raise InputError("no store here", where=str(current.home), remedy=remedy)
+        raise InputError("no store here", where=str(home), remedy=remedy)
 
 
 def result_of(run: RunRecord) -> RunResult:

@@ -6,7 +6,7 @@ verifies and moves runs between machines. Importing this package imports no SQL 
 """
 
 from autoopt.store.contracts import Claim, Restorer, Store
-from autoopt.store.opening import open_store
+from autoopt.store.opening import open_store, store_exists
 from autoopt.store.records import (
     ArtifactRecord,
     ChainRecord,
@@ -35,4 +35,5 @@ __all__ = [
     "SweepRecord",
     "TrialRecord",
     "open_store",
+    "store_exists",
 ]

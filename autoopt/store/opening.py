@@ -12,6 +12,13 @@ DATABASE_FILE: Final = "autoopt.db"
 """The SQLite file in the folder of a store."""
 
 
+def store_exists(url: str | None = None, home: Path | None = None) -> bool:
+    """True if a database is named or there is a SQLite file in `home`; the defaults are those of `open_store`."""
+    if url or settings().db_url:
+        return True
+    return ((home or settings().home) / DATABASE_FILE).exists()
+
+
 def open_store(url: str | None = None, home: Path | None = None, *, adopt: bool = False) -> Store:
     """Open the store at `home`; create it if it does not exist, upgrade it if it is older.
 

@@ -14,7 +14,7 @@ from autoopt.engine.planning.proposal import existing_store, model_name, proposa
 from autoopt.model.inspection import Inspection
 from autoopt.settings import Settings
 from autoopt.spec.proposal_options import ProposalOptions
-from autoopt.store import open_store
+from autoopt.store import open_store, opening
 
 INSPECTION: dict[str, Any] = Inspection(
     inputs=(), outputs=(), opsets={"": 21}, ir_version=10, op_counts={"MatMul": 4, "Add": 4}, parameters=8, bytes=64
@@ -51,7 +51,7 @@ def test_the_data_decides_what_may_be_proposed(
 
 def test_a_store_is_not_created_for_a_proposal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.read({"AUTOOPT_HOME": str(tmp_path / "home")})
-    monkeypatch.setattr(proposal, "settings", lambda: settings)
+    monkeypatch.setattr(opening, "settings", lambda: settings)
     with existing_store() as opened:
         assert opened is None
     assert not (tmp_path / "home").exists()

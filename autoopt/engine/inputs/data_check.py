@@ -70,15 +70,30 @@ def check_data(
         fed_back = {*fed_back, *decoder.cache, *decoder.derived}
     for spec in inputs:
         if spec.name in columns:
-            _check_shape(spec, columns[spec.name], description.loader, place)
-            notes += _value_notes(spec, columns[spec.name], place)
-            if not description.made_up:
-                _check_ids(spec, columns[spec.name], inspection.table_lengths.get(spec.name), place)
+            notes += _check_array(spec, columns[spec.name], description, inspection, place)
         elif spec.name not in fed_back and spec.dtype != "optional":
             names = ", ".join(description.columns) or "none"
             message = f"no array for the model's input {spec.name!r}; the data has: {names}"
             raise InputError(message, where=place, remedy=_name_remedy(inputs))
     notes += _ignored(columns, inputs, description.labels)
+    return notes
+
+
+def _check_array(
+    spec: ValueSpec, column: Column, description: DataDescription, inspection: Inspection, place: str
+) -> list[str]:
+    """Check the array of one input.
+
+    Returns:
+        Notes on what is odd about its values.
+
+    Raises:
+        InputError: The model cannot take it.
+    """
+    _check_shape(spec, column, description.loader, place)
+    notes = list(_value_notes(spec, column, place))
+    if not description.made_up:
+        _check_ids(spec, column, inspection.table_lengths.get(spec.name), place)
     return notes
 
 

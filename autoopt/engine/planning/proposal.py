@@ -13,9 +13,8 @@ from autoopt.dag.proposal.narrowing import Narrowing
 from autoopt.engine.work.environment import cpu
 from autoopt.model.fetch import url_name
 from autoopt.model.inspection import Inspection
-from autoopt.settings import settings
 from autoopt.spec.proposal_options import ProposalOptions
-from autoopt.store import Store, open_store
+from autoopt.store import Store, open_store, store_exists
 
 if TYPE_CHECKING:
     from autoopt.data.description import DataDescription
@@ -75,7 +74,6 @@ def proposal_inputs(
 
 def existing_store() -> AbstractContextManager[Store | None]:
     """Open the store if it exists; None otherwise."""
-    configured = settings()
-    if configured.db_url or (configured.home / "autoopt.db").is_file():
-        return open_store(configured.db_url, configured.home)
+    if store_exists():
+        return open_store()
     return nullcontext()

@@ -47,7 +47,7 @@ def run_sweep(request: SweepRequest, search: SearchWith = search_inline) -> Swee
     zoo = load_zoo(request.zoo).with_data_root(root_of_data(request.data_root))
     check_data(zoo)
     home = request.home or settings().home
-    with open_store(request.db_url or settings().db_url, home) as store:
+    with open_store(request.db_url, home) as store:
         history = SweepHistory(zoo, store)
         record = history.interrupted(request)
         if record is not None:

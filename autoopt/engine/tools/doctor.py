@@ -18,7 +18,7 @@ from autoopt.engine.work.environment import cpu
 from autoopt.engine.work.reading import RUNTIME
 from autoopt.errors import AutooptError, one_line
 from autoopt.settings import Settings, without_password
-from autoopt.store import open_store
+from autoopt.store import open_store, store_exists
 from autoopt.store.files.remote import RemoteArtifacts
 from autoopt.workers import call_once
 from autoopt.working_folder import working_folder
@@ -120,7 +120,7 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 
 
 def _database(settings: Settings) -> Iterator[Finding]:
-    if settings.db_url is None and not (settings.home / "autoopt.db").exists():
+    if not store_exists(settings.db_url, settings.home):
         yield Finding("database", "ok", f"none yet in {settings.home}; the first run creates it")
         return
     with open_store(settings.db_url, settings.home) as store:

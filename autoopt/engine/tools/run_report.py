@@ -111,6 +111,7 @@ def _data_texts(request: Json) -> tuple[str, str]:
 
 
 def _data_text(config: object) -> str:
+    """A path or a data configuration as one text; empty without data."""
     if isinstance(config, Mapping):
         path = config.get("path")
         return str(path) if path else json.dumps(config, default=str)

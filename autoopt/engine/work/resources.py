@@ -12,7 +12,6 @@ from pathlib import Path
 from autoopt.engine.work.hosts import Hosts, Opener
 from autoopt.engine.work.quarantine import stored_quarantine
 from autoopt.observer import SILENT, Observer
-from autoopt.settings import settings
 from autoopt.store import Store, open_store
 from autoopt.workers import Gate, WorkerPool
 from autoopt.workers.gate import report_other_runs
@@ -92,7 +91,7 @@ def open_resources(  # noqa: PLR0913  the options of a run
         retry_failed: Ignore the quarantine of earlier runs.
     """
     gate = Gate(waiting=report_other_runs(observer.on_note))
-    store = open_store(db_url or settings().db_url, home or settings().home)
+    store = open_store(db_url, home)
     pool = WorkerPool(max(1, workers), memory=memory)
     return Resources(
         store=store,
