@@ -27,7 +27,7 @@ def answer(result: RunResult) -> Answer:
         return "none"
     if not result.best.is_source:
         return "better"
-    if result.undecided or _was_cut_off(result):
+    if result.undecided or _lacks_candidates(result):
         return "undecided"
     return "not better"
 
@@ -85,6 +85,9 @@ def _kept_answer(result: RunResult) -> list[str]:
     if _was_cut_off(result):
         action = "To decide, allow more time (--minutes)."
         return ["Undecided: the time was up before a candidate was measured; keeping your model.", action]
+    if _lacks_candidates(result):
+        trials = plural(result.trials["total"], "trial")
+        return [f"Undecided: none of {trials} gave a model that could be measured; keeping your model."]
     metric = first_objective(result).metric
     word, verb = "better", "is"
     if is_ratio_metric(metric) or metric == "throughput":
@@ -144,5 +147,11 @@ def _unsure_metrics(model: ModelResult) -> list[str]:
 
 
 def _was_cut_off(result: RunResult) -> bool:
-    """True if the time limit of the run ended it before a trial succeeded."""
-    return TIME_LIMIT in result.stopped and not result.trials.get("ok")
+    """True if the time limit of the run ended it before a trial succeeded or failed for another reason."""
+    failures = result.trials.get("total", 0) - result.trials.get("timeout", 0)
+    return TIME_LIMIT in result.stopped and not failures
+
+
+def _lacks_candidates(result: RunResult) -> bool:
+    """True if no trial succeeded, so that nothing is known about other models."""
+    return _was_cut_off(result) or (result.trials.get("total", 0) > 0 and not result.trials.get("ok"))

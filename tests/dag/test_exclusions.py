@@ -40,6 +40,11 @@ def rule(node: str, inspection: Inspection, target: TargetSpec = CPU, **data: An
         ("static", TREES, "lower precision gains nothing on trees"),
         ("half", model("Add"), "lower precision gains nothing on a model without matrix products and convolutions"),
         ("weights", model("MatMul", "QuantizeLinear"), "the model is already quantized"),
+        (
+            "dynamic",
+            replace(model("STFT"), op_counts={"STFT": 1, "MatMul": 1}),
+            "the model's only product is the filter bank of a spectrum, which needs floats",
+        ),
         ("session", TREES, "no session option matters to this model"),
     ],
 )

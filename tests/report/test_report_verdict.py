@@ -106,6 +106,17 @@ def test_a_run_without_time_to_measure_is_undecided(data: dict[str, Any]) -> Non
     )
 
 
+def test_a_run_whose_trials_all_failed_is_undecided(data: dict[str, Any]) -> None:
+    trials = {"total": 7, "ok": 0, "crashed": 6, "timeout": 1}
+    for stopped in ("all points tried", "stopped at the time limit (--minutes)"):
+        changes = {"best": {**data["best"], **SOURCE}, "trials": trials, "stopped": stopped}
+        result = RunResult.from_json({**data, **changes})
+        assert answer(result) == "undecided"
+        assert verdict(result) == (
+            "Undecided: none of 7 trials gave a model that could be measured; keeping your model."
+        )
+
+
 def test_a_source_that_stays_because_the_time_was_up_says_so(data: dict[str, Any]) -> None:
     best = {**data["best"], **SOURCE}
     changes = {"best": best, "trials": {"total": 2, "ok": 2}, "stopped": "stopped at the time limit (--minutes)"}

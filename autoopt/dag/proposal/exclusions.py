@@ -34,6 +34,7 @@ LAYOUT_OPS: Final = frozenset(
 INTEGER_NODES: Final = ("static", "selective", "dynamic")
 """Nodes whose operators the runtime fuses when it loads the model, above the session level `basic`."""
 RANKED_OPS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+SPECTRUM_OPS: Final = frozenset(("STFT", "DFT"))
 MIN_LAYERS: Final = 2
 CONV_SHARE: Final = 0.95
 """Share of the layers' weights in convolutions above which methods for matrix products alone gain nothing."""
@@ -192,6 +193,8 @@ def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetS
         return Reason("inspection", f"lower precision gains nothing on {kind}")
     if model.ops & QUANTIZED_OPS:
         return Reason("inspection", "the model is already quantized")
+    if model.ops & SPECTRUM_OPS and sum(model.op_counts.get(op, 0) for op in NEURAL_OPS) < MIN_LAYERS:
+        return Reason("inspection", "the model's only product is the filter bank of a spectrum, which needs floats")
     if not inputs.judged:
         remedy = "Add --data FILE, or --fidelity to compare outputs on generated inputs"
         return Reason("no-data", f"needs data. {remedy}")
