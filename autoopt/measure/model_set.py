@@ -55,11 +55,11 @@ def record(payload: JsonObject) -> dict[str, JsonValue]:
     for name, inputs in by_part.items():
         if not any(inputs):
             raise InputError(f"{name!r} is never run for these data", where=data.name)
-    kept = _of_the_usual_shape([feeds, *by_part.values()])
-    _store(Path(request.folder) / f"{SET}.npz", [feeds[index] for index in kept], _labels(data, kept))
+    usual = _of_the_usual_shape([feeds, *by_part.values()])
+    _store(Path(request.folder) / f"{SET}.npz", [feeds[index] for index in usual], _labels(data, usual))
     for name, inputs in by_part.items():
-        _store(Path(request.folder) / f"{name}.npz", [inputs[index] for index in kept], {})
-    reply = Recording(len(kept), calls.seconds_per_item(), calls.per_item(), outputs)
+        _store(Path(request.folder) / f"{name}.npz", [inputs[index] for index in usual], {})
+    reply = Recording(len(usual), calls.seconds_per_item(), calls.per_item(), outputs)
     return to_json(reply)
 
 
@@ -157,8 +157,8 @@ def _bytes(feed: Feed) -> int:
     return sum(np.asarray(array).nbytes for array in feed.values())
 
 
-def _labels(data: DataSet, kept: Sequence[int]) -> Feed:
-    return {} if data.labels is None else {"labels": np.asarray(data.labels)[np.asarray(kept)]}
+def _labels(data: DataSet, indices: Sequence[int]) -> Feed:
+    return {} if data.labels is None else {"labels": np.asarray(data.labels)[np.asarray(indices)]}
 
 
 def _store(path: Path, feeds: Sequence[Feed], labels: Feed) -> None:

@@ -52,7 +52,7 @@ def image_axes(shape: Sequence[Dimension] | None) -> tuple[int, int] | None:
 
 def open_sizes(model: ModelProto, inputs: Sequence[InputSpec]) -> dict[str, OpenSizes]:
     """Size the open dimensions of inputs, by the input's name; inputs that no rule knows are left out."""
-    found = {}
+    sizes_of = {}
     for spec in inputs:
         axes = image_axes(spec.shape)
         if axes is None or spec.shape is None:
@@ -62,8 +62,8 @@ def open_sizes(model: ModelProto, inputs: Sequence[InputSpec]) -> dict[str, Open
             continue
         sizes, reason = _image_size(model, sides)
         by_axis = {axis: size for axis, size in zip(axes, sizes, strict=True) if not isinstance(spec.shape[axis], int)}
-        found[spec.name] = OpenSizes(by_axis, reason)
-    return found
+        sizes_of[spec.name] = OpenSizes(by_axis, reason)
+    return sizes_of
 
 
 def _image_size(model: ModelProto, sides: Sequence[Dimension]) -> tuple[tuple[int, int], str]:

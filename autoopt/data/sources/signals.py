@@ -58,7 +58,7 @@ def signal_sizes(specs: Sequence[InputSpec], tables: Collection[str]) -> dict[st
         specs: The inputs of the model.
         tables: Names of the inputs that index into a table, as tokens do.
     """
-    found = {}
+    sizes_of = {}
     sounds, is_streamed = sound_axes(specs), bool(state_names(specs))
     for spec in specs:
         usual, axes = _usual_size(spec, sounds.get(spec.name), is_token=spec.name in tables, is_streamed=is_streamed)
@@ -68,8 +68,8 @@ def signal_sizes(specs: Sequence[InputSpec], tables: Collection[str]) -> dict[st
         if is_streamed and spec.shape and _PIECES.search(str(spec.shape[0])):
             by_axis[0], text = PIECES, f"{PIECES} times {text}"
         if by_axis:
-            found[spec.name] = OpenSizes(by_axis, text)
-    return found
+            sizes_of[spec.name] = OpenSizes(by_axis, text)
+    return sizes_of
 
 
 def _usual_size(

@@ -78,10 +78,10 @@ def fuse_cached_attention(model: ModelProto) -> tuple[ModelProto, Mapping[str, i
     if not any(_Matcher(model).attentions()):
         return model, {}
     model = at_least_opset(model, ATTENTION_OPSET)
-    found = list(_Matcher(model).attentions())
-    replaced = {name for attention in found for name in attention.as_node().output}
-    kept = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
-    replace_items(model.graph.node, [*kept, *(attention.as_node() for attention in found)])
+    attentions = list(_Matcher(model).attentions())
+    replaced = {name for attention in attentions for name in attention.as_node().output}
+    others = [node for node in model.graph.node if replaced.isdisjoint(node.output)]
+    replace_items(model.graph.node, [*others, *(attention.as_node() for attention in attentions)])
     fused = apply_ir_passes(sort_nodes(model), common.RemoveUnusedNodesPass())
     fused = apply_rules(fused, rotary_embedding_rules.rules) or fused
     counts = Counter(node.op_type for node in fused.graph.node if node.op_type in FUSED_OPS)

@@ -65,10 +65,10 @@ def _relative_noise(noisy: Sequence[np.ndarray], exact: Sequence[np.ndarray]) ->
 
 def most_sensitive(noise: Mapping[str, float], sizes: Mapping[str, int], share: float) -> set[str]:
     """Choose the weights with the most noise for their size, up to a share (0 to 1) of the size of all of them."""
-    left = share * sum(sizes[name] for name in noise)
+    remaining = share * sum(sizes[name] for name in noise)
     chosen = set()
     for name in sorted(noise, key=lambda name: (-noise[name] / sizes[name], name)):
-        if sizes[name] <= left:
+        if sizes[name] <= remaining:
             chosen.add(name)
-            left -= sizes[name]
+            remaining -= sizes[name]
     return chosen

@@ -155,8 +155,8 @@ class CalibratedWeightQuantization(Pass):
             model.graph.initializer.extend(tensors)
         replace_items(model.graph.node, [quantized.get(node.name, node) for node in model.graph.node])
         read = read_names(model.graph)
-        kept = [tensor for tensor in model.graph.initializer if tensor.name in read or tensor.name not in matrices]
-        replace_items(model.graph.initializer, kept)
+        remaining = [tensor for tensor in model.graph.initializer if tensor.name in read or tensor.name not in matrices]
+        replace_items(model.graph.initializer, remaining)
         import_domain(model, "com.microsoft")
 
 
