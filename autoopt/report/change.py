@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Estimate, known_metric
+from autoopt.metrics import FIRST_TOKEN, MEDIAN_LATENCY, TOKEN_RATE, Estimate, is_ratio_metric, known_metric
 from autoopt.report.figures import is_quality, kind
 from autoopt.report.formatting import metric_text
 from autoopt.results import ModelResult, TrialResult
@@ -87,6 +87,15 @@ def figure_text(metric: str, value: float | None, decimals: int = 1) -> str:
     if value is not None and built_in is not None and built_in.unit == "fraction":
         return f"{100 * value:.{decimals}f} %"
     return metric_text(metric, value)
+
+
+def estimate_text(metric: str, estimate: Estimate | None) -> str:
+    """An estimate of `trial_estimate` or `model_estimate` in words: a change or a value; `-` for None."""
+    if estimate is None:
+        return "-"
+    if is_ratio_metric(metric):
+        return ratio_change(metric, estimate).removeprefix("speed ")
+    return figure_text(metric, estimate.value, decimals=2)
 
 
 def change_text(metric: str, model: ModelResult, source: Mapping[str, float]) -> str:

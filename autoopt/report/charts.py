@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoopt.metrics import Constraint, Estimate, Objective, headline_metrics, is_ratio_metric, known_metric
+from autoopt.report.change import estimate_text
 from autoopt.report.drawing import BEST, FEASIBLE, FRONT, INFEASIBLE, TEXT, require_altair
 from autoopt.report.effects import Effect
 from autoopt.report.figures import (
     chain_text,
-    estimate_text,
     figure_title,
     first_objective,
     is_better,

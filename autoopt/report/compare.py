@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, TextIO, TypeAlias
 
 from autoopt.metrics import Estimate, is_ratio_metric, known_metric
-from autoopt.report.figures import chain_text, estimate_text, metrics_of, model_estimate
+from autoopt.report.change import estimate_text
+from autoopt.report.figures import chain_text, metrics_of, model_estimate
 from autoopt.report.formatting import short
 from autoopt.report.table import Table, write_lines, write_table
 from autoopt.results import ModelResult, RunResult

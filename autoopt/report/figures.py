@@ -122,15 +122,6 @@ def model_estimate(model: ModelResult, metric: str) -> Estimate | None:
     return None
 
 
-def estimate_text(metric: str, estimate: Estimate | None) -> str:
-    """An estimate of `trial_estimate` or `model_estimate` in words; `-` for None."""
-    if estimate is None:
-        return "-"
-    if is_ratio_metric(metric):
-        return ratio_text(estimate)
-    return metric_text(metric, estimate.value)
-
-
 def is_better(value: float, best: float, goal: Direction) -> bool:
     """True if a value is better than the best one so far."""
     if goal == "maximize":

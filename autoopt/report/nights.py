@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-from autoopt.report.formatting import metric_text, plural, ratio_text, short
+from autoopt.report.change import ratio_change
+from autoopt.report.formatting import metric_text, plural, short
 from autoopt.report.night_history import Course, History, LastingChange, Night
 from autoopt.report.sweep_comparison import EarlierEntry, compare_entry
 from autoopt.report.table import Table, write_lines, write_table
@@ -60,14 +61,14 @@ def courses_table(history: History) -> Table:
         last = course.nights[-1]
         ratio, values = "-", "-"
         if last.ratio is not None:
-            ratio = ratio_text(last.ratio)
+            ratio = ratio_change(course.metric, last.ratio)
         if last.source is not None and last.best is not None:
             values = f"{metric_text(course.metric, last.source)} -> {metric_text(course.metric, last.best)}"
         released = "-"
         if course.releases:
             released = str(course.releases[-1].number)
         rows.append((course.model, last.status, last.verdict, values, ratio, _ratio_range(course), released))
-    columns = ("model", "last night", "since last good", "source -> best", "ratio", "ratios of all nights", "released")
+    columns = ("model", "last night", "since last good", "source -> best", "change", "ratios of all nights", "released")
     return Table(columns, tuple(rows))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, headline_metrics, is_ratio_metric
-from autoopt.report.change import figure_text, ratio_change
+from autoopt.metrics import MEDIAN_LATENCY, Estimate, Objective, headline_metrics
+from autoopt.report.change import estimate_text, figure_text, ratio_change
 from autoopt.report.charts import best_so_far, effects_chart, measurements_chart, trade_offs
 from autoopt.report.effects import Effect, chain_levels, effects
 from autoopt.report.failures import failure_groups, outcome_text, plain_reason
@@ -17,6 +17,7 @@ from autoopt.report.figures import (
     first_objective,
     is_quality,
     metrics_of,
+    trial_estimate,
 )
 from autoopt.report.formatting import metric_text, number_text, params_text, percent, plural, settings_text, short
 from autoopt.report.goal import constraint_text, objective_text
@@ -28,7 +29,7 @@ from autoopt.report.run import caveats, run_table, single_verdict, target_table,
 from autoopt.report.run_facts import ModelFacts, RunFacts
 from autoopt.report.table import Table
 from autoopt.report.verdict import lossy_steps, verdict
-from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial, TrialResult
+from autoopt.results import ModelResult, PartResult, RunResult, TargetResult, Trial
 from autoopt.results.operator_times import OperatorTime, OperatorTimes
 
 MOST_TILES = 4
@@ -271,13 +272,8 @@ def _effects_table(strongest: Sequence[Effect], objective: Objective) -> Table:
 
 
 def _level_cells(count: int, best: float, median: float, objective: Objective) -> tuple[str, ...]:
-    texts = []
-    for value in (best, median):
-        text = metric_text(objective.metric, value)
-        if is_ratio_metric(objective.metric):
-            text = ratio_change(objective.metric, Estimate.exact(value))
-        texts.append(text)
-    return (str(count), *texts)
+    figures = (estimate_text(objective.metric, Estimate.exact(value)) for value in (best, median))
+    return (str(count), *figures)
 
 
 def _failures(trials: Sequence[Trial]) -> str:
@@ -312,7 +308,7 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
     rows = []
     for trial in trials:
         result = trial.result
-        figures = [_trial_cell(name, result) for name in metrics]
+        figures = [estimate_text(name, trial_estimate(result, name)) for name in metrics]
         chain, params = trial.chain, params_text(result.point)
         time_text = f"{number_text(result.seconds)} s"
         message = plain_reason(result.explanation)
@@ -320,15 +316,6 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
     columns = ("trial", "outcome", *metrics, "chain", "parameters", "time", "message")
     right = frozenset({0, *range(2, 2 + len(metrics)), 4 + len(metrics)})
     return Table(columns, tuple(rows), right=right)
-
-
-def _trial_cell(metric: str, result: TrialResult) -> str:
-    """The change from the source, or the value of a metric that is not compared by a ratio; `-` if unmeasured."""
-    if metric in result.ratios and is_ratio_metric(metric):
-        return ratio_change(metric, result.ratios[metric]).removeprefix("speed ")
-    if metric in result.metrics:
-        return figure_text(metric, result.metrics[metric].value, decimals=2)
-    return "-"
 
 
 def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> str:

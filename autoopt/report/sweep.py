@@ -10,8 +10,9 @@ from typing import TextIO
 from autoopt.errors import one_line
 from autoopt.metrics import Estimate, headline_metrics, is_ratio_metric
 from autoopt.report.bisection import remarks, sentence
-from autoopt.report.figures import chain_text, figure, figure_title, is_quality
-from autoopt.report.formatting import metric_text, plural, ratio_text, short
+from autoopt.report.change import estimate_text, figure_text, ratio_change
+from autoopt.report.figures import chain_text, is_quality, model_estimate
+from autoopt.report.formatting import metric_text, plural, short
 from autoopt.report.table import Table, markdown, write_lines, write_table
 from autoopt.report.verdict import gains
 from autoopt.results import MetricChange, ModelResult, SweepEntry, SweepResult
@@ -33,8 +34,7 @@ def write_sweep(result: SweepResult, stream: TextIO) -> None:
 def models_table(result: SweepResult) -> Table:
     """One row for each model: its status, its best model with its figures, and how that compares with earlier."""
     metrics = sweep_metrics(result.models)
-    titles = map(figure_title, metrics)
-    columns = ("model", "tags", "status", "best model", *titles, "since last good")
+    columns = ("model", "tags", "status", "best model", *metrics, "since last good")
     rows = tuple(_row(entry, metrics) for entry in result.models)
     return Table(columns, rows, title=sweep_title(result))
 
@@ -46,7 +46,7 @@ def _row(entry: SweepEntry, metrics: Sequence[str]) -> tuple[str, ...]:
     if best is None:
         cells = [one_line(entry.reason or "-"), *["-"] * len(metrics)]
     else:
-        cells = [chain_text(best), *(figure(name, best.metrics, best.ratios) or "-" for name in metrics)]
+        cells = [chain_text(best), *(estimate_text(name, model_estimate(best, name)) for name in metrics)]
     return (entry.name, ", ".join(entry.tags), status, *cells, entry.compared.verdict)
 
 
@@ -79,7 +79,7 @@ def _change_text(change: MetricChange, estimate: Estimate | None) -> str:
     if estimate is None:
         return "-"
     if change.as_ratio:
-        return ratio_text(estimate)
+        return ratio_change(change.metric, estimate)
     value = metric_text(change.metric, estimate.value)
     if estimate.low == estimate.high:
         return value
@@ -199,7 +199,7 @@ def _headline(result: SweepResult) -> str:
 
 
 def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:
-    """The models with the verdict first: what a run gained, each metric with its value and its ratio.
+    """The models with the verdict first: what a run gained, each metric with its value and its change.
 
     `pages` are the addresses of runs by their id.
     """
@@ -212,16 +212,16 @@ def _markdown_models(result: SweepResult, pages: Mapping[str, str]) -> Table:
             name = f"[{name}]({pages[entry.run]})"
         if entry.result is not None and best is not None:
             answer = ", ".join(gains(entry.result, best)) or chain_text(best)
-            cells = [_value_and_ratio(metric, best) for metric in metrics]
+            cells = [_value_and_change(metric, best) for metric in metrics]
         rows.append((name, entry.compared.verdict, answer, *cells, entry.run[:12]))
     return Table(("model", "since last good", "result", *metrics, "run"), tuple(rows))
 
 
-def _value_and_ratio(metric: str, model: ModelResult) -> str:
-    """`2.31 ms, 0.280x (0.270..0.290)`; `-` if it was not measured."""
+def _value_and_change(metric: str, model: ModelResult) -> str:
+    """`2.31 ms, 3.6x faster (3.4 to 3.7)`; `-` if it was not measured."""
     texts = []
     if metric in model.metrics:
-        texts.append(metric_text(metric, model.metrics[metric]))
+        texts.append(figure_text(metric, model.metrics[metric], decimals=2))
     if is_ratio_metric(metric) and metric in model.ratios:
-        texts.append(ratio_text(model.ratios[metric]))
+        texts.append(ratio_change(metric, model.ratios[metric]))
     return ", ".join(texts) or "-"

@@ -26,7 +26,7 @@ def test_runs_lists_them(call: Callable[..., Any], filled: dict[str, Any]) -> No
 
 
 def test_best_shows_the_result_as_it_was(call: Callable[..., Any], filled: dict[str, Any]) -> None:
-    assert "0.300x (0.290..0.310)" in call("best").out
+    assert "3.3x faster (3.2 to 3.4)" in call("best").out
     code, out, err = call("best", filled["run"][:6], "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == RunResult.from_json(filled).to_json()

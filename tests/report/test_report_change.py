@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autoopt.metrics import Estimate
-from autoopt.report.change import change_text, quality_change, ratio_change
+from autoopt.report.change import change_text, estimate_text, quality_change, ratio_change
 from autoopt.results import ModelResult
 
 
@@ -61,3 +61,9 @@ def test_the_time_of_a_prompt_is_named() -> None:
     ratios = {"time_to_first_token": Estimate(0.63, 0.61, 0.66)}
     model = ModelResult("a", "a", metrics={"time_to_first_token": 1.0}, ratios=ratios)
     assert change_text("time_to_first_token", model, {}) == "first token 1.6x faster (1.5 to 1.6)"
+
+
+def test_an_estimate_is_a_change_a_value_or_unmeasured() -> None:
+    assert estimate_text("latency_p50", Estimate(0.5, 0.4, 0.6)) == "2.0x faster (1.7 to 2.5)"
+    assert estimate_text("accuracy", Estimate.exact(0.75)) == "75.00 %"
+    assert estimate_text("accuracy", None) == "-"

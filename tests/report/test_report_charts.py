@@ -49,7 +49,7 @@ def test_an_outlier_is_drawn_at_the_edge(result: RunResult, trials: list[Trial])
     rows = rows_of(trade_off(result, [*trials, Trial(9, "slow", slow)], "size"))
     outlier = next(row for row in rows if "slow" in row["text"])
     assert outlier["x"] < 2
-    assert outlier["text"].endswith("50.000x, size 0.302x (beyond the edge)")
+    assert outlier["text"].endswith("50x slower, size 3.3x smaller (beyond the edge)")
 
 
 def test_a_metric_that_no_trial_has_is_not_drawn(result: RunResult, trials: list[Trial]) -> None:

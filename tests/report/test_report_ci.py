@@ -32,7 +32,7 @@ def test_junit_has_a_case_for_each_model() -> None:
     assert failure is not None
     assert error is not None
     assert failure.get("message") == (
-        "worse; best model latency_p50 0.500x (0.480..0.520) -> 0.600x (0.580..0.620) (worse); "
+        "worse; best model latency_p50 2.0x faster (1.9 to 2.1) -> 1.7x faster (1.6 to 1.7) (worse); "
         "possible cause: onnxruntime 1.30 -> 1.31"
     )
     assert error.get("message") == "failed; 100 % unreadable"

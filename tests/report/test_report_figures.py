@@ -10,7 +10,6 @@ from autoopt.metrics import Direction, Estimate, Objective
 from autoopt.outcome import Outcome
 from autoopt.report.figures import (
     chain_text,
-    estimate_text,
     figure,
     figure_title,
     first_objective,
@@ -126,4 +125,3 @@ def test_the_estimate_of_a_latency_is_its_ratio_and_that_of_quality_its_value() 
     assert model_estimate(model, "accuracy") == Estimate.exact(0.75)
     assert model_estimate(model, "f1") == Estimate(0.5, 0.4, 0.6)
     assert model_estimate(model, "peak_memory") is None
-    assert estimate_text("accuracy", None) == "-"

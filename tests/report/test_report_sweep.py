@@ -36,8 +36,8 @@ def test_text_html_and_markdown_show_the_same() -> None:
     write_sweep(SWEEP, stream)
     text, html, markdown = stream.getvalue(), sweep_html(SWEEP), sweep_markdown(SWEEP)
     for shown in (text, html, markdown):
-        assert "0.600x (0.580..0.620)" in shown
-        assert "0.500x (0.480..0.520)" in shown
+        assert "1.7x faster (1.6 to 1.7)" in shown
+        assert "2.0x faster (1.9 to 2.1)" in shown
         assert "regressions: " in shown.lower()
     assert "<b>" not in html.replace("&lt;b&gt;", "")
     assert "<b>\\|" in markdown
@@ -47,9 +47,11 @@ def test_a_row_shows_the_status_and_the_best_model() -> None:
     table = models_table(SWEEP)
     assert table.title == "sweep zoo 0123456789ab"
     assert table.columns == (
-        "model", "tags", "status", "best model", "latency_p50 ratio", "size ratio", "accuracy", "since last good",
+        "model", "tags", "status", "best model", "latency_p50", "size", "accuracy", "since last good",
     )  # fmt: skip
-    assert table.rows[0] == ("<b>|", "cnn", "ok (unchanged)", "tidy -> quant *", "0.600x", "0.250x", "0.9000", "worse")
+    assert table.rows[0] == (
+        "<b>|", "cnn", "ok (unchanged)", "tidy -> quant *", "1.7x faster", "4.0x smaller", "90.00 %", "worse",
+    )  # fmt: skip
 
 
 def test_the_columns_are_the_objectives_and_constraints_of_the_models() -> None:
@@ -57,8 +59,8 @@ def test_the_columns_are_the_objectives_and_constraints_of_the_models() -> None:
     assert ENTRY.result is not None
     fast = replace(ENTRY, result=replace(ENTRY.result, **goal))
     table = models_table(replace(SWEEP, models=(fast,)))
-    assert table.columns[4:7] == ("throughput ratio", "accuracy", "size ratio")
-    assert table.rows[0][4:7] == ("1.500x", "0.9000", "0.250x")
+    assert table.columns[4:7] == ("throughput", "accuracy", "size")
+    assert table.rows[0][4:7] == ("1.5x higher throughput", "90.00 %", "4.0x smaller")
 
 
 def test_a_model_without_a_result_shows_the_reason() -> None:
@@ -110,7 +112,7 @@ def test_a_message_has_a_line_for_each_regression_and_what_changed() -> None:
     result = SweepResult(models=entries, regressions=names, environment_changes=("onnxruntime 1 -> 2",))
     lines = message(result).split("\n")
     assert lines[0] == "7 of 7 models regressed: cnn, mlp0, mlp1, mlp2, mlp3, and more."
-    assert lines[1].startswith("cnn: latency_p50 of the best model 0.500x (0.48")
+    assert lines[1].startswith("cnn: latency_p50 of the best model 2.0x faster (1.9 to 2.1)")
     assert lines[1].endswith(". Its inputs changed: DAG b1 -> b2.")
     assert lines[2] == "mlp0 fails: it crashed"
     assert lines[-2:] == ["... and 2 more.", "Changed since: onnxruntime 1 -> 2."]

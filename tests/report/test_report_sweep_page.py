@@ -18,7 +18,7 @@ def test_the_page_is_whole_and_shows_models_changes_chains_and_nights() -> None:
     assert needs_nothing_else(html)
     assert '<p class="headline">Regressions: &lt;b&gt;|</p>' in html
     assert '<a href="#model-&lt;b&gt;|">' in html
-    assert "0.600x (0.580..0.620)" in html
+    assert "1.7x faster (1.6 to 1.7)" in html
     assert "<h2>Models and chains</h2>" in html
     assert html.count('role="img"') == 2, "one model with nights, on screens and phones"
     assert "autoopt report r -o" in html
