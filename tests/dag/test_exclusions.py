@@ -57,12 +57,16 @@ def test_the_operators_of_a_model_rule_nodes_out(node: str, inspection: Inspecti
     [
         TRANSFORMER,
         model("Erf"),
-        model("ReduceMean", "Sqrt", "MatMul"),
+        replace(model(), op_counts={"ReduceMean": 2, "Sqrt": 1, "MatMul": 1}),
         replace(model("Softmax"), op_counts={"Softmax": 1, "MatMul": 3}),
     ],
 )
 def test_fusable_operators_are_recognised_whole_and_in_parts(inspection: Inspection) -> None:
     assert rule("fuse", inspection) is None
+
+
+def test_a_single_mean_is_no_layer_normalization() -> None:
+    assert rule("fuse", replace(model(), op_counts={"ReduceMean": 1, "Sqrt": 3, "MatMul": 21})) is not None
 
 
 def test_two_products_beside_a_softmax_are_no_attention() -> None:

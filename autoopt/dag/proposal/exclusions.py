@@ -182,7 +182,9 @@ def _without_level(node: str, level: Value, reason: str) -> Prior:
 def _has_fusable_parts(model: Inspection) -> bool:
     """True if the model has operators that transformer fusion may join: GELU, LayerNorm or attention."""
     has_attention = "Softmax" in model.ops and model.op_counts.get("MatMul", 0) > 2
-    return has_attention or model.ops >= FUSABLE_PARTS or not model.ops.isdisjoint(FUSABLE_OPS)
+    # A layer normalization has two means; one without a mean comes at least twice in a transformer.
+    has_normalization = model.ops >= FUSABLE_PARTS and model.op_counts["ReduceMean"] > 1
+    return has_attention or has_normalization or not model.ops.isdisjoint(FUSABLE_OPS)
 
 
 def _lossy_ruled_out(template: Template, inputs: ProposalInputs, target: TargetSpec) -> Reason | None:
