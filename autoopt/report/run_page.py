@@ -319,7 +319,7 @@ def trials_table(trials: Sequence[Trial], run: RunResult) -> Table:
 
 
 def _lineage(document: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> str:
-    if not document:
+    if not document.get("steps"):  # the source model stays
         return ""
     details = escape("\n".join(lineage_lines(document)))
     table = table_html(lineage_table(document, models))
@@ -355,7 +355,8 @@ def _part(part: PartResult, facts: RunFacts) -> str:
     parts = [paragraphs([lead]), sections.pop("found")]
     parts += [subsection(SECTIONS[name], text) for name, text in sections.items() if text and name != "asked"]
     lineage = _lineage(facts.part_lineages.get(part.name, {}), facts.models)
-    parts.append(subsection("How the chosen model was made", lineage))
+    if lineage:
+        parts.append(subsection("How the chosen model was made", lineage))
     return "\n".join(filter(None, parts))
 
 

@@ -6,19 +6,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from autoopt.cli.interrupts import ended_by_signals
-
-
-@pytest.fixture
-def default_sigint() -> Iterator[None]:
-    """The handler of Ctrl-C, which a shell's background jobs start without."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def test_sigterm_ends_a_block_as_ctrl_c_does_and_is_handled_as_before_afterwards() -> None:
@@ -42,7 +33,7 @@ def test_threads_leave_signals_alone() -> None:
     assert handlers == [before]
 
 
-def test_a_signal_that_arrives_in_a_finalizer_ends_the_block(default_sigint: None) -> None:
+def test_a_signal_that_arrives_in_a_finalizer_ends_the_block() -> None:
     class InterruptedAtItsEnd:
         def __del__(self) -> None:
             signal.raise_signal(signal.SIGINT)

@@ -88,13 +88,9 @@ def test_a_signal_that_another_thread_receives_interrupts_the_wait_for_a_result(
         thread.start()
         result_of(future)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=receive_signal)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            wait_for_result()
-        interrupted.set()
-        thread.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        wait_for_result()
+    interrupted.set()
+    thread.join()
     assert in_time == [True]

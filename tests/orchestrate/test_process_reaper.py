@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,8 @@ def family() -> Iterator[tuple[Started, int]]:
     yield process, child
     process.kill()
     process.wait()
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_group_ends_with_descendants_in_other_sessions(family: tuple[Started, int]) -> None:

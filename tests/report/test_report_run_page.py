@@ -51,6 +51,13 @@ def test_the_page_argues_from_the_answer_to_the_trials(result: RunResult, trials
     assert text.count('role="img"') == 2 * 4, "two trade-offs, the best so far, measurements; wide and narrow"
 
 
+def test_a_run_whose_source_stays_has_no_steps_to_show(result: RunResult, trials: list[Trial]) -> None:
+    lineage = {"artifact": "b" * 64, "source": "b" * 64, "steps": []}
+    text = html_report(result, trials, replace(FACTS, lineage=lineage))
+    assert SECTIONS["lineage"] in html_report(result, trials, FACTS)
+    assert SECTIONS["lineage"] not in text
+
+
 def test_the_time_of_each_operator_is_told_before_and_after(result: RunResult, trials: list[Trial]) -> None:
     assert "Where the time goes" not in html_report(result, trials, FACTS)
     rows = (OperatorTime("<Conv>", 5.0, 2.0), OperatorTime("QuantizeLinear", None, 0.4))
