@@ -19,7 +19,7 @@ from autoopt.spec.nodes import PassNode
 from autoopt.spec.objectives import CHECKS_METRICS, ConstraintSpec, Objectives, ObjectiveSpec, check_metric
 from autoopt.spec.priors import PreferSpec, PriorSpec
 from autoopt.spec.search import SearchSpec
-from autoopt.spec.source import FieldError, FieldErrors, Place, below
+from autoopt.spec.source import FieldError, FieldErrors, Place, Source, below
 from autoopt.spec.strict_model import Name, StrictModel, check_name
 from autoopt.spec.targets import HostSpec, TargetSpec
 
@@ -92,6 +92,11 @@ class DagSpec(FileModel):
     """Settings of the meters."""
     limits: LimitsSpec = LimitsSpec()
     """Time and memory of each call in a worker."""
+
+    @classmethod
+    def refuse_other_kind(cls, value: Mapping[str, object], source: Source) -> None:
+        if "models" in value and "passes" not in value:
+            raise source.error(("models",), "this is a zoo, not a DAG", "run it with 'autoopt sweep'")
 
     @field_validator("passes", mode="before")
     @classmethod

@@ -47,12 +47,17 @@ class FileModel(StrictModel):
         document = given if isinstance(given, Document) else read_document(given)
         if not isinstance(document.value, dict):
             raise document.source.error((), "must be a mapping of fields", f"start with {cls.keys()[0]}:")
+        cls.refuse_other_kind(document.value, document.source)
         try:
             model = cls.model_validate(document.value, context=cls.context(document.value))
         except ValidationError as error:
             raise joined(list(cls._mistakes(document, error))) from None
         model._source = document.source
         return model
+
+    @classmethod
+    def refuse_other_kind(cls, value: Mapping[str, object], source: Source) -> None:
+        """Raise a ConfigError for a file of another kind, whose fields would all be unknown."""
 
     @classmethod
     def context(cls, value: Mapping[str, object]) -> object:

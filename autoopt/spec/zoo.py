@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
@@ -20,7 +20,7 @@ from autoopt.spec.file_model import FileModel, Written
 from autoopt.spec.notify import check_addresses
 from autoopt.spec.objectives import ConstraintSpec, Objectives
 from autoopt.spec.search import SearchFields
-from autoopt.spec.source import FieldError, Place
+from autoopt.spec.source import FieldError, Place, Source
 from autoopt.spec.strict_model import MAX_NAME, Name, StrictModel
 
 
@@ -108,6 +108,11 @@ class ZooSpec(FileModel):
 
     bisect: BisectSpec | None = None
     """Measures at the end of a nightly sweep what made models slower; see `autoopt bisect`."""
+
+    @classmethod
+    def refuse_other_kind(cls, value: Mapping[str, object], source: Source) -> None:
+        if "passes" in value and "models" not in value:
+            raise source.error(("passes",), "this is a DAG, not a zoo", "name it in a zoo.yaml, as 'dag:'")
 
     @field_validator("notify")
     @classmethod

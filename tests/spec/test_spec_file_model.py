@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from autoopt.errors import ConfigError
+from autoopt.spec.dag import load_dag
 from autoopt.spec.document import Document
 from autoopt.spec.file_model import FileModel
 from autoopt.spec.source import Source
+from autoopt.spec.zoo import load_zoo
 
 
 class Shop(FileModel):
@@ -76,3 +79,21 @@ def test_all_mistakes_are_reported_with_their_lines(tmp_path: Path) -> None:
         f"{file}:2: size: must be a whole number, not 'big'",
         f"{file}:3: colour: unknown field; known: name, size",
     ]
+
+
+@pytest.mark.parametrize(
+    ("load", "text", "message"),
+    [
+        (load_zoo, "name: a\npasses: {}\n", "file.yaml:2: passes: this is a DAG, not a zoo; name it"),
+        (load_dag, "models: [a.onnx]\n", "file.yaml:1: models: this is a zoo, not a DAG; run it"),
+    ],
+)
+def test_a_file_of_the_other_kind_is_refused_in_one_line(
+    load: Callable[[Path], object], text: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert message in str(caught.value)
+    assert caught.value.others == ()
