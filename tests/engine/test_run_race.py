@@ -138,7 +138,7 @@ def test_the_next_run_adds_to_what_is_undecided(tmp_path: Path) -> None:
     simulation.pool.noise = Noise(spread=0.05, seed=1)
     simulation.pool.spread = 0.3
     first = finish(simulation.session())
-    assert "may be more than 2% better" in first.undecided
+    assert "may be more than 2 % better" in first.undecided
     assert first.best is not None
     rounds = first.best.measured.rounds
     measured = len(simulation.pool.measured)

@@ -176,7 +176,7 @@ class Race:
         rivals = self.ranking.rivals(leader, trials, OPEN)
         if rivals:
             others = plural(len(rivals), "other candidate")
-            return f"{others} may be more than {OPEN:.0%} better than the best one"
+            return f"{others} may be more than {100 * OPEN:g} % better than the best one"
         if self.ranking.source_meets and not self.ranking.gains(leader) and self._may_gain(leader, OPEN):
             return "no candidate's gain on the source model is certain"
         return ""

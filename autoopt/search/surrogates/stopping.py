@@ -22,7 +22,7 @@ LONG_WITHOUT_GAIN: Final = 18
 """The same for a search whose model still promises more."""
 LIKELY: Final = 0.8
 """Chance of a gain up to which the model promises little; its chances are too high."""
-STOPPED: Final = f"stopped early: at most {LEFT:.0%} more to gain, 90 % sure"
+STOPPED: Final = f"stopped early: at most {100 * LEFT:g} % more to gain, 90 % sure"
 
 
 def gain_in_losses(single: Single) -> float:
