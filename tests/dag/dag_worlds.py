@@ -31,7 +31,7 @@ class World:
 
 
 def make_info(name: str, points: int = 1, **more: Any) -> PassInfo:
-    """A pass with one searched parameter `v` of so many values."""
+    """A pass with one searched parameter `v`, which has `points` values."""
     parameter = ParameterInfo("v", int, 0, Categorical(list(range(points))))
     return PassInfo(name, "test", f"does {name}", (parameter,), **more)
 

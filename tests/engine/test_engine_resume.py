@@ -72,7 +72,7 @@ def finish(process: subprocess.Popen[str]) -> Any:
 
 
 def run_and_kill(folder: Path, trials: int) -> None:
-    """A run that is killed (-9) when so many trials have ended; all its processes end."""
+    """Start a run, kill it (-9) after a number of trials, and wait until all its processes have ended."""
     process = start(folder, *RUN, fault=f"between ask and tell:{trials}")
     assert process.stderr is not None
     descendants: list[int] = []

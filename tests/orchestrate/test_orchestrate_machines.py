@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 
 @register("where")
 def where(model, wait_for: int = 0):
-    """Notes the machine; goes on when so many machines have been here."""
+    """Notes the machine; continues when `wait_for` machines have been here."""
     (HERE / "seen").mkdir(exist_ok=True)
     (HERE / "seen" / socket.gethostname()).touch()
     until = time.monotonic() + 300

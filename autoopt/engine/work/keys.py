@@ -36,7 +36,7 @@ class Implementation:
         )
 
     def changes(self, now: Implementation) -> str:
-        """What differs in `now`, as `version 1, now 2; onnx 1.22.0, now 1.23.2`; empty if nothing does."""
+        """List what differs in `now`, as `version 1, now 2; onnx 1.22.0, now 1.23.2`; empty if nothing does."""
         before, after = self._versions(), now._versions()
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         return "; ".join(f"{name} {before.get(name) or 'none'}, now {after.get(name) or 'none'}" for name in names)

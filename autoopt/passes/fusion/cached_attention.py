@@ -149,7 +149,7 @@ class _Matcher:
             if node.op_type == "Transpose" and attribute_values(node).get("perm") == [0, 1, 3, 2]:
                 is_transposed = not is_transposed
             elif own_factor is not None:
-                factor *= own_factor or 1.0
+                factor *= own_factor
             elif node.op_type not in REPETITION:
                 return None
             value = node.output[0]
@@ -194,18 +194,21 @@ class _Matcher:
 
     def _unscaled(self, value: str) -> tuple[str, float]:
         """The value before multiplications by constants, and their product."""
-        factor = 1.0
-        node = self._producers.get(value)
-        while node is not None and self._factor(node) is not None:
-            factor *= self._factor(node) or 1.0
+        product = 1.0
+        while value in self._producers:
+            node = self._producers[value]
+            factor = self._factor(node)
+            if factor is None:
+                break
+            product *= factor
             value = next(name for name in node.input if name not in self._scalars)
-            node = self._producers.get(value)
-        return value, factor
+        return value, product
 
     def _factor(self, node: NodeProto) -> float | None:
-        """The constant that a node multiplies by; None if it does something else."""
-        if node.op_type == "Div" and node.input[1] in self._scalars:
-            return 1 / self._scalars[node.input[1]]
-        if node.op_type == "Mul":
-            return next((self._scalars[name] for name in node.input if name in self._scalars), None)
+        """The constant, not 0, that a node multiplies another value by; None if it does something else."""
+        scalars = [self._scalars.get(name) for name in node.input]
+        if node.op_type == "Div" and scalars[0] is None and scalars[1]:
+            return 1 / scalars[1]
+        if node.op_type == "Mul" and None in scalars:
+            return next(filter(None, scalars), None)
         return None

@@ -114,7 +114,6 @@ class _Splitter:
         return scaled
 
     def _array(self, name: str) -> np.ndarray:
-
         return np.asarray(numpy_helper.to_array(self._tensors[name]))
 
     def _add(self, name: str, array: np.ndarray, factor: float) -> str:

@@ -80,7 +80,6 @@ class InputScales:
         return True
 
     def _multiply(self, value: str, consumers: list[NodeProto], factors: np.ndarray) -> None:
-
         scaled = new_name(f"{value}_scaled", self._names)
         name = new_name(f"{value}_factors", self._names)
         self._layers.graph.initializer.append(numpy_helper.from_array(factors.astype(np.float32), name))
