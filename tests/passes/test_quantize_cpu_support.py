@@ -27,6 +27,18 @@ def test_seven_bit_weights_are_searched_only_where_eight_overflow(name: str) -> 
     assert offered(frozenset({"avx2"}))
     assert not offered(VNNI)
     assert not offered(frozenset({"avx2", "amx_int8"}))
+    assert not offered(frozenset({"asimd"}))
+
+
+@pytest.mark.parametrize("name", ["dynamic_quantization", "static_quantization", "selective_quantization"])
+def test_seven_bit_weights_are_the_default_where_eight_overflow(name: str) -> None:
+    def default(*isa: str) -> Any:
+        return registry().info(name, Accelerator(isa=frozenset(isa))).parameter("reduce_range").default
+
+    assert default("avx2") is True
+    assert default("avx2", "avx512_vnni") is False
+    assert default("asimd") is False
+    assert default() is False
 
 
 def test_reduce_range_is_ignored_for_unsigned_weights() -> None:

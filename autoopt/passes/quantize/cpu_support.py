@@ -22,7 +22,7 @@ SIGNED_ACTIVATIONS: Final = ConditionalDefault("weight_type", {"QUInt8": "QUInt8
 def offer_for_cpu(parameter: ParameterInfo, accelerator: Accelerator) -> ParameterInfo:
     """Restrict quantization parameters to values that a CPU can use.
 
-    `reduce_range` is searched only if the instruction set is known and overflows without it. Signed activations are
+    `reduce_range` is searched, and the default, only on x86 CPUs that overflow without it. Signed activations are
     not searched on x86, whose dot products take unsigned ones, and unsigned ones not on ARM. Activations are signed by
     default on ARM and for providers other than the CPU's, which prefer ranges that are symmetric around 0.
     """
@@ -48,10 +48,12 @@ def _offer_reduce_range(parameter: ParameterInfo, accelerator: Accelerator) -> P
     wide = sorted(accelerator.isa & WIDE_DOT_PRODUCT)
     if wide:
         reason = f"the CPU accumulates int8 products in 32 bits ({', '.join(wide[:2])})"
-    elif not accelerator.isa:
-        reason = "the CPU's features are unknown"
+    elif any(feature.startswith(X86_PREFIXES) for feature in accelerator.isa):
+        # Sums of two products saturate at 16 bits there. On a ResNet, 8-bit weights gave outputs with a relative error
+        # of 0.33, 7-bit ones 0.11 at the same speed, where exact sums of the former give 0.07.
+        return replace(parameter, default=True)
     else:
-        return parameter
+        reason = "only x86 CPUs are known to overflow"
     return replace(parameter, search=None, withdrawn=((True, reason),))
 
 

@@ -256,7 +256,7 @@ class StaticQuantization(Static):
     reduce_range: Annotated[
         bool,
         Conditional("weight_type", {"QInt8": Boolean()}, default=IGNORED),
-        "7-bit weights, which prevent overflow on CPUs without VNNI; searched only there",
+        "7-bit weights, which prevent overflow on x86 CPUs without VNNI; searched, and the default, only there",
     ] = False
 
     @classmethod
